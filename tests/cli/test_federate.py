@@ -218,7 +218,7 @@ def test_a_site_that_is_too_small_writes_nothing_unless_it_accepts_that(folder, 
     refused = run(*command)
     words = " ".join(refused.output.split())
     assert refused.exit_code == 2
-    assert "the second-round file was not written: the plan asks for 1 kernel feature map" in words
+    assert "the second-round file was not created: the plan asks for 1 kernel feature map" in words
     assert "Use a table with more rows, or ask for a plan with a smaller n_features" in words
     assert "--accept-disclosure" in words
     assert not (tmp_path / "small.npz").exists()

@@ -108,7 +108,7 @@ def test_a_small_site_does_not_reduce_the_columns_of_large_sites():
     first = [statistics(f, plan, site=s) for s, f in {**frames, "small": small}.items()]
     merged = merge(plan, first)
     assert merged.merged["columns"] == large
-    with pytest.raises(DisclosureError, match="the second-round file was not written") as caught:
+    with pytest.raises(DisclosureError, match="the second-round file was not created") as caught:
         moments(small, merged, site="small")
     words = str(caught.value)
     assert f"1 kernel feature map with {large} columns" in words
@@ -121,7 +121,7 @@ def test_a_site_rejects_a_plan_that_asks_for_too_many_columns():
     frames = {f"s{i}": make_frame(300, i) for i in range(2)}
     plan = make_plan(frames["s0"], n_features=500)
     merged = merge(plan, [statistics(f, plan, site=s) for s, f in frames.items()])
-    needed = Request.of_merged(merged).site_rows(0)
+    needed = Request.of_merged(merged).min_site_rows(0)
     assert needed > 10_000
     with pytest.raises(
         DisclosureError, match="6 kernel feature maps with 500 columns each, for which a site needs"
@@ -202,7 +202,7 @@ def test_a_first_round_file_about_few_rows_is_not_written():
     plan = make_plan(make_frame(60, 1, p=1))
     with pytest.raises(
         DisclosureError,
-        match="first-round file was not written: it would contain .* larger value of smallest_cell",
+        match="first-round file was not created: it would contain .* larger value of smallest_cell",
     ):
         statistics(frame[frame["ill"] == frame["ill"].mode()[0]], plan, site="s0")
     rows = frame[frame["ill"] == frame["ill"].mode()[0]]
@@ -247,13 +247,13 @@ def test_a_centre_close_to_a_single_row_is_rejected():
 
 def test_the_rules_are_those_in_the_documentation():
     request = Request(n_columns=10, n_classes=2, n_maps=2, width=20, by_class=False, n_watch=50)
-    assert request.cell_rows() == 60  # three times the columns; 40 numbers would need 8 rows
-    assert request.class_rows() == 60
-    assert request.domain_rows() == 60  # 130 numbers would need 26 rows
+    assert request.min_cell_rows() == 60  # three times the columns; 40 numbers would need 8 rows
+    assert request.min_class_rows() == 60
+    assert request.min_domain_rows() == 60  # 130 numbers would need 26 rows
     # 2 second moments with 210 numbers each, 80 sums, 50 domain statistics, and 100 from round one.
-    assert request.site_rows(100) == max(130, int(np.ceil(np.sqrt(4 * 2 * 20**3))))
-    assert replace(request, by_class=True).class_rows() == 253
-    assert replace(request, n_columns=1).cell_rows() == 80
+    assert request.min_site_rows(100) == max(130, int(np.ceil(np.sqrt(4 * 2 * 20**3))))
+    assert replace(request, by_class=True).min_class_rows() == 253
+    assert replace(request, n_columns=1).min_cell_rows() == 80
 
 
 @pytest.mark.filterwarnings("error")

@@ -1,8 +1,8 @@
 """Federated learning: one model from several sites that do not share rows.
 
 The coordinator creates a :class:`Plan`. Every site computes :func:`statistics`, from which
-:func:`merge` creates the second-round plan. With this plan, every site computes :func:`moments`, to
-which :func:`fit` fits a model. Nothing but these files leaves a site.
+:func:`merge` creates the second-round plan. With this plan, every site computes
+:func:`moments`, from which :func:`fit` fits a model. Only these files leave a site.
 """
 
 from domainwise.federated.disclosure import DisclosureError

@@ -39,8 +39,8 @@ ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2
 LEVERAGE_RATIO = 4
 #: With at least this number of columns per map, more maps are preferred to more columns.
 ENOUGH_COLUMNS = 100
-#: The number of columns is chosen so that sums include at least the share ``MIN_SHARE`` of rows. If
-#: this allows fewer than ``FEW_COLUMNS``, the share ``MIN_SHARE_FEW_COLUMNS`` is sufficient.
+#: The number of columns is chosen so that sums include at least the share ``MIN_SHARE`` of rows.
+#: If this allows fewer than ``FEW_COLUMNS``, the share ``MIN_SHARE_FEW_COLUMNS`` is sufficient.
 MIN_SHARE, FEW_COLUMNS, MIN_SHARE_FEW_COLUMNS = 0.95, 8, 0.8
 #: Minimum and maximum number of columns for ``n_features="auto"``.
 MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500
@@ -72,7 +72,7 @@ class Request:
 
     @classmethod
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_points: int) -> Request:
-        """Return the request of a plan with this many maps, columns and landmarks."""
+        """Return the request of a plan with this many maps, columns and landmark points."""
         schema = plan.schema
         n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_points
         return cls(len(schema.features), plan.n_classes, n_maps, width, by_class, n_watch)
@@ -81,37 +81,37 @@ class Request:
     def of_merged(cls, plan: Plan) -> Request:
         """Return the request of a merged plan."""
         width, by_class = max(map(plan.width, plan.maps)), plan.first_round("by_class")
-        n_points = len(plan.first_round("watch")["landmarks"])
-        return cls.of_plan(plan, len(plan.maps), width, by_class, n_points)
+        n_landmarks = len(plan.first_round("watch")["landmarks"])
+        return cls.of_plan(plan, len(plan.maps), width, by_class, n_landmarks)
 
     @property
     def maps_text(self) -> str:
         """The number and size of the maps, for messages."""
-        plural, each = ("", "") if self.n_maps == 1 else ("s", " each")
-        return f"{self.n_maps} kernel feature map{plural} with {self.width} columns{each}"
+        ending, each_text = ("", "") if self.n_maps == 1 else ("s", " each")
+        return f"{self.n_maps} kernel feature map{ending} with {self.width} columns{each_text}"
 
-    def cell_rows(self) -> int:
-        """Return the minimum number of rows of a class in a domain."""
-        return self._rows_for(n_cells=1)
+    def min_cell_rows(self) -> int:
+        """Return the minimum number of rows for a class in a domain."""
+        return self._min_rows(n_cells=1)
 
-    def class_rows(self, n_domains: int = 1) -> int:
-        """Return the minimum number of rows of a class at a site with ``n_domains`` domains."""
-        return self._rows_for(n_cells=n_domains, n_second_moments=int(self.by_class))
+    def min_class_rows(self, n_domains: int = 1) -> int:
+        """Return the minimum number of rows for a class at a site with ``n_domains`` domains."""
+        return self._min_rows(n_cells=n_domains, n_second_moments=int(self.by_class))
 
-    def domain_rows(self) -> int:
-        """Return the minimum number of rows of a domain at a site."""
-        return self._rows_for(n_cells=self.n_classes, n_others=self.n_watch)
+    def min_domain_rows(self) -> int:
+        """Return the minimum number of rows for a domain at a site."""
+        return self._min_rows(n_cells=self.n_classes, n_others=self.n_watch)
 
-    def site_rows(self, n_sent: int, n_domains: int = 1) -> int:
-        """Return the minimum number of rows of a site that has sent ``n_sent`` numbers before."""
+    def min_site_rows(self, n_sent: int, n_domains: int = 1) -> int:
+        """Return the minimum number of rows for a site that has already sent ``n_sent`` numbers."""
         n_second_moments = self.n_classes if self.by_class else 1
         n_others = n_sent + n_domains * self.n_watch
-        return self._rows_for(n_domains * self.n_classes, n_second_moments, n_others)
+        return self._min_rows(n_domains * self.n_classes, n_second_moments, n_others)
 
-    def _rows_for(self, n_cells: int, n_second_moments: int = 0, n_others: int = 0) -> int:
-        """Return the minimum number of rows for cell sums, second moments and other numbers."""
-        per_map = n_cells * self.width + n_second_moments * (self.width * (self.width + 1) // 2)
-        n_values = VALUES_PER_NUMBER * (self.n_maps * per_map + n_others)
+    def _min_rows(self, n_cells: int, n_second_moments: int = 0, n_others: int = 0) -> int:
+        """Return the minimum number of rows for sums in cells, second moments and other numbers."""
+        n_per_map = n_cells * self.width + n_second_moments * (self.width * (self.width + 1) // 2)
+        n_values = VALUES_PER_NUMBER * (self.n_maps * n_per_map + n_others)
         n_rows = max(ROWS_PER_COLUMN * self.width, ceil(n_values / max(self.n_columns, 1)))
         if n_second_moments:
             n_rows = max(n_rows, isqrt(LEVERAGE_RATIO * self.n_maps * self.width**3 - 1) + 1)
@@ -119,97 +119,99 @@ class Request:
 
 
 def choose_sizes(
-    plan: Plan, counts: Sequence[Array], n_sent: Sequence[int], n_maps: int, n_targets: int
+    plan: Plan, class_counts: Sequence[Array], n_sent: Sequence[int], n_maps: int, n_targets: int
 ) -> tuple[int, int, bool]:
     """Choose the numbers of columns and maps, and whether second moments are sent by class.
 
-    For each site, ``counts`` contains the number of rows in each class, and ``n_sent`` how many
-    numbers the site sent in the first round. There are at most ``n_maps`` maps, with ``n_targets``
-    more columns for a continuous target. With ``ENOUGH_COLUMNS`` each, more maps are preferred.
+    For each site, ``class_counts`` contains the number of rows in each class, and ``n_sent`` is how
+    many numbers the site sent in the first round. There are at most ``n_maps`` maps. Each has
+    ``n_targets`` more columns for a continuous target.
     """
 
-    def request(n_columns: int, n_maps: int, by_class: bool = False) -> Request:
+    def make_request(n_columns: int, n_maps: int, by_class: bool = False) -> Request:
         n_points = min(WATCH_POINTS, n_columns)
         return Request.of_plan(plan, n_maps, n_columns + n_targets, by_class, n_points)
 
-    def n_included(request: Request) -> int:
-        min_rows = request.class_rows()
-        site_sizes = [int(class_rows[class_rows >= min_rows].sum()) for class_rows in counts]
-        return sum(n for n, k in zip(site_sizes, n_sent, strict=True) if n >= request.site_rows(k))
+    def count_rows(request: Request) -> int:  # rows that sums may include
+        min_rows = request.min_class_rows()
+        row_counts = [int(counts[counts >= min_rows].sum()) for counts in class_counts]
+        min_site_rows = map(request.min_site_rows, n_sent)
+        return sum(n for n, min_n in zip(row_counts, min_site_rows, strict=True) if n >= min_n)
 
     def max_columns(n_maps: int, share: float, limit: int) -> int:
-        n_needed = share * sum(int(class_rows.sum()) for class_rows in counts)
-        sizes = range(1, limit + 1)
-        return bisect_left(sizes, True, key=lambda m: n_included(request(m, n_maps)) < n_needed)
+        n_needed = share * sum(int(counts.sum()) for counts in class_counts)
+        requests = [make_request(m, n_maps) for m in range(1, limit + 1)]
+        return bisect_left(requests, True, key=lambda request: count_rows(request) < n_needed)
 
     by_class = plan.second_moments == "classes"
     if plan.n_features == "auto":
-        # The first map has the smoothest kernel, which needs the fewest columns.
-        fewer_maps = [3, 1] if isinstance(plan.gammas, str) else []
-        columns_by_maps = {}
-        for k in [n_maps, *(k for k in fewer_maps if k < n_maps)]:
+        # Maps are removed from the end: the first one is the smoothest and needs fewest columns.
+        smaller_map_counts = [3, 1] if isinstance(plan.gammas, str) else []
+        n_columns_by_maps = {}
+        for k in [n_maps, *(k for k in smaller_map_counts if k < n_maps)]:
             n_few_columns = max_columns(k, MIN_SHARE_FEW_COLUMNS, FEW_COLUMNS)
-            columns_by_maps[k] = max(max_columns(k, MIN_SHARE, MAX_AUTO_COLUMNS), n_few_columns)
-        min_columns = max(MIN_COLUMNS, min(ENOUGH_COLUMNS, max(columns_by_maps.values())))
-        map_counts = [k for k, n_columns in columns_by_maps.items() if n_columns >= min_columns]
+            n_columns_by_maps[k] = max(max_columns(k, MIN_SHARE, MAX_AUTO_COLUMNS), n_few_columns)
+        min_columns = max(MIN_COLUMNS, min(ENOUGH_COLUMNS, max(n_columns_by_maps.values())))
+        map_counts = [k for k, n_columns in n_columns_by_maps.items() if n_columns >= min_columns]
         if not map_counts:
-            minimum = request(MIN_COLUMNS, min(columns_by_maps))
+            request = make_request(MIN_COLUMNS, min(n_columns_by_maps))
             raise PlanError(
                 "the sites have too few rows for a second round: individual rows could be inferred "
-                f"from the second-round files. Even {minimum.maps_text} would need "
-                f"{minimum.class_rows()} rows of each class and {minimum.site_rows(max(n_sent))} "
-                "rows in total at each site. Use sites with more rows, or set n_features and let "
-                "the sites pass accept_disclosure=True"
+                f"from the second-round files. Even {request.maps_text} would need "
+                f"{request.min_class_rows()} rows of each class and "
+                f"{request.min_site_rows(max(n_sent))} rows in total at each site. Use sites with "
+                "more rows, or set n_features and let the sites pass accept_disclosure=True"
             )
-        n_columns, n_maps = columns_by_maps[map_counts[0]], map_counts[0]
+        n_columns, n_maps = n_columns_by_maps[map_counts[0]], map_counts[0]
     else:
         n_columns = int(plan.n_features)
     if plan.second_moments == "auto":
-        row_counts = [n_included(request(n_columns, n_maps, option)) for option in (False, True)]
-        by_class = row_counts[0] == row_counts[1] > 0
+        requests = [make_request(n_columns, n_maps, option) for option in (False, True)]
+        by_class = count_rows(requests[0]) == count_rows(requests[1]) > 0
     return n_columns, n_maps, by_class
 
 
-def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> SiteRows:
+def select_rows(rows: SiteRows, request: Request, n_sent: int, accept_disclosure: bool) -> SiteRows:
     """Select the rows that sums may include, and merge domains that are too small.
 
     Classes that are too small are left out. Raises :class:`DisclosureError` if too few rows remain.
     ``n_sent`` is how many numbers the site sent in the first round.
     """
     counts = np.zeros((request.n_classes, len(rows.domain_names)), dtype=np.int64)
-    np.add.at(counts, (rows.classes, rows.domains), 1)
+    np.add.at(counts, (rows.class_codes, rows.domain_codes), 1)
     notes = [*rows.notes]
-    if accept:
-        is_used = counts[rows.classes, rows.domains] >= rows.min_rows
+    if accept_disclosure:
+        is_used = counts[rows.class_codes, rows.domain_codes] >= rows.min_rows
         if not is_used.any():
             raise DisclosureError(
                 f"no domain, or class within a domain, has at least {rows.min_rows} rows. Use a "
                 "table with more rows, or ask for a plan with a smaller value of smallest_cell"
             )
         excluded_groups = f"domains and classes with fewer than {rows.min_rows} rows"
-        groups = [[int(d)] for d in np.unique(rows.domains[is_used])]
+        groups = [[int(d)] for d in np.unique(rows.domain_codes[is_used])]
     else:
-        is_large = counts.sum(axis=1) >= request.class_rows()
-        is_used = is_large[rows.classes]
-        n, n_small, min_rows = int(is_used.sum()), int((~is_used).sum()), request.site_rows(n_sent)
+        is_large_class = counts.sum(axis=1) >= request.min_class_rows()
+        is_used = is_large_class[rows.class_codes]
+        n, n_small = int(is_used.sum()), int((~is_used).sum())
+        min_rows = request.min_site_rows(n_sent)
         if n < min_rows:
-            needed_rows, found_rows = f"{min_rows} rows", f"{len(is_used)} rows"
+            needed_text, found_text = f"{min_rows} rows", f"{len(is_used)} rows"
             if request.n_classes > 1:
-                needed_rows += f" in total and {request.class_rows()} rows in each class"
-                found_rows = f"{n} rows in classes that are large enough, and {n_small} in others"
+                needed_text += f" in total and {request.min_class_rows()} rows in each class"
+                found_text = f"{n} rows in classes that are large enough, and {n_small} in others"
             raise DisclosureError(
-                f"the second-round file was not written: the plan asks for {request.maps_text}, "
-                f"for which a site needs {needed_rows}. This site has {found_rows}. {ADVICE}"
+                f"the second-round file was not created: the plan asks for {request.maps_text}, "
+                f"for which a site needs {needed_text}. This site has {found_text}. {ADVICE}"
             )
-        excluded_groups = f"classes with fewer than {request.class_rows()} rows"
-        groups = _group_domains(counts[is_large], request, n_sent)
-    names = [rows.domain_names[group[0]] for group in groups]
+        excluded_groups = f"classes with fewer than {request.min_class_rows()} rows"
+        groups = _group_domains(counts[is_large_class], request, n_sent)
+    group_names = [rows.domain_names[group[0]] for group in groups]
     if n_left_out := int((~is_used).sum()):
         notes.append(f"left out: {n_left_out} rows from {excluded_groups}")
     if len(groups[-1]) > 1:
-        names[-1] = rows.site if len(groups) == 1 else f"{rows.site} (other domains)"
+        group_names[-1] = rows.site if len(groups) == 1 else f"{rows.site} (other domains)"
         merged_names = describe_names([rows.domain_names[d] for d in groups[-1]])
-        notes.append(f"merged into one domain, {names[-1]!r}: {merged_names}")
+        notes.append(f"merged into one domain, {group_names[-1]!r}: {merged_names}")
     group_of_domain = np.zeros(len(rows.domain_names), dtype=np.int64)
     for index, group in enumerate(groups):
         group_of_domain[group] = index
@@ -217,9 +219,9 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> 
         rows,
         X=rows.X.iloc[np.flatnonzero(is_used)],
         y=rows.y[is_used],
-        classes=rows.classes[is_used],
-        domains=group_of_domain[rows.domains[is_used]],
-        domain_names=names,
+        class_codes=rows.class_codes[is_used],
+        domain_codes=group_of_domain[rows.domain_codes[is_used]],
+        domain_names=group_names,
         notes=notes,
     )
 
@@ -227,21 +229,22 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> 
 def _group_domains(counts: Array, request: Request, n_sent: int) -> list[list[int]]:
     """Return a group for each domain that is large enough, and one group of all others."""
     sizes = counts.sum(axis=0)
-    is_large = (counts >= request.cell_rows()).all(axis=0) & (sizes >= request.domain_rows())
-    large = sorted(np.flatnonzero(is_large).tolist(), key=lambda d: (-sizes[d], d))[:MAX_SOURCES]
+    is_large = (counts >= request.min_cell_rows()).all(axis=0)
+    is_large &= sizes >= request.min_domain_rows()
+    large_domains = sorted(np.flatnonzero(is_large).tolist(), key=lambda d: (-sizes[d], d))
     nonempty_domains = np.flatnonzero(sizes)
-    for k in range(len(large), 0, -1):
-        others = np.setdiff1d(nonempty_domains, large[:k])
-        group_counts = [*counts[:, large[:k]].T]
+    for k in range(min(len(large_domains), MAX_SOURCES), 0, -1):
+        others = np.setdiff1d(nonempty_domains, large_domains[:k])
+        group_counts = [*counts[:, large_domains[:k]].T]
         group_counts += [counts[:, others].sum(axis=1)] if len(others) else []
         n_groups = len(group_counts)
         if (
-            min(class_rows.min() for class_rows in group_counts) >= request.cell_rows()
-            and group_counts[-1].sum() >= request.domain_rows()
-            and counts.sum(axis=1).min() >= request.class_rows(n_groups)
-            and sizes.sum() >= request.site_rows(n_sent, n_groups)
+            min(class_counts.min() for class_counts in group_counts) >= request.min_cell_rows()
+            and group_counts[-1].sum() >= request.min_domain_rows()
+            and counts.sum(axis=1).min() >= request.min_class_rows(n_groups)
+            and sizes.sum() >= request.min_site_rows(n_sent, n_groups)
         ):
-            return [[d] for d in large[:k]] + ([others.tolist()] if len(others) else [])
+            return [[d] for d in large_domains[:k]] + ([others.tolist()] if len(others) else [])
     return [nonempty_domains.tolist()]
 
 
@@ -256,10 +259,10 @@ class SiteRows:
     min_rows: int  #: minimum number of rows about which numbers may be sent
     X: Any  #: features as :meth:`Schema.prepare` returns them
     y: Array  #: continuous targets, or class codes
-    classes: Array  #: class codes; zeros for a continuous target
-    domains: Array  #: domain codes
+    class_codes: Array  #: zeros for a continuous target
+    domain_codes: Array
     domain_names: list[str]
-    left_out: int  #: number of rows without a target or domain; 0 if below ``min_rows``
+    n_left_out: int  #: number of rows without a target or domain; 0 if below ``min_rows``
     notes: list[str]  #: what was left out, for the site only
 
     def checksum(self) -> str:
@@ -271,7 +274,8 @@ class SiteRows:
         util = import_pandas().util
         hashes = util.hash_pandas_object(self.X, index=False).to_numpy() * np.uint64(31)
         domain_hashes = util.hash_array(np.array(self.domain_names, dtype=object))
-        hashes += domain_hashes[self.domains] * np.uint64(17) + util.hash_array(np.asarray(self.y))
+        y_hashes = util.hash_array(np.asarray(self.y))
+        hashes += domain_hashes[self.domain_codes] * np.uint64(17) + y_hashes
         return hashlib.sha256(np.sort(hashes).tobytes()).hexdigest()[:4]
 
 
@@ -287,8 +291,8 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     schema, min_rows = plan.schema, plan.smallest_cell
     frame = named_frame(frame)
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")
-    labelled_rows, y, domain_labels = schema.read_labels(frame, plan.classes)
-    if not len(labelled_rows):
+    labelled_indices, y, domain_labels = schema.read_labels(frame, plan.classes)
+    if not len(labelled_indices):
         raise TableError(
             f"no row has both a target ({schema.target!r}) and a domain ({schema.domain!r}). Check "
             "that these are the right columns"
@@ -301,27 +305,27 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
         )
     site = str(domain_labels[0]) if site is None and domain_labels is not None else str(site)
     domain_labels = np.full(len(y), site) if domain_labels is None else domain_labels
-    domain_names, domains = np.unique(domain_labels, return_inverse=True)
-    classes = np.zeros(len(y), dtype=int)
+    domain_names, domain_codes = np.unique(domain_labels, return_inverse=True)
+    y_codes = np.zeros(len(y), dtype=int)
     if plan.classes is not None:
-        y = classes = class_codes(y, plan.classes, schema.target, "the plan")
-    is_used = np.bincount(classes)[classes] >= min_rows
+        y = y_codes = class_codes(y, plan.classes, schema.target, "the plan")
+    is_used = np.bincount(y_codes)[y_codes] >= min_rows
     if not is_used.any():
         subject = "the table" if plan.classes is None else f"every class of {schema.target!r}"
         raise TableError(
             f"{subject} has fewer than {min_rows} rows with a target and a domain, the smallest "
             "number that the plan allows sites to report. Use a table with more rows"
         )
-    notes, n_unlabelled = [], len(frame) - len(labelled_rows)
-    if n_small := int((~is_used).sum()):
-        notes.append(f"left out: {n_small} rows from classes with fewer than {min_rows} rows")
-    X = schema.prepare(frame.iloc[labelled_rows[is_used]])
+    notes, n_left_out = [], len(frame) - len(labelled_indices)
+    if n_excluded := int((~is_used).sum()):
+        notes.append(f"left out: {n_excluded} rows from classes with fewer than {min_rows} rows")
+    X = schema.prepare(frame.iloc[labelled_indices[is_used]])
     for name in (*schema.numbers, *schema.categorical):
         if 0 < X[name].notna().sum() < min_rows:
             X[name] = X[name].where(X[name].isna())
             notes.append(f"treated as missing: {name!r}, which has fewer than {min_rows} values")
-    if 0 < n_unlabelled < min_rows:
-        notes.append(f"left out: {n_unlabelled} rows without a target or domain")
-        n_unlabelled = 0
-    row_arrays = (y[is_used], classes[is_used], domains[is_used])
-    return SiteRows(site, min_rows, X, *row_arrays, domain_names.tolist(), n_unlabelled, notes)
+    if 0 < n_left_out < min_rows:
+        notes.append(f"left out: {n_left_out} rows without a target or domain")
+        n_left_out = 0
+    row_arrays = (y[is_used], y_codes[is_used], domain_codes[is_used])
+    return SiteRows(site, min_rows, X, *row_arrays, domain_names.tolist(), n_left_out, notes)

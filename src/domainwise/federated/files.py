@@ -28,7 +28,7 @@ from domainwise.federated.plan import Plan, check_plan
 from domainwise.jobs.store import DAMAGED, check_form, replacing
 from domainwise.model_files.persistence import check_archive
 
-FORMAT, ABOUT = 2, "about.json"
+FORMAT, ABOUT = 2, "about.json"  #: version of the file format, and name of the JSON file in it
 ROUNDS = {"statistics": "first", "moments": "second"}
 #: Types of the fields of ``about.json``, and of the content in each round, for :func:`check_form`.
 FIELD_TYPES: dict[str, dict[str, Any]] = {
@@ -70,7 +70,7 @@ class SiteFile:
     notes: tuple[str, ...] = ()
 
     def describe(self) -> list[str]:
-        """Describe what the file contains and what it does not, with notes for the site.
+        """Describe what the file contains and what it does not contain, with notes for the site.
 
         Returns
         -------
@@ -91,29 +91,29 @@ class SiteFile:
         """
         hasher = hashlib.sha256(json.dumps(self._about(), sort_keys=True).encode())
         for name in sorted(self.arrays):
-            array = _cast(self.arrays[name])
+            array = _to_64_bit(self.arrays[name])
             hasher.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
         return hasher.hexdigest()
 
     def save(self, path: str | Path) -> None:
         """Write the file; an existing file is replaced only when the new one is complete."""
         about = json.dumps({**self._about(), "digest": self.digest()}, allow_nan=False)
-        with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        with replacing(path) as temporary_path, zipfile.ZipFile(temporary_path, "w") as archive:
             archive.writestr(ABOUT, about)
             for name, array in self.arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, _cast(array), (1, 0), allow_pickle=False)
+                    np.lib.format.write_array(member, _to_64_bit(array), (1, 0), allow_pickle=False)
 
     @classmethod
     def load(cls, path: str | Path) -> SiteFile:
         """Read a file that :meth:`save` has written, and check it; no code from it is run."""
-        size = Path(path).stat().st_size
+        n_bytes = Path(path).stat().st_size
         try:
             with zipfile.ZipFile(path) as archive:
-                check_archive(archive, size)
+                check_archive(archive, n_bytes)
                 about = json.loads(archive.read(ABOUT))
-                names = [name for name in archive.namelist() if name != ABOUT]
-                arrays = {n.removesuffix(".npy"): _read_array(archive.read(n), n) for n in names}
+                members = {n: archive.read(n) for n in archive.namelist() if n != ABOUT}
+                arrays = {n.removesuffix(".npy"): _read_array(c, n) for n, c in members.items()}
             _check_fields(about, FIELD_TYPES[ABOUT], ABOUT)
             digest, version = about.pop("digest"), about.pop("format")
             if version != FORMAT:
@@ -145,7 +145,7 @@ def default_output(function: Function) -> Function:
 SiteFiles = SiteFile | str | Path | Iterable[SiteFile | str | Path]
 
 
-def _cast(array: Array) -> Array:
+def _to_64_bit(array: Array) -> Array:
     return np.ascontiguousarray(array, dtype="<i8" if array.dtype.kind in "iu" else "<f8")
 
 
@@ -166,18 +166,18 @@ def _read_array(content: bytes, name: str) -> Array:
     return array
 
 
-def _check_fields(values: dict[str, Any], types: dict[str, Any], where: str) -> None:
+def _check_fields(fields: dict[str, Any], field_types: dict[str, Any], location: str) -> None:
     """Raise ValueError if a dict does not have exactly these fields with these types."""
-    _check_names(values, types, f"{where}: the field")
+    _check_names(fields, field_types, f"{location}: the field")
     try:
-        check_form(values, types, where)
-    except ValueError as error:  # without its advice, because callers add their own
+        check_form(fields, field_types, location)
+    except ValueError as error:  # drop its advice, because callers add their own
         raise ValueError(str(error).removesuffix(f". {DAMAGED}")) from None
 
 
-def _check_names(values: dict[str, Any], expected: dict[str, Any], label: str) -> None:
-    if differing_names := sorted(set(values) ^ set(expected), key=str):
-        problem = "unexpected" if differing_names[0] in values else "missing"
+def _check_names(entries: dict[str, Any], expected_entries: dict[str, Any], label: str) -> None:
+    if differing_names := sorted(set(entries) ^ set(expected_entries), key=str):
+        problem = "unexpected" if differing_names[0] in entries else "missing"
         raise ValueError(f"{label} {str(differing_names[0])!r} is {problem}")
 
 
@@ -191,13 +191,13 @@ def load_files(
     files_by_site: dict[str, SiteFile] = {}
     for item in [files] if isinstance(files, (str, Path, SiteFile)) else files:
         file = item if isinstance(item, SiteFile) else SiteFile.load(item)
-        name = f"the file from site {file.site!r}" if isinstance(item, SiteFile) else str(item)
+        file_label = f"the file from site {file.site!r}" if file is item else str(item)
         if file.kind != kind:
             requirement = f"{kind} are needed. Pass {ROUNDS[kind]}-round files"
-            raise SiteFileError(f"{name} contains {file.kind}, but {requirement}")
+            raise SiteFileError(f"{file_label} contains {file.kind}, but {requirement}")
         if file.plan != plan.hash:
             raise SiteFileError(
-                f"{name} was created with plan {file.plan[:12]}, but this is plan "
+                f"{file_label} was created with plan {file.plan[:12]}, but this is plan "
                 f"{plan.hash[:12]}. Send this plan to the site and ask for a new file"
             )
         if file.site in files_by_site:
@@ -211,8 +211,8 @@ def load_files(
             check(plan, file)
         except Exception as error:
             raise SiteFileError(
-                f"{name} cannot be used: {error}. Ask the site to create it again from its rows, "
-                "or omit it"
+                f"{file_label} cannot be used: {error}. Ask the site to create it again from its "
+                "rows, or omit it"
             ) from error
         files_by_site[file.site] = file
     if not files_by_site:

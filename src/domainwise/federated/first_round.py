@@ -109,11 +109,11 @@ def statistics(
     400
     """
     file = compute_statistics(site_rows(frame, plan, site), plan)
-    n, p, n_sent = file.content["rows"], len(plan.schema.features), n_numbers(file)
+    n, p, n_sent = file.content["rows"], len(plan.schema.features), count_numbers(file)
     limit = n * p // disclosure.VALUES_PER_NUMBER
     if n_sent > limit and not accept_disclosure:
         raise DisclosureError(
-            f"the first-round file was not written: it would contain {n_sent} numbers, but at most "
+            f"the first-round file was not created: it would contain {n_sent} numbers, but at most "
             f"{limit} are allowed for {n} rows and {p} columns. Use a table with more rows, or ask "
             "for a plan with a larger value of smallest_cell (the minimum number of rows per class "
             f"or category). {disclosure.ACCEPT_ADVICE}"
@@ -124,15 +124,15 @@ def statistics(
 def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
     """Compute the first-round file, without checking what it discloses."""
     schema, min_rows, n = plan.schema, plan.smallest_cell, len(rows.X)
-    names, numbers = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
+    column_names, X = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
     if plan.classes is None:
-        numbers, names = np.column_stack([numbers, rows.y]), [*names, schema.target]
-    if (is_too_large := (np.abs(numbers) > MAX_VALUE).any(axis=0)).any():
-        name = names[int(is_too_large.argmax())]
+        column_names, X = [*column_names, schema.target], np.column_stack([X, rows.y])
+    if (is_too_large := (np.abs(X) > MAX_VALUE).any(axis=0)).any():
+        name = column_names[int(is_too_large.argmax())]
         raise DisclosureError(f"{name!r} has absolute values above {MAX_VALUE:.0e}. Check its unit")
-    block_means = [_block_means(column[~np.isnan(column)], min_rows) for column in numbers.T]
-    moments = Moments.of_rows(numbers, np.zeros(n, dtype=np.int64), 1)
-    # A small number of missing values is not reported: the column is sent as complete.
+    block_means = [_block_means(column[~np.isnan(column)], min_rows) for column in X.T]
+    moments = Moments.of_rows(X, np.zeros(n, dtype=np.int64), 1)
+    # A small number of missing values is not reported: the statistics are those of a full column.
     counts = disclosure.hide_small_counts(moments.count[0], n, min_rows)
     squares = moments.squares[0] * np.where(counts > 0, counts / np.maximum(moments.count[0], 1), 0)
     categories, notes = [], [*rows.notes]
@@ -145,20 +145,20 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
         if sent_counts and n_others < min_rows:  # count the others in the most frequent category
             sent_counts[max((count, k) for k, count in sent_counts.items())[1]] += n_others
         categories.append(sent_counts)
-    sizes = {"n": n, "n_numbers": len(names), "n_texts": len(categories), "min_rows": min_rows}
+    sizes = {"n": n, "n_numbers": len(column_names), "n_texts": len(categories)}
     sizes |= {"block_rows": BLOCK_CELLS * min_rows, "n_quantiles": len(QUANTILE_LEVELS)}
-    sizes["n_blocks"] = max(map(len, block_means), default=0)
+    sizes |= {"n_blocks": max(map(len, block_means), default=0), "min_rows": min_rows}
     content = {
         "rows": n,
-        "classes": np.bincount(rows.classes, minlength=plan.n_classes).tolist(),
+        "classes": np.bincount(rows.class_codes, minlength=plan.n_classes).tolist(),
         "categories": categories,
-        "left_out": rows.left_out,
+        "left_out": rows.n_left_out,
         "checksum": rows.checksum(),
         "words": [sentence.format(**sizes) for sentence in TEXTS["statistics"]],
     }
     arrays = {
         "numbers": np.vstack([counts, moments.mean[0], squares]),
-        "lengths": np.array([len(values) for values in block_means], dtype=np.int64),
+        "lengths": np.array([len(means) for means in block_means], dtype=np.int64),
         "blocks": np.concatenate([*block_means, np.zeros(0)]),
         "distances": _distance_quantiles(rows.X, schema),
     }
@@ -188,7 +188,7 @@ def _distance_quantiles(X: Any, schema: Any) -> Array:
     return np.array([[float(f"{value:.2g}") for value in row] for row in quantiles])
 
 
-def n_numbers(file: SiteFile) -> int:
+def count_numbers(file: SiteFile) -> int:
     """Count the numbers in a first-round file."""
     n_categories = sum(map(len, file.content["categories"]))
     return sum(a.size for a in file.arrays.values()) + n_categories + len(file.content["classes"])
@@ -197,23 +197,23 @@ def n_numbers(file: SiteFile) -> int:
 def check_statistics(plan: Plan, file: SiteFile) -> None:
     """Raise ValueError for statistics that no table with the plan's columns could produce."""
     content, arrays, min_rows = file.content, file.arrays, plan.smallest_cell
-    n, classes, n_classes = content["rows"], content["classes"], plan.n_classes
-    categories, n_texts = content["categories"], len(plan.schema.categorical)
+    n, class_counts, n_classes = content["rows"], content["classes"], plan.n_classes
+    category_counts = [[*counts.values()] for counts in content["categories"]]
+    n_texts, p = len(plan.schema.categorical), len(plan.schema.numbers) + (plan.classes is None)
     if not min_rows <= n <= MAX_ROWS:
         raise ValueError(f"'rows' is {n}; it must be between {min_rows} and {MAX_ROWS}")
-    has_few_rows = any(count < min_rows for count in classes if count)
-    if has_few_rows or len(classes) != n_classes or sum(classes) != n:
+    has_small_class = any(count < min_rows for count in class_counts if count)
+    if has_small_class or len(class_counts) != n_classes or sum(class_counts) != n:
         raise ValueError(
             f"'classes' must contain {n_classes} counts, each 0 or at least {min_rows}, that add "
             f"up to 'rows' ({n})"
         )
-    has_few_rows = any(count < min_rows for counts in categories for count in counts.values())
-    if has_few_rows or len(categories) != n_texts or any(sum(c.values()) > n for c in categories):
+    are_valid = [sum(c) <= n and min(c, default=n) >= min_rows for c in category_counts]
+    if not all(are_valid) or len(category_counts) != n_texts:
         raise ValueError(
             f"'categories' must have length {n_texts}, with counts of at least {min_rows} that add "
             f"up to at most {n} in each column"
         )
-    p = len(plan.schema.numbers) + (plan.classes is None)
     n_blocks = int(arrays["lengths"].sum()) if "lengths" in arrays else 0
     shapes = {"lengths": (p,), "blocks": (n_blocks,), "numbers": (3, p)}
     shapes["distances"] = (len(METRICS), len(QUANTILE_LEVELS))
@@ -223,22 +223,22 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
         raise ValueError(f"every count in 'numbers' must be 0 or an integer from {min_rows} to {n}")
     if (distances < 0).any() or (np.diff(distances, axis=1) < 0).any():
         raise ValueError("'distances' must be non-negative and in ascending order")
-    if max(np.abs(values).max(initial=0.0) for values in (arrays["blocks"], distances)) > MAX_VALUE:
+    if max(np.abs(a).max(initial=0.0) for a in (arrays["blocks"], distances)) > MAX_VALUE:
         raise ValueError(f"absolute values in 'blocks' or 'distances' exceed {MAX_VALUE:.0e}")
-    for j, (values, weights) in enumerate(sketches(file)):
-        if (np.diff(values) < 0).any() or (len(values) > 0) != (counts[j] > 0):
+    for j, (block_means, weights) in enumerate(sketches(file)):
+        if (np.diff(block_means) < 0).any() or (len(block_means) > 0) != (counts[j] > 0):
             raise ValueError(
                 "'blocks' must be in ascending order, and empty exactly for columns without values"
             )
-        if not len(values):
+        if not len(block_means):
             continue
-        max_abs = np.abs(values).max() + np.finfo(float).tiny
+        max_abs = np.abs(block_means).max() + np.finfo(float).tiny
         # Block sizes differ by up to one row, so the mean of block means is approximate.
-        tolerance = np.ptp(values) * len(values) / counts[j] + 1e-6 * max_abs
-        if abs(means[j] - values.mean()) > tolerance:
+        tolerance = np.ptp(block_means) * len(block_means) / counts[j] + 1e-6 * max_abs
+        if abs(means[j] - block_means.mean()) > tolerance:
             raise ValueError("the mean of a column ('numbers') differs from that of its 'blocks'")
-        block_squares = float((weights * (values - values.mean()) ** 2).sum())
-        slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * max_abs**2
+        block_squares = float((weights * (block_means - block_means.mean()) ** 2).sum())
+        slack = 2 * tolerance * np.ptp(block_means) * counts[j] + 1e-6 * counts[j] * max_abs**2
         if not max(block_squares - slack, 0.0) <= squares[j] <= MAX_VALUE**2:
             raise ValueError(
                 "squared deviations in 'numbers' are smaller than 'blocks' imply, or too large"
@@ -247,18 +247,19 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
 
 def check_units(plan: Plan, sites: list[SiteFile]) -> None:
     """Raise SiteFileError if values at one site are far larger than at all other sites."""
-    names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
+    column_names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
     counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
-    scale = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
+    scales = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
     for s, file in enumerate(sites if len(sites) > 1 else []):
-        max_others = np.delete(scale, s, axis=0).max(axis=0)
-        is_large = (max_others > 0) & (scale[s] > MAX_UNIT_RATIO * max_others)
+        other_scales = np.delete(scales, s, axis=0).max(axis=0)
+        is_large = (other_scales > 0) & (scales[s] > MAX_UNIT_RATIO * other_scales)
         if is_large.any():
             j = int(is_large.argmax())
             raise SiteFileError(
                 f"the file from site {file.site!r} is inconsistent with the other files: values of "
-                f"{names[j]!r} are about {scale[s][j]:.1e}, but at most {max_others[j]:.1e} at all "
-                "other sites. Ask the site to check the unit of this column, or omit its file"
+                f"{column_names[j]!r} are about {scales[s][j]:.1e}, but at most "
+                f"{other_scales[j]:.1e} at all other sites. Ask the site to check the unit of this "
+                "column, or omit its file"
             )
 
 
@@ -266,7 +267,7 @@ def sketches(file: SiteFile) -> list[Sketch]:
     """Return the block means of each column, and the number of rows in each block."""
     means = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
     counts = file.arrays["numbers"][0]
-    return [(v, np.full(len(v), n / max(len(v), 1))) for v, n in zip(means, counts, strict=True)]
+    return [(m, np.full(len(m), n / max(len(m), 1))) for m, n in zip(means, counts, strict=True)]
 
 
 def merge(plan: Plan, files: SiteFiles) -> Plan:
@@ -311,13 +312,14 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     )
     preprocessing, landmarks, target_range = total.preprocessing(plan.schema), None, None
     if plan.classes is None:
-        values = total.sketches[-1][0]
-        target_range = [float(values[0]), float(values[-1])]
+        block_means = total.sketches[-1][0]
+        target_range = [float(block_means[0]), float(block_means[-1])]
         landmarks = None if plan.method == RIDGE else _target_landmarks(total.sketches[-1])
     n_targets = (plan.classes is None) + (0 if landmarks is None else len(landmarks["points"]))
     kernels = _kernels(plan, sites)
-    counts, n_sent = [np.array(f.content["classes"]) for f in sites], [n_numbers(f) for f in sites]
-    n_columns, n_maps, by_class = choose_sizes(plan, counts, n_sent, len(kernels), n_targets)
+    class_counts = [np.array(file.content["classes"]) for file in sites]
+    n_sent = [count_numbers(file) for file in sites]
+    n_columns, n_maps, by_class = choose_sizes(plan, class_counts, n_sent, len(kernels), n_targets)
     merged: dict[str, Any] = {
         "sites": {file.site: file.content["checksum"] for file in sites},
         "learnt": asdict(preprocessing),
@@ -332,8 +334,8 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         centres = replace(plan, merged=to_json(merged)).prepared_centres
         for entry in merged["maps"]:
             K = Kernel(entry["kernel"], entry["gamma"]).matrix(centres)
-            _, order, rank, _ = dpstrf(K, tol=MIN_PIVOT, lower=1)
-            entry["chosen"] = order[:rank] - 1
+            _, pivots, rank, _ = dpstrf(K, tol=MIN_PIVOT, lower=1)
+            entry["chosen"] = pivots[:rank] - 1  # LAPACK counts from 1
     return replace(plan, merged=to_json(merged))
 
 
@@ -358,34 +360,34 @@ def _kernels(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
 def _target_landmarks(sketch: Sketch) -> dict[str, Any]:
     """Return landmarks for a continuous target, and the gamma of its kernel."""
     levels = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
-    points = np.array([quantile(sketch, level) for level in levels])[:, None]
-    if not np.ptp(points):
+    quantiles = np.array([quantile(sketch, level) for level in levels])[:, None]
+    if not np.ptp(quantiles):
         raise PlanError("the target has the same value in all rows. Choose another target")
-    gamma, tolerance = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
+    gamma, tolerance = resolve_gamma("median", "rbf", quantiles), residual_trace(1e-3)
     # Sites do not send extreme values, so landmarks may lie beyond the block means.
-    margin = np.ptp(points) / 2
-    grid = np.linspace(points[0] - margin, points[-1] + margin, N_QUANTILES)
-    candidates = [*points, *grid]
-    chosen = LabelMap.choose(points, "rbf", gamma, tolerance, "the target kernel", candidates)
-    return {"gamma": gamma, "points": chosen.points[:, 0]}
+    margin = np.ptp(quantiles) / 2
+    grid_points = np.linspace(quantiles[0] - margin, quantiles[-1] + margin, N_QUANTILES)
+    candidates = [*quantiles, *grid_points]
+    label_map = LabelMap.choose(quantiles, "rbf", gamma, tolerance, "the target kernel", candidates)
+    return {"gamma": gamma, "points": label_map.points[:, 0]}
 
 
 def _shift_settings(
-    plan: Plan, sites: list[list[Sketch]], total: Statistics, params: Preprocessing, columns: int
+    plan: Plan, site_sketches: list[list[Sketch]], total: Statistics, params: Preprocessing, m: int
 ) -> dict[str, Any]:
-    """Return column ranges over all sites, and landmarks, for comparing new rows with domains."""
-    p, n_points = len(params.mean), min(disclosure.WATCH_POINTS, columns)
+    """Return column ranges and at most ``m`` landmarks for comparing new rows with domains."""
+    p, n_points = len(params.mean), min(disclosure.WATCH_POINTS, m)
     rng = np.random.RandomState(plan.seed)
-    scale = np.sqrt(np.where(params.variance > 0, params.variance, 1.0))
+    scales = np.sqrt(np.where(params.variance > 0, params.variance, 1.0))
     ranges, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))
-    for j, (values, weights) in enumerate(total.sketches[:p]):
-        if not len(values):
+    for j, (block_means, weights) in enumerate(total.sketches[:p]):
+        if not len(block_means):
             continue
-        site_means = [site[j][0] for site in sites if len(site[j][0])]
+        site_means = [site[j][0] for site in site_sketches if len(site[j][0])]
         ranges[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in site_means)
         ranges[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in site_means)
         levels = (np.cumsum(weights) - weights / 2) / weights.sum()
-        draws = np.interp(rng.uniform(size=n_points), levels, values)
-        points[:, j] = np.clip((draws - params.mean[j]) / scale[j], -CLIP, CLIP)
+        draws = np.interp(rng.uniform(size=n_points), levels, block_means)
+        points[:, j] = np.clip((draws - params.mean[j]) / scales[j], -CLIP, CLIP)
     gamma = resolve_gamma("median", "rbf", points) if p and np.ptp(points, axis=0).any() else 1.0
     return {"ends": ranges, "landmarks": points, "gamma": gamma}

@@ -35,7 +35,7 @@ from domainwise.ridge.problem import (
     score_cells,
     weighted_moments,
 )
-from domainwise.ridge.scores import class_codes
+from domainwise.ridge.scores import class_targets
 from domainwise.ridge.search import kernel_of
 from domainwise.search.driver import SearchResult
 from domainwise.shift.watch import MAX_SOURCES
@@ -53,10 +53,10 @@ Candidate = dict[str, Any]  #: arguments of a model
 def fit(plan: Plan, files: SiteFiles) -> TableModel:
     """Fit a model from the moments of several sites; candidates are scored on held-out sites.
 
-    Each candidate equals the model that the same plan would give if all rows were in one table.
-    ``predict``, ``info`` and :func:`~domainwise.check_shift` accept the model like any other. A
-    site can join later with the same plan. If a site's file is omitted, the site affects the model
-    only through the plan.
+    A candidate gives the same model as if all rows were in one table. The commands ``predict`` and
+    ``info``, and :func:`~domainwise.check_shift`, accept the model like any other. A site can join
+    later with the same plan. If a site's file is omitted, the site affects the model only through
+    the plan.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     site_search, method = _Search(plan, sites), find_method(plan.method)
     try:
         run_search = site_search.ridge if plan.method == RIDGE else site_search.projection
-        model, candidates, best_scores, best = run_search()
+        model, candidates, best_scores, best_candidate = run_search()
     except ValueError as error:
         site_list = ", ".join(file.site for file in sites)
         raise SiteFileError(
@@ -100,47 +100,48 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
         classes is not None, site_search.n_rows, class_weight=plan.class_weight, seed=plan.seed
     )
     search = method.make(setting)
-    search.set_fitted(model, best, candidates)
-    search.expected_score_ = expected = site_search.errors(best_scores)
-    # For each domain: sums over its rows (first, their number), and kernel degrees of freedom.
-    domains: dict[str, tuple[Array, float]] = {}
+    search.set_fitted(model, best_candidate, candidates)
+    search.expected_score_ = errors = site_search.errors(best_scores)
+    # By domain: sums over its rows (the first is their number), and kernel degrees of freedom.
+    summaries: dict[str, tuple[Array, float]] = {}
     for file in sites:
         domain_lists = [file.content["domains"], file.arrays["watch"], file.arrays["freedom"]]
         for name, totals, freedom in zip(*domain_lists, strict=True):
-            earlier_totals, earlier_freedom = domains.get(name, (0.0 * totals, 0.0))
+            earlier_totals, earlier_freedom = summaries.get(name, (0.0 * totals, 0.0))
             share = totals[0] / (totals[0] + earlier_totals[0])
             mean_freedom = float((1 - share) * earlier_freedom + share * freedom)
-            domains[name] = earlier_totals + totals, mean_freedom
+            summaries[name] = earlier_totals + totals, mean_freedom
     watch = plan.watch
-    watch.sources_ = sorted(sorted(domains, key=lambda n: -domains[n][0][0])[:MAX_SOURCES])
-    watch.totals_ = np.array([domains[name][0] for name in watch.sources_])
-    watch.freedom_ = np.array([domains[name][1] for name in watch.sources_])
-    labels = labels_by_text(domains)
-    counts = sorted((labels[name], int(totals[0])) for name, (totals, _) in domains.items())
+    names_by_size = sorted(summaries, key=lambda name: -summaries[name][0][0])
+    watch.sources_ = sorted(names_by_size[:MAX_SOURCES])
+    watch.totals_ = np.array([summaries[name][0] for name in watch.sources_])
+    watch.freedom_ = np.array([summaries[name][1] for name in watch.sources_])
+    labels = labels_by_text(summaries)
+    counts = sorted((labels[name], int(totals[0])) for name, (totals, _) in summaries.items())
     notes = _notes(plan, sites)
     info = describe_model(method, setting, search, classes=classes, domains=counts, notes=notes)
-    info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": expected}
-    if len(expected) > 1:
-        baseline = site_search.errors(site_search.constant_scores())
-        scores = [{site: -e for site, e in errors.items()} for errors in (expected, baseline)]
+    info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": errors}
+    if len(errors) > 1:
+        constant_errors = site_search.errors(site_search.constant_scores())
+        scores = [{site: -e for site, e in d.items()} for d in (errors, constant_errors)]
         info["check"] = vars(compare_with_constant(METRICS[plan.schema.task], *scores))
     steps = [("watch", watch), ("prepare", plan.prepare), ("model", search)]
     return TableModel(Pipeline(steps), plan.schema, info)
 
 
 def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
-    site_names, first_names = {file.site for file in sites}, set(plan.first_round("sites"))
+    site_names, first_round_names = {file.site for file in sites}, set(plan.first_round("sites"))
     notes = [f"fitted from the moments of {len(sites)} sites, which do not share their rows"]
-    if late_sites := ", ".join(sorted(site_names - first_names)):
+    if late_list := ", ".join(sorted(site_names - first_round_names)):
         notes.append(
-            f"sites that joined later, not used for preprocessing or kernel widths: {late_sites}"
+            f"sites that joined later, not used for preprocessing or kernel widths: {late_list}"
         )
-    if early_sites := ", ".join(sorted(first_names - site_names)):
-        notes.append(f"sites that are used for preprocessing and kernel widths only: {early_sites}")
+    if early_list := ", ".join(sorted(first_round_names - site_names)):
+        notes.append(f"sites that are used for preprocessing and kernel widths only: {early_list}")
     if n_left_out := sum(file.content["left_out"] for file in sites):
         notes.append(f"{n_left_out} rows have no target or domain and are left out")
-    if accepting_sites := ", ".join(file.site for file in sites if file.content["accepted"]):
-        text = f"rows from {accepting_sites} could be reconstructed from this model"
+    if accepting_list := ", ".join(file.site for file in sites if file.content["accepted"]):
+        text = f"rows from {accepting_list} could be reconstructed from this model"
         notes.append(f"disclosure was accepted: {text}")
     return notes
 
@@ -155,7 +156,7 @@ class _Search:
         self.plan, self.sites = plan, sites
         self.n_rows = sum(int(file.arrays["counts"].sum()) for file in sites)
         self.splits = split_domains(LeaveDomainsOut(), len(sites))[1]
-        self.width = len(plan.prepare.get_feature_names_out())
+        self.n_inputs = len(plan.prepare.get_feature_names_out())
         # These penalties apply only to the coefficients of the predictor.
         self.penalties = Penalties([(0.0, False)], [1.0], 1.0, plan.class_weight)
         self.map_arguments: Candidate = {
@@ -164,13 +165,13 @@ class _Search:
             "random_state": plan.seed,
         }
 
-    def cells(self, i: int) -> Cells:
+    def cells(self, map_index: int) -> Cells:
         """Return the sums of one map, by site index and class code."""
         classes = self.plan.classes
         return {
             (s, None if classes is None else c): cell
             for s, file in enumerate(self.sites)
-            for c, cell in enumerate(unpack_sums(file, i, classes))
+            for c, cell in enumerate(unpack_sums(file, map_index, classes))
             if cell.n_samples
         }
 
@@ -179,11 +180,11 @@ class _Search:
         m = nystrom.n_features
         if self.plan.classes is None:
             return Columns(m, self.plan.width(nystrom) - m - 1)
-        return Columns(m, 0, dict(enumerate(class_codes(len(self.plan.classes)))))
+        return Columns(m, 0, dict(enumerate(class_targets(len(self.plan.classes)))))
 
     def errors(self, scores: Array) -> dict[str, float]:
         """Convert scores (negative squared errors) to errors by site; omit undefined scores."""
-        # Class codes (-1 and 1) differ by 2, but indicators (0 and 1) by 1.
+        # Class codes (-1 and 1) differ by 2, indicators (0 and 1) by 1: squares by a factor of 4.
         errors = np.sqrt(-scores) if self.plan.classes is None else -scores / 4.0
         return {f.site: float(e) for f, e in zip(self.sites, errors, strict=True) if np.isfinite(e)}
 
@@ -203,14 +204,14 @@ class _Search:
         arguments: Candidate = {"kernels": plan.kernels, "gammas": plan.gammas, **plan.candidates}
         arguments |= {"class_weight": plan.class_weight} if labels else {}
         model = build(plan.method, bool(labels), **arguments, **self.map_arguments)
-        cells = [
+        map_cells = [
             {(self.sites[s].site, labels.get(c)): cell for (s, c), cell in self.cells(i).items()}
             for i in range(len(plan.maps))
         ]
-        results = model.fit_sums(plan.maps, CellSums(cells), self.width).cv_results_
+        cv_results = model.fit_sums(plan.maps, CellSums(map_cells), self.n_inputs).cv_results_
         keys = [f"split{i}_test_score" for i in range(len(self.sites))]
-        scores = np.array([results[key][model.best_index_] for key in keys])
-        return model, results["params"], scores, model.best_params_
+        scores = np.array([cv_results[key][model.best_index_] for key in keys])
+        return model, cv_results["params"], scores, model.best_params_
 
     def projection(self) -> tuple[Any, list[Candidate], Array, Candidate]:
         """Fit a projection followed by a predictor; candidates are scored by least squares."""
@@ -232,11 +233,12 @@ class _Search:
             problem = self.penalties.problem(cells, self.columns(nystrom))
             # Components are centred, so the intercept is the mean target.
             predictor.coef_ = least_squares(problem, W, predictor.alpha)[:, 0]
-            predictor.intercept_, predictor.n_features_in_ = float(problem.target[0]), W.shape[1]
+            predictor.intercept_ = float(problem.target_mean[0])
+            predictor.n_features_in_ = W.shape[1]
         else:
             cells = {c: cells[c] for c in sorted(cells)}
-            labels = label_array([plan.classes[c] for c in cells], "y")
-            predictor = discriminant(cells, W, labels, plan.class_weight)
+            class_labels = label_array([plan.classes[c] for c in cells], "y")
+            predictor = discriminant(cells, W, class_labels, plan.class_weight)
         model = Pipeline([("project", projection), ("predict", predictor)])
         return model, candidates, score_table[best_index], candidates[best_index]
 
@@ -263,9 +265,9 @@ class _Search:
         """Fit a projection to sums by class; return it and its weights for the map's columns."""
         plan = self.plan
         projection = build(plan.method, True, **candidate, **self.map_arguments)
-        projection.fit_sums(nystrom, joined_cells(cells), self.width, plan.target_map)
-        dual, triangle = projection.dual_coef_, nystrom.triangle
-        return projection, dual if triangle is None else triangle.T @ dual
+        projection.fit_sums(nystrom, joined_cells(cells), self.n_inputs, plan.target_map)
+        dual_coef, triangle = projection.dual_coef_, nystrom.triangle
+        return projection, dual_coef if triangle is None else triangle.T @ dual_coef
 
 
 def least_squares(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
@@ -275,7 +277,7 @@ def least_squares(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
 
 
 def discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | None) -> Any:
-    """Return linear discriminant analysis of components, from the sums of each class."""
+    """Return a linear discriminant analysis of components, from the sums of each class."""
     m, counts = len(W), np.array([cell.n_samples for cell in cells.values()])
     shares = counts / counts.sum()
     means = np.array([cell.mean[:m] @ W for cell in cells.values()])

@@ -50,15 +50,15 @@ _DEFAULT_CANDIDATES: dict[str, dict[str, Any]] = {
     "fastcoir": {"ridge": RIDGES},
     "fastdica": {"lam": "auto"},
 }
-#: Projection arguments that can have several candidates.
+#: Projection arguments for which a plan can list several values.
 _PROJECTION_ARGUMENTS = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_components")
 
 FORMAT = 2
-#: Maximum number m of columns of a map: a second moment contains about m^2 / 2 numbers.
+#: Maximum number of columns of a map; a second moment of m columns has about m^2 / 2 numbers.
 MAX_FEATURES = 20_000
 MAX_MAPS = 100
 N_CENTRES = 100  #: default number of centres drawn from ranges
-#: Arguments of :func:`~domainwise.tables.schema.check_table`.
+#: Options of ``Plan.of_table`` that are passed to :func:`~domainwise.tables.schema.check_table`.
 TABLE_OPTIONS = ("features", "drop", "task", "auto_drop", "dates", "decimal", "na")
 _CONSTRAINTS: dict[str, list[Any]] = {
     "method": [StrOptions({RIDGE, *PROJECTIONS})],
@@ -113,7 +113,7 @@ class Plan:
         number ``n_average``. For projections, lists of values for arguments such as ``ridge``.
     class_weight : {"balanced", None}, default=None
     smallest_cell : int, default=10
-        Sites report nothing about classes, categories or missing values in fewer rows than this.
+        Sites report nothing about classes, categories or missing values with fewer rows than this.
     merged : dict, default=None
         Merged first-round results.
 
@@ -157,15 +157,15 @@ class Plan:
                 f"feature_map={self.feature_map!r}, but {'no ' if self.centres is None else ''}"
                 "centres were passed. Pass centres if and only if feature_map='centres'"
             )
-        numbers = self.schema.numbers
-        for name in [] if self.centres is None else [*numbers, *self.schema.categorical]:
-            values = (self.centres or {}).get(name, ())
-            if len(values) != self.n_features:
+        numeric_names = self.schema.numbers
+        for name in [] if self.centres is None else [*numeric_names, *self.schema.categorical]:
+            column_values = (self.centres or {}).get(name, ())
+            if len(column_values) != self.n_features:
                 raise PlanError(
                     f"centres must contain n_features={self.n_features} values in column {name!r}; "
-                    f"got {len(values)}"
+                    f"got {len(column_values)}"
                 )
-            if name in numbers and np.isinf(np.array(values, dtype=np.float64)).any():
+            if name in numeric_names and np.isinf(np.array(column_values, dtype=np.float64)).any():
                 raise PlanError(f"centres must be finite; column {name!r} contains infinity")
 
     @classmethod
@@ -203,8 +203,8 @@ class Plan:
         table: Any = named_frame(frame)
         if domain not in table.columns:
             table[domain] = "all"
-        kwargs = {name: options.pop(name) for name in TABLE_OPTIONS if name in options}
-        table = check_table(table, target=target, domain=domain, several_domains=False, **kwargs)
+        arguments = {name: options.pop(name) for name in TABLE_OPTIONS if name in options}
+        table = check_table(table, target=target, domain=domain, several_domains=False, **arguments)
         if options.get("centres") is not None:
             options = {"feature_map": "centres", **options}
             centres = _make_centres(table, **options)
@@ -221,8 +221,8 @@ class Plan:
         content : dict
             Fields of the plan by name.
         """
-        values = {entry.name: to_json(getattr(self, entry.name)) for entry in fields(self)}
-        return {"format": FORMAT, **values, "schema": self.schema.as_dict()}
+        field_values = {f.name: to_json(getattr(self, f.name)) for f in fields(self)}
+        return {"format": FORMAT, **field_values, "schema": self.schema.as_dict()}
 
     @cached_property
     def hash(self) -> str:
@@ -232,22 +232,22 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file."""
-        content = json.dumps({**self.as_dict(), "hash": self.hash}, indent=1, allow_nan=False)
-        write_text(path, content + "\n")
+        text = json.dumps({**self.as_dict(), "hash": self.hash}, indent=1, allow_nan=False)
+        write_text(path, text + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
         """Read a file that :meth:`save` has written; raise PlanError if it was changed since."""
         content = Path(path).read_bytes()
         try:
-            values = json.loads(content)
-            version, digest = values.pop("format"), values.pop("hash")
+            arguments = json.loads(content)
+            version, digest = arguments.pop("format"), arguments.pop("hash")
             if version != FORMAT:
                 raise PlanError(f"it has format {version}, but this version reads format {FORMAT}")
-            tuple_fields = {n: tuple(v) for n, v in values.items() if isinstance(v, list)}
-            candidates = {n: _from_json(value) for n, value in values["candidates"].items()}
-            schema = Schema.from_dict(values["schema"])
-            plan = cls(**{**values, **tuple_fields, "schema": schema, "candidates": candidates})
+            tuples = {n: tuple(v) for n, v in arguments.items() if isinstance(v, list)}
+            candidates = {n: _from_json(value) for n, value in arguments["candidates"].items()}
+            schema = Schema.from_dict(arguments["schema"])
+            plan = cls(**{**arguments, **tuples, "schema": schema, "candidates": candidates})
             if plan.hash != digest:
                 raise PlanError("its hash does not match: it was changed after it was written")
             plan._check_values()
@@ -264,29 +264,29 @@ class Plan:
         schema = self.schema
         names = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
         names += [*schema.forms, *schema.forms.values(), *schema.date_parts]
-        if self.merged is not None:  # the properties below raise if a value is invalid
-            columns, kernels, by_class = map(self.first_round, ("columns", "maps", "by_class"))
-            if type(columns) is not int or not 1 <= columns <= MAX_FEATURES:
-                raise PlanError(f"columns={columns!r} must be an integer from 1 to {MAX_FEATURES}")
+        if self.merged is not None:
+            n_cols, kernels, by_class = map(self.first_round, ("columns", "maps", "by_class"))
+            if type(n_cols) is not int or not 1 <= n_cols <= MAX_FEATURES:
+                raise PlanError(f"columns={n_cols!r} must be an integer from 1 to {MAX_FEATURES}")
             if not isinstance(kernels, list) or not 1 <= len(kernels) <= MAX_MAPS:
                 raise PlanError(f"maps must be a list of 1 to {MAX_MAPS} kernels")
-            sites, params, watch = self.first_round("sites"), self.preprocessing, self.watch
-            names += [*sites, *sites.values(), *chain.from_iterable(params.categories)]
-            statistics = [params.medians, params.mean, params.variance]
-            arrays = [*statistics, [params.n_rows], self.first_round("target_range") or [0.0]]
+            sites, preprocessing, watch = self.first_round("sites"), self.preprocessing, self.watch
+            names += [*sites, *sites.values(), *chain.from_iterable(preprocessing.categories)]
+            statistics = [preprocessing.medians, preprocessing.mean, preprocessing.variance]
+            arrays = [*statistics, [preprocessing.n_rows], self.first_round("target_range") or []]
             arrays += [*(m.landmarks for m in self.maps), watch.landmarks_, [watch.gamma_]]
-            if not all(np.isfinite(np.asarray(values, dtype=float)).all() for values in arrays):
+            if not all(np.isfinite(np.asarray(array, dtype=float)).all() for array in arrays):
                 raise PlanError("first-round statistics and landmarks must be finite")
             if np.abs(watch.landmarks_).max(initial=0.0) > CLIP or watch.gamma_ <= 0:
                 raise PlanError(
                     f"the shift check ('watch') needs landmarks between {-CLIP:g} and {CLIP:g}, "
                     "and a positive gamma"
                 )
-            if (params.variance < 0).any() or type(by_class) is not bool:
+            if (preprocessing.variance < 0).any() or type(by_class) is not bool:
                 raise PlanError("variances must not be negative, and by_class must be a boolean")
-            if {len(values) for values in statistics} != {len(schema.numbers)}:
+            if {len(array) for array in statistics} != {len(schema.numbers)}:
                 raise PlanError("each numeric column must have a median, a mean and a variance")
-            _ = self.target_map, watch.n_totals
+            _ = self.target_map, watch.n_totals  # these raise an error for an invalid value
         if schema.decimal not in (None, ".", ","):
             raise PlanError(f"decimal={schema.decimal!r} must be '.' or ','")
         if not all(isinstance(name, str) for name in names):
@@ -305,15 +305,15 @@ class Plan:
             One sentence per line.
         """
         schema = self.schema
-        contains = TEXTS["plan_first"].format(n_columns=len(schema.features), target=schema.target)
-        maps = f"feature map {self.feature_map!r}"
+        content = TEXTS["plan_first"].format(n_columns=len(schema.features), target=schema.target)
+        text = f"feature map {self.feature_map!r}"
         if self.merged is not None:
-            contains = TEXTS["plan_merged"].format(n_sites=len(self.merged["sites"]))
-            maps += f" with {self.merged['columns']} columns (number of kernels: {len(self.maps)})"
+            content = TEXTS["plan_merged"].format(n_sites=len(self.merged["sites"]))
+            text += f" with {self.merged['columns']} columns (number of kernels: {len(self.maps)})"
         return [
-            f"plan {self.hash[:12]}: {self.method}, {maps}; nothing is sent about groups of fewer "
-            f"than {self.smallest_cell} rows",
-            f"contains: {contains}",
+            f"plan {self.hash[:12]}: {self.method}, {text}; nothing is sent about groups of "
+            f"fewer than {self.smallest_cell} rows",
+            f"contains: {content}",
             "does not contain: rows, except those passed as centres",
         ]
 
@@ -345,20 +345,20 @@ class Plan:
 
     @cached_property
     def maps(self) -> list[NystromMap]:
-        """A map for each kernel and width, the same at every site."""
+        """A feature map for each kernel and gamma, the same at every site."""
         maps, n_inputs = [], len(self.prepare.get_feature_names_out())
         for entry in self.first_round("maps"):
-            name, gamma = entry["kernel"], entry["gamma"]
-            if self.feature_map == "fourier":
-                orthogonal = name == "rbf" and self.n_features == "auto"  # better with few columns
-                map_args = (n_inputs, self.first_round("columns"), self.seed)
-                maps.append(NystromMap.fourier(FourierMap(name, gamma, *map_args, orthogonal)))
+            kernel_name, gamma = entry["kernel"], entry["gamma"]
+            if self.feature_map == "fourier":  # orthogonal frequencies are better with few columns
+                is_orthogonal = kernel_name == "rbf" and self.n_features == "auto"
+                map_args = (n_inputs, self.first_round("columns"), self.seed, is_orthogonal)
+                maps.append(NystromMap.fourier(FourierMap(kernel_name, gamma, *map_args)))
                 continue
             # Centres are not chosen again, because the choice may differ between machines.
-            kernel, chosen = Kernel(name, gamma), np.array(entry["chosen"], int)
-            centres, n = self.prepared_centres[chosen], len(self.prepared_centres)
+            kernel, indices = Kernel(kernel_name, gamma), np.array(entry["chosen"], int)
+            centres, n_centres = self.prepared_centres[indices], len(self.prepared_centres)
             triangle = cholesky(kernel.matrix(centres), lower=True)
-            maps.append(NystromMap(kernel, centres, triangle, n, chosen=chosen))
+            maps.append(NystromMap(kernel, centres, triangle, n_centres, chosen=indices))
         return maps
 
     @cached_property
@@ -371,10 +371,10 @@ class Plan:
     @cached_property
     def target_map(self) -> LabelMap | None:
         """The map that computes features of a continuous target, for projections."""
-        target = self.first_round("target")
-        if target is None:
+        settings = self.first_round("target")
+        if settings is None:
             return None
-        points, kernel = np.array(target["points"])[:, None], Kernel("rbf", target["gamma"])
+        points, kernel = np.array(settings["points"])[:, None], Kernel("rbf", settings["gamma"])
         return LabelMap(kernel, points, cholesky(kernel.matrix(points), lower=True))
 
     def width(self, nystrom: NystromMap) -> int:
@@ -388,9 +388,9 @@ class Plan:
         settings, params, schema = self.first_round("watch"), self.preprocessing, self.schema
         shape = (len(settings["landmarks"]), len(schema.numbers))
         lowest, highest = np.array(settings["ends"], dtype=float)
-        categories = zip(schema.categorical, params.categories, strict=True)
+        categories_by_column = dict(zip(schema.categorical, params.categories, strict=True))
         return ShiftWatch.from_summary(
-            {**dict.fromkeys(schema.numbers), **dict(categories)},
+            {**dict.fromkeys(schema.numbers), **categories_by_column},
             lowest_=lowest,
             highest_=highest,
             mean_=params.mean,
@@ -403,22 +403,22 @@ class Plan:
 def _make_centres(
     table: Any, centres: Any, n_features: Any = "auto", seed: int = 0, **options: Any
 ) -> Any:
-    """Return the centres as a data frame; draw them from ranges and from the table's categories.
+    """Return the centres as a data frame, or draw them from ranges and the table's categories.
 
     RandomState is used because NumPy guarantees that its random numbers never change.
     """
     schema, rng = table.schema, np.random.RandomState(seed)
     if hasattr(centres, "columns"):
         return schema.prepare(centres)
-    n_centres, columns = N_CENTRES if n_features == "auto" else n_features, {}
+    n_centres, centres_by_column = N_CENTRES if n_features == "auto" else n_features, {}
     for name in schema.numbers:
         bounds = np.array(centres.get(name, ()), dtype=np.float64)
         if bounds.shape != (2,) or not -np.inf < bounds[0] < bounds[1] < np.inf:
             raise PlanError(f"centres: {name!r} needs a finite range [low, high]; got {bounds}")
-        columns[name] = rng.uniform(bounds[0], bounds[1], n_centres)
+        centres_by_column[name] = rng.uniform(bounds[0], bounds[1], n_centres)
     for name in schema.categorical:
-        columns[name] = rng.choice(sorted(table.X[name].dropna().unique()), n_centres)
-    return import_pandas().DataFrame(columns)
+        centres_by_column[name] = rng.choice(sorted(table.X[name].dropna().unique()), n_centres)
+    return import_pandas().DataFrame(centres_by_column)
 
 
 def check_plan(plan: Any) -> None:
@@ -447,7 +447,7 @@ def _from_json(value: Any) -> Any:
 
 
 def list_candidates(
-    method: str, lists: Mapping[str, Any], classification: bool, n_rows: int
+    method: str, value_lists: Mapping[str, Any], is_classification: bool, n_rows: int
 ) -> list[dict[str, Any]]:
     """List the candidates for a projection, or the arguments of the ridge search.
 
@@ -455,28 +455,28 @@ def list_candidates(
     """
     if method == RIDGE:
         accepted_names = ["alphas", "domain_weights", "n_average", "conditionals"]
-        candidates = [dict(lists)]
+        candidates = [dict(value_lists)]
     else:
-        parameters = PROJECTIONS[method]().get_params()
-        accepted_names = [name for name in _PROJECTION_ARGUMENTS if name in parameters]
-        grid = {**_DEFAULT_CANDIDATES[method], **lists}
+        default_parameters = PROJECTIONS[method]().get_params()
+        accepted_names = [name for name in _PROJECTION_ARGUMENTS if name in default_parameters]
+        grid = {**_DEFAULT_CANDIDATES[method], **value_lists}
         if isinstance(grid.get("lam"), str):
             grid["lam"] = [factor * n_rows for factor in LAMBDAS]
         candidates = list(ParameterGrid(grid))
-    if not classification:
+    if not is_classification:
         accepted_names = [name for name in accepted_names if not name.startswith("conditional")]
-    for name in lists:
+    for name in value_lists:
         if name not in accepted_names:
             problem = f"candidates: {method} does not search over {name!r}"
             raise ValueError(f"{problem}. Use {', '.join(accepted_names)}")
     for candidate in candidates:
-        validate_arguments(build(method, classification, **candidate))
+        validate_arguments(build(method, is_classification, **candidate))
     return candidates
 
 
-def build(method: str, classification: bool, **arguments: Any) -> Any:
+def build(method: str, is_classification: bool, **arguments: Any) -> Any:
     """Build an unfitted estimator with these arguments; a search holds out one site at a time."""
     if method != RIDGE:
         return PROJECTIONS[method](**arguments)
-    search: Any = InvariantRidgeClassifierCV if classification else InvariantRidgeCV
+    search: Any = InvariantRidgeClassifierCV if is_classification else InvariantRidgeCV
     return search(**arguments, cv=LeaveDomainsOut())

@@ -23,7 +23,7 @@ from domainwise.federated.disclosure import (
     site_rows,
 )
 from domainwise.federated.files import MAX_ROWS, SiteFile, check_arrays, default_output
-from domainwise.federated.first_round import compute_statistics, n_numbers
+from domainwise.federated.first_round import compute_statistics, count_numbers
 from domainwise.federated.plan import TEXTS, Plan
 from domainwise.gram.sums import CellRows, CellSums, NystromSums, check_cell_memory, sum_cells
 from domainwise.kernels.functions import Kernel
@@ -94,37 +94,39 @@ def moments(
     first_checksum = plan.first_round("sites").get(rows.site)
     if not accept_disclosure and first_checksum not in (None, rows.checksum()):
         raise DisclosureError(
-            f"the second-round file was not written: the rows of site {rows.site!r} differ from "
+            f"the second-round file was not created: the rows of site {rows.site!r} differ from "
             "those in the first round. Comparing the files would reveal the rows that were added "
             "or removed. Use the first-round table, or send the new rows as a separate site. "
             f"{ACCEPT_ADVICE}"
         )
-    rows = select_rows(rows, request, n_numbers(compute_statistics(rows, plan)), accept_disclosure)
+    n_sent = count_numbers(compute_statistics(rows, plan))
+    rows = select_rows(rows, request, n_sent, accept_disclosure)
     n_classes, n_domains, X = request.n_classes, len(rows.domain_names), rows.X
-    row_cells = rows.classes * n_domains + rows.domains
+    cell_codes = rows.class_codes * n_domains + rows.domain_codes
     cells = [*product(range(n_classes), range(n_domains))]
     check_cell_memory(n_classes, [*map(plan.width, plan.maps)], None, MEMORY_ADVICE)
     if plan.feature_map != "fourier" and not accept_disclosure:
         _check_centres(plan, X)
 
-    def block_sums(start: int) -> CellSums:
+    def sum_block(start: int) -> CellSums:
         block, targets = slice(start, start + BLOCK_ROWS), None
         if plan.classes is None:
             targets = rows.y[block, None]
             if plan.target_map is not None:
                 targets = np.hstack([plan.target_map.features(targets), targets])
-        labels = CellRows(rows.classes[block], row_cells[block], range(n_classes), cells, targets)
+        class_codes = rows.class_codes[block]
+        cell_rows = CellRows(class_codes, cell_codes[block], range(n_classes), cells, targets)
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[block]))
-        sums_by_kernel = [sum_cells(maps, Z, labels).maps for maps in group_by_distances(plan.maps)]
-        return CellSums([*chain.from_iterable(sums_by_kernel)])
+        groups = group_by_distances(plan.maps)
+        return CellSums([*chain.from_iterable(sum_cells(g, Z, cell_rows).maps for g in groups)])
 
-    site_sums = reduce(CellSums.merge, map(block_sums, range(0, len(X), BLOCK_ROWS)))
-    counts = np.bincount(row_cells, minlength=len(cells)).reshape(n_classes, n_domains)
-    domain_totals, degrees_of_freedom = plan.watch.source_totals(X, rows.domains, n_domains)
+    site_sums = reduce(CellSums.merge, map(sum_block, range(0, len(X), BLOCK_ROWS)))
+    counts = np.bincount(cell_codes, minlength=len(cells)).reshape(n_classes, n_domains)
+    domain_totals, degrees_of_freedom = plan.watch.source_totals(X, rows.domain_codes, n_domains)
     if not accept_disclosure:
         for name in COUNTS:
-            values = plan.watch.split_totals(domain_totals)[name]
-            values[:] = hide_small_counts(values, counts.sum(axis=0)[:, None], rows.min_rows)
+            totals = plan.watch.split_totals(domain_totals)[name]  # a view, changed in place
+            totals[:] = hide_small_counts(totals, counts.sum(axis=0)[:, None], rows.min_rows)
     arrays = {"counts": counts, "watch": domain_totals, "freedom": degrees_of_freedom}
     for i, sums_by_class in enumerate(site_sums.maps):
         width = plan.width(plan.maps[i])
@@ -137,31 +139,32 @@ def moments(
         if not request.by_class:
             second_moments = second_moments.sum(axis=0, keepdims=True)
         arrays |= {f"second{i}": second_moments, f"sums{i}": sums}
-    sizes: dict[str, Any] = {"n": len(X), "n_domains": n_domains, "min_rows": plan.smallest_cell}
-    sizes["maps"] = request.maps_text
-    sizes["second"] = "a second moment for each class" if request.by_class else "one second moment"
+    second_text = "a second moment for each class" if request.by_class else "one second moment"
+    texts = {"maps": request.maps_text, "second": second_text}
+    sizes = {"n": len(X), "n_domains": n_domains, "min_rows": plan.smallest_cell}
     sentences = [TEXTS["moments"], *TEXTS["accepted" if accept_disclosure else "bounded"]]
     content = {
         "domains": rows.domain_names,
-        "left_out": rows.left_out,
+        "left_out": rows.n_left_out,
         "accepted": accept_disclosure,
-        "words": [sentence.format(**sizes) for sentence in sentences],
+        "words": [sentence.format(**texts, **sizes) for sentence in sentences],
     }
     return SiteFile("moments", rows.site, plan.hash, content, arrays, tuple(rows.notes))
 
 
 def _check_centres(plan: Plan, X: Any) -> None:
-    """Raise DisclosureError if a centre is close to only a few rows: its sum would reveal them."""
+    """Raise DisclosureError if the sum of kernel values at a centre would reveal a few rows."""
     centres, Z = plan.prepared_centres, np.asarray(plan.prepare.transform(X))
     for entry in plan.first_round("maps"):
         kernel, sums, squares = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
         for start in range(0, len(Z), 4096):
-            values = kernel.matrix(Z[start : start + 4096], centres)
-            sums, squares = sums + values.sum(axis=0), squares + (values**2).sum(axis=0)
+            K = kernel.matrix(Z[start : start + 4096], centres)
+            sums, squares = sums + K.sum(axis=0), squares + (K**2).sum(axis=0)
+        # The effective number of rows in the sum at each centre.
         n_close = np.square(sums) / np.maximum(squares, np.finfo(float).tiny)
         if n_close.min() < plan.smallest_cell:
             raise DisclosureError(
-                f"the second-round file was not written: centre {int(n_close.argmin())} of the "
+                f"the second-round file was not created: centre {int(n_close.argmin())} of the "
                 f"plan is close to fewer than {plan.smallest_cell} rows (kernel "
                 f"{entry['kernel']!r}, gamma={entry['gamma']:.3g}), so the file would reveal that "
                 "there are rows similar to this centre. Ask for a plan with smaller gammas, other "
@@ -177,20 +180,20 @@ def unpack_sums(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
     """
     counts, sums, class_sums = file.arrays["counts"], file.arrays[f"sums{i}"], []
     class_counts = counts.sum(axis=1)
-    second_moments = [*_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
+    second_moments = [*_unpack_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
     if len(second_moments) == 1:
         second_moments = [second_moments[0] * (n / class_counts.sum()) for n in class_counts]
     for c, label in enumerate(labels or [None]):
         n, mean = int(class_counts[c]), sums[c].sum(axis=0) / max(class_counts[c], 1)
-        domains = zip(file.content["domains"], counts[c], sums[c], strict=True)
-        groups = {(label, domain): (int(k), total) for domain, k, total in domains if k}
+        cells = zip(file.content["domains"], counts[c], sums[c], strict=True)
+        groups = {(label, domain): (int(k), cell_sum) for domain, k, cell_sum in cells if k}
         class_sums.append(NystromSums(n, mean, second_moments[c], groups))
     return class_sums
 
 
-def _symmetric(packed: Array, width: int) -> Iterator[Array]:
+def _unpack_symmetric(upper_triangles: Array, width: int) -> Iterator[Array]:
     """Yield symmetric matrices from their upper triangles."""
-    for entries in packed:
+    for entries in upper_triangles:
         triangle = np.zeros((width, width))
         triangle[np.triu_indices(width)] = entries
         yield triangle + np.triu(triangle, 1).T
@@ -198,12 +201,12 @@ def _symmetric(packed: Array, width: int) -> Iterator[Array]:
 
 def check_moments(plan: Plan, file: SiteFile) -> None:
     """Raise ValueError for moments that no set of rows could produce."""
-    domains, arrays, min_rows = file.content["domains"], file.arrays, plan.smallest_cell
-    if len(set(domains)) < len(domains):
+    domain_names, arrays, min_rows = file.content["domains"], file.arrays, plan.smallest_cell
+    if len(set(domain_names)) < len(domain_names):
         raise ValueError("'domains' contains duplicates")
-    shape = (plan.n_classes, len(domains))
+    shape = (plan.n_classes, len(domain_names))
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
-    shapes["watch"] = (len(domains), plan.watch.n_totals)
+    shapes["watch"] = (len(domain_names), plan.watch.n_totals)
     n_moments = shape[0] if plan.first_round("by_class") else 1
     for i, width in enumerate(map(plan.width, plan.maps)):
         shapes |= {f"sums{i}": (*shape, width), f"second{i}": (n_moments, width * (width + 1) // 2)}
@@ -212,9 +215,11 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     n = int(counts.sum())
     if (counts[counts > 0] < min_rows).any() or not counts.any(axis=0).all():
         raise ValueError(f"'counts' must each be 0 or at least {min_rows}; no domain may be empty")
-    if n > n_first * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO):
+    max_rows = n_first * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO)
+    if n > max_rows:
         raise ValueError(
-            f"'counts' adds up to {n} rows, but all sites together had {n_first} in the first round"
+            f"'counts' adds up to {n} rows, but all sites together had {n_first} in the first "
+            f"round, so at most {max_rows} are accepted"
         )
     totals = plan.watch.split_totals(arrays["watch"])
     _check_watch(totals, counts.sum(axis=0)[:, None], arrays["freedom"])
@@ -231,7 +236,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
 
 
 def _check_watch(totals: dict[str, Array], n: Array, degrees_of_freedom: Array) -> None:
-    """Raise ValueError for statistics that no domains with ``n`` rows could produce."""
+    """Raise ValueError for totals that no rows could produce; ``n`` contains their number."""
     if (totals["rows"] != n).any():
         raise ValueError(f"{DOMAIN_STATISTICS} and 'counts' report different numbers of rows")
     for name in COUNTS:
@@ -240,23 +245,23 @@ def _check_watch(totals: dict[str, Array], n: Array, degrees_of_freedom: Array) 
                 f"{DOMAIN_STATISTICS} contain {name!r} counts that are not integers from 0 to the "
                 "number of rows"
             )
-    sums, squares, norms, kernel = (totals[k] for k in ("level", "spread", "norms", "kernel"))
-    limit, n_points = n * (1 + ROUNDING), max(kernel.shape[1], 1)
+    sums, squares, norms, K_sums = (totals[k] for k in ("level", "spread", "norms", "kernel"))
+    limit, n_landmarks = n * (1 + ROUNDING), max(K_sums.shape[1], 1)
     if (np.abs(sums) > CLIP * limit).any() or (squares > CLIP**2 * limit).any():
         raise ValueError(f"{DOMAIN_STATISTICS} imply standardized values beyond ±{CLIP:g}")
     if (sums**2 > n * squares * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain sums that contradict the sums of squares")
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain squared norms below 0 or above 1 per row")
-    if ((kernel**2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
+    if ((K_sums**2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain kernel means that contradict 'norms'")
-    if (degrees_of_freedom <= 0).any() or (degrees_of_freedom > n_points * (1 + 1e-6)).any():
-        raise ValueError(f"'freedom' must be positive and at most {n_points}")
+    if (degrees_of_freedom <= 0).any() or (degrees_of_freedom > n_landmarks * (1 + 1e-6)).any():
+        raise ValueError(f"'freedom' must be positive and at most {n_landmarks}")
 
 
 def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     """Raise ValueError for sums and second moments that no rows within the bounds could produce."""
-    counts, sums, packed = (file.arrays[name] for name in ("counts", f"sums{i}", f"second{i}"))
+    counts, sums, triangles = (file.arrays[name] for name in ("counts", f"sums{i}", f"second{i}"))
     counts = counts[:, :, None]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
     if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
@@ -265,8 +270,8 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)
     max_squares = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
-    for c, moment in enumerate(_symmetric(packed, len(low))):
-        limit = max_squares[c] if len(packed) > 1 else max_squares.sum(axis=0)
+    for c, moment in enumerate(_unpack_symmetric(triangles, len(low))):
+        limit = max_squares[c] if len(triangles) > 1 else max_squares.sum(axis=0)
         if (np.diagonal(moment) > limit).any():
             raise ValueError(f"'second{i}' contains variances that are too large, given 'sums{i}'")
         offset = ROUNDING * abs(np.trace(moment)) + np.finfo(float).tiny
