@@ -26,12 +26,12 @@ from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solutio
 
 #: A product with a triangular matrix is computed in this number of panels, to skip most zeros.
 PANELS = 4
-#: Sums of kernel values are converted to sums of features if errors in solutions are small: about
-#: this number, divided by the ridge and by the smallest squared diagonal entry of L.
+#: Summing kernel values instead of features causes relative errors in solutions of about this
+#: number, divided by the ridge and by the smallest squared diagonal entry of L.
 DIRECT_ROUNDING = 2e-18
-#: Spacing of a grid of target landmarks, in bandwidths of the RBF kernel, and its maximum size.
+#: Spacing of a grid of target landmarks, in bandwidths of the RBF kernel, and maximum grid size.
 GRID_STEP, MAX_GRID = 0.5, 5000
-#: Label landmarks are chosen from at most this number of evenly spaced labels of the first batch.
+#: Label landmarks are chosen from at most this number of evenly spaced labels in the first batch.
 MAX_CANDIDATES = 10_000
 
 
@@ -40,7 +40,7 @@ class NystromMap:
     """The map from rows to Nystrom features, or to random Fourier features."""
 
     kernel: Basis
-    landmarks: Array  #: rows whose kernel functions are linearly independent in their precision
+    landmarks: Array  #: rows whose kernel functions are linearly independent up to rounding
     #: Lower Cholesky factor of the landmarks' kernel matrix; None for random Fourier features.
     triangle: Array | None
     n_asked: int  #: number of landmarks, including linearly dependent ones that were dropped
@@ -62,7 +62,7 @@ class NystromMap:
 
     @classmethod
     def fourier(cls, basis: FourierMap) -> NystromMap:
-        """Return the map to random Fourier features; frequencies and phases are the landmarks."""
+        """Return the map to random Fourier features; its landmarks are frequencies and phases."""
         return cls(basis, basis.points, None, basis.n_features)
 
     @classmethod
@@ -77,7 +77,7 @@ class NystromMap:
         with np.errstate(over="ignore", invalid="ignore"):
             W = check_finite(_float64_matrix(kernel, landmarks), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
-        # Smaller pivots are below the resolution of the landmarks' dtype, or rounding errors of W.
+        # Pivots below the tolerance only reflect the landmarks' precision or rounding errors in W.
         tolerance = max(eps, len(W) * eps_double) * float(np.abs(np.diagonal(W)).max(initial=0.0))
         scale = float(np.diagonal(W).max(initial=0.0))
         factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
@@ -88,15 +88,15 @@ class NystromMap:
                 "the kernel matrix must have a positive and finite diagonal. If it contains "
                 "distances or negated kernel values, pass kernel values instead."
             )
-        # A function that is known to be indefinite (not ``sound``) is used nevertheless: its matrix
-        # is positive definite on the pivots.
+        # A kernel that is known to be indefinite (not ``sound``) is accepted: its matrix is
+        # positive definite on the pivots.
         residual_diagonal = W[non_pivots, non_pivots] - np.square(factor[rank:, :rank]).sum(axis=1)
         if kernel.sound and residual_diagonal.min(initial=0.0) < -1e-6 * scale:
             raise ValueError("the kernel is not positive semi-definite. Choose another kernel.")
         squared_diagonal = np.diagonal(L) ** 2
         ratio = float(squared_diagonal.min() / squared_diagonal.max())
-        direct = ratio * min(ridge, 1.0) * (eps_double / eps) > DIRECT_ROUNDING / rounding
-        return cls(kernel, landmarks[pivots], L, len(landmarks), direct, pivots)
+        is_direct = ratio * min(ridge, 1.0) * (eps_double / eps) > DIRECT_ROUNDING / rounding
+        return cls(kernel, landmarks[pivots], L, len(landmarks), is_direct, pivots)
 
     @property
     def n_features(self) -> int:
@@ -137,18 +137,18 @@ class NystromMap:
     ) -> Any:
         """Return kernel values between rows and landmarks, minus ``kernel.constant``."""
         if distances is not None and isinstance(self.kernel, Kernel):
-            values = self.kernel.of_distances(distances[:, self.chosen], compiled=compiled)
+            kernel_values = self.kernel.of_distances(distances[:, self.chosen], compiled=compiled)
         else:
             left = self.kernel.prepare(cast(X, self.landmarks.dtype)).left
             shape = (len(X), self.n_features)
             out = None if memory is None else _view(memory, shape, left.dtype)
-            values = self.kernel.block(left, self._prepared, out, compiled=compiled)
-        return cast(values, self.dtype or self._prepared.dtype)
+            kernel_values = self.kernel.block(left, self._prepared, out, compiled=compiled)
+        return cast(kernel_values, self.dtype or self._prepared.dtype)
 
     def gram(self, X: Array) -> Array:
         """Return ``Phi Phi'``, which equals the kernel matrix in rows and columns of landmarks."""
-        index_of = {row.tobytes(): i for i, row in enumerate(X)}
-        landmark_indices = np.array([index_of.get(row.tobytes(), -1) for row in self.landmarks])
+        index_by_row = {row.tobytes(): i for i, row in enumerate(X)}
+        landmark_indices = np.array([index_by_row.get(row.tobytes(), -1) for row in self.landmarks])
         if not isinstance(self.kernel, Kernel) or landmark_indices.min() < 0:
             Phi = self.features(X).astype(np.float64, copy=False)
             return np.asarray(Phi @ Phi.T)
@@ -194,33 +194,33 @@ class LabelMap:
     @classmethod
     def choose(
         cls,
-        values: Array,
+        labels: Array,
         kernel: str | Callable[..., Array],
         gamma: float | str,
         tolerance: float,
         name: str,
         points: Any = None,
     ) -> LabelMap:
-        """Choose landmarks from ``points``, or from ``values``, the labels of the first batch.
+        """Choose landmarks from ``points``, or from ``labels``, the labels of the first batch.
 
-        If ``gamma`` is a string, it is computed from the values. Landmarks are added until the mean
-        diagonal entry of the residual matrix is below ``tolerance``. ``name`` is used in messages.
-        ``points=(low, high)`` means a grid over this range with a spacing of ``GRID_STEP``
-        bandwidths of the RBF kernel.
+        If ``gamma`` is a string, it is computed from the labels. Landmarks are added until the mean
+        diagonal entry of the residual matrix is below ``tolerance``. ``name`` is the name of the
+        kernel in messages. ``points=(low, high)`` means a grid over this range with a spacing of
+        ``GRID_STEP`` bandwidths of the RBF kernel.
         """
         if kernel == "linear":
-            return cls(None, values[:0], np.zeros((0, 0)))
-        if gamma == "median" and not np.ptp(values, axis=0).any():
+            return cls(None, labels[:0], np.zeros((0, 0)))
+        if gamma == "median" and not np.ptp(labels, axis=0).any():
             gamma = 1.0  # constant labels have no median distance
-        resolved_kernel = label_kernel(values, kernel, gamma)
+        resolved_kernel = label_kernel(labels, kernel, gamma)
         if points is not None:
-            candidates = _target_landmarks(points, values, resolved_kernel)
+            candidates = _target_landmarks(points, labels, resolved_kernel)
         else:
-            candidates = values[evenly_spaced(len(values), MAX_CANDIDATES)]
-        column, diagonal = kernel_columns(resolved_kernel, candidates)
+            candidates = labels[evenly_spaced(len(labels), MAX_CANDIDATES)]
+        column_of, diagonal = kernel_columns(resolved_kernel, candidates)
         rounding = len(candidates) * np.finfo(float).eps * float(diagonal.max())
         factor, pivots = pivoted_cholesky(
-            column, diagonal, max(tolerance * len(candidates), rounding), name, rounding=rounding
+            column_of, diagonal, max(tolerance * len(candidates), rounding), name, rounding=rounding
         )
         return cls(resolved_kernel, candidates[pivots], np.tril(factor[pivots]))
 
@@ -229,18 +229,18 @@ class LabelMap:
         """Number of features."""
         return int(self.points.shape[1 if self.kernel is None else 0])
 
-    def features(self, values: Array) -> Array:
+    def features(self, labels: Array) -> Array:
         """Return the features of labels, one row per label."""
         if self.kernel is None:
-            return values
-        C = self.kernel.matrix(values, self.points)
+            return labels
+        C = self.kernel.matrix(labels, self.points)
         return np.asarray(solve_triangular(self.triangle, C.T, lower=True).T)
 
 
-def _target_landmarks(points: Any, values: Array, kernel: Kernel) -> Array:
+def _target_landmarks(points: Any, labels: Array, kernel: Kernel) -> Array:
     """Check ``target_landmarks`` and return them as an array."""
     if isinstance(points, tuple):
-        if len(points) != 2 or not points[0] < points[1] or values.shape[1] != 1:
+        if len(points) != 2 or not points[0] < points[1] or labels.shape[1] != 1:
             raise ValueError(
                 f"target_landmarks={points!r} must be an array, or a range (low, high) for a "
                 "single target, with low < high."
@@ -261,9 +261,9 @@ def _target_landmarks(points: Any, values: Array, kernel: Kernel) -> Array:
         return np.linspace(points[0], points[1], n_points)[:, None]
     landmarks = np.asarray(points, dtype=np.float64)
     landmarks = landmarks[:, None] if landmarks.ndim == 1 else landmarks
-    if landmarks.ndim != 2 or landmarks.shape[1] != values.shape[1] or not len(landmarks):
+    if landmarks.ndim != 2 or landmarks.shape[1] != labels.shape[1] or not len(landmarks):
         raise ValueError(
-            f"target_landmarks must have shape (n_landmarks, {values.shape[1]}); got "
+            f"target_landmarks must have shape (n_landmarks, {labels.shape[1]}); got "
             f"{landmarks.shape}"
         )
     if not np.isfinite(landmarks).all():
@@ -276,8 +276,8 @@ class NystromGram(Gram):
 
     A thin matrix (N rows, few columns) is represented by coordinates: first with respect to the
     columns of Phi, then with respect to the orthonormal label directions. ``moments`` is
-    ``Phi'Phi``, ``cross`` is the product of the label directions with Phi. ``landmark_features``,
-    the centred features of the landmarks, determine the signs of components.
+    ``Phi'Phi``, and ``cross`` contains the products of the label directions with Phi.
+    ``landmark_features``, the centred features of the landmarks, determine the signs of components.
     """
 
     def __init__(
@@ -324,8 +324,8 @@ class NystromGram(Gram):
         """Return the leading eigenpairs within the span of all features and ``start``."""
         d, U = self._spectrum()
         if not len(d):  # all rows have the same features
-            empty = self.lift(np.zeros((self.labels.size, 0)))
-            return RitzPairs(d, empty, empty, {"eigen_solver": "lapack", "converged": True})
+            X = self.lift(np.zeros((self.labels.size, 0)))
+            return RitzPairs(d, X, X, {"eigen_solver": "lapack", "converged": True})
         X = self._from_features(U / np.sqrt(d))
         if start is not None:
             for _ in range(2):

@@ -31,7 +31,7 @@ BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class NystromSums:
-    """Sums over rows of the features Phi, and of the features of continuous labels.
+    """Sums over rows: of the Nystrom features Phi, and of the features of continuous labels.
 
     :meth:`partial` sums over a batch, :meth:`merge` adds two sums, and :func:`finalize` turns sums
     into a Gram operator. A distributed computation needs only these three functions.
@@ -47,69 +47,70 @@ class NystromSums:
 
     def __sizeof__(self) -> int:
         """Size of all arrays in bytes, from which Dask estimates transfer times."""
-        totals = sum(total.nbytes for _, total in self.groups.values())
-        return int(self.mean.nbytes + self.second.nbytes + totals)
+        group_bytes = sum(total.nbytes for _, total in self.groups.values())
+        return int(self.mean.nbytes + self.second.nbytes + group_bytes)
 
     def __getstate__(self) -> dict[str, Any]:
         # Return lists, because saved models cannot contain a dict with tuples as keys.
-        pairs = self.groups.values()
+        counts_and_totals = self.groups.values()
         return vars(self) | {
             "groups": list(self.groups),
-            "counts": [count for count, _ in pairs],
-            "totals": [total for _, total in pairs],
+            "counts": [count for count, _ in counts_and_totals],
+            "totals": [total for _, total in counts_and_totals],
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        pairs = zip(state["counts"], state["totals"], strict=True)
+        counts_and_totals = zip(state["counts"], state["totals"], strict=True)
         keys = [tuple(key) for key in state["groups"]]
         for name in ("n_samples", "mean", "second"):
             object.__setattr__(self, name, state[name])
-        object.__setattr__(self, "groups", dict(zip(keys, pairs, strict=True)))
+        object.__setattr__(self, "groups", dict(zip(keys, counts_and_totals, strict=True)))
 
     @classmethod
     def partial(
         cls,
         features: Any,
-        codes: Any,
+        group_codes: Any,
         keys: Sequence[Hashable],
-        dense: Any = None,
+        label_features: Any = None,
         *,
         moments: bool = True,
     ) -> NystromSums:
         """Sum over one batch of rows; ``features``, an array or a tensor, is overwritten.
 
-        ``codes`` contains the group of each row as an index into ``keys``, the (class, domain)
-        pairs, and ``dense`` the features of continuous labels. ``moments=False`` sets the second
-        moments of ``features`` to zero.
+        ``group_codes`` contains the group of each row, as an index into ``keys``, the (class,
+        domain) pairs. ``label_features`` contains the features of continuous labels.
+        ``moments=False`` sets the second moments of ``features`` to zero.
         """
         n, m = features.shape
-        xp, rows, dtype = namespace(features), features, features.dtype
-        if dense is not None:
-            label_features = dense if is_tensor(dense) else to_device_of(dense, features)
-            rows = xp.hstack([features, cast(label_features, dtype)])
-        mean = rows.mean(0, dtype=xp.float64)
-        rows -= cast(mean, dtype)
-        # The difference between the mean and its rounded value, which was subtracted above.
-        rounding = rows.mean(0, dtype=xp.float64)
+        xp, columns, dtype = namespace(features), features, features.dtype
+        if label_features is not None:
+            if not is_tensor(label_features):
+                label_features = to_device_of(label_features, features)
+            columns = xp.hstack([features, cast(label_features, dtype)])
+        mean = columns.mean(0, dtype=xp.float64)
+        columns -= cast(mean, dtype)
+        # The mean minus its rounded value, which was subtracted above.
+        mean_errors = columns.mean(0, dtype=xp.float64)
         mean = cast(cast(mean, dtype), xp.float64)
-        second = xp.zeros((len(mean), len(mean)), dtype=xp.float64, device=rows.device)
-        first_column = 0 if moments else m
-        second[first_column:] = cast(rows[:, first_column:].T @ rows, xp.float64)
-        second[first_column:] -= n * xp.outer(rounding[first_column:], rounding)
-        second[:first_column, first_column:] = second[first_column:, :first_column].T
-        counts = to_host(xp.bincount(codes, minlength=len(keys)))
+        second_moments = xp.zeros((len(mean), len(mean)), dtype=xp.float64, device=columns.device)
+        start = 0 if moments else m
+        second_moments[start:] = cast(columns[:, start:].T @ columns, xp.float64)
+        second_moments[start:] -= n * xp.outer(mean_errors[start:], mean_errors)
+        second_moments[:start, start:] = second_moments[start:, :start].T
+        counts = to_host(xp.bincount(group_codes, minlength=len(keys)))
         nonempty_ids = np.flatnonzero(counts)
         if len(nonempty_ids) == 1:
-            sums = n * (mean + rounding)[None]
+            sums = n * (mean + mean_errors)[None]
         else:
-            nonempty_codes = to_device_of(np.cumsum(counts > 0) - 1, rows)[codes]
-            sums = group_sums(rows, nonempty_codes, len(nonempty_ids))
-            sums += to_device_of(counts[nonempty_ids], rows)[:, None] * mean
+            nonempty_codes = to_device_of(np.cumsum(counts > 0) - 1, columns)[group_codes]
+            sums = group_sums(columns, nonempty_codes, len(nonempty_ids))
+            sums += to_device_of(counts[nonempty_ids], columns)[:, None] * mean
         groups = {keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(nonempty_ids.tolist())}
-        return cls(n, mean + rounding, second, groups)
+        return cls(n, mean + mean_errors, second_moments, groups)
 
     def of_features(self, nystrom: NystromMap) -> NystromSums:
-        """Convert sums over :meth:`NystromMap.summands` to sums over features."""
+        """Convert sums of :meth:`NystromMap.summands` to sums of features."""
         triangle, constant = nystrom.triangle, nystrom.kernel.constant
         if not nystrom.direct or triangle is None:
             return self
@@ -153,37 +154,38 @@ def add_groups(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple
     """Add the counts and sums of groups with the same key."""
     sums: dict[Any, tuple[int, Any]] = {}
     for key, (count, total) in groups:
-        n, previous_total = sums.get(key, (0, None))
-        sums[key] = (n + count, total if previous_total is None else previous_total + total)
+        old_count, old_total = sums.get(key, (0, None))
+        sums[key] = (old_count + count, total if old_total is None else old_total + total)
     return sums
 
 
 def sum_rows(
     nystrom: NystromMap,
     X: Any,
-    codes: Any,
+    group_codes: Any,
     keys: Sequence[Hashable],
-    dense: Callable[[slice], Array | None],
+    label_features_of: Callable[[slice], Array | None],
     *,
     moments: bool = True,
     batch_rows: int | None = None,
 ) -> NystromSums:
     """Sum over the rows of X, batch by batch, in threads whose results are merged in order.
 
-    ``dense`` returns the continuous label features of a batch, given its slice of rows; see
-    :meth:`NystromSums.partial` for the other arguments.
+    ``label_features_of`` returns the features of continuous labels for a slice of rows, or None;
+    see :meth:`NystromSums.partial` for the other arguments.
     """
     batches = panels(len(X), batch_rows or BATCH_ROWS)
     compiled = use_compiled(len(X) * nystrom.n_features)
 
-    def work(thread: int, threads: int) -> NystromSums:
+    def work(thread: int, pool_size: int) -> NystromSums:
         memory = _batch_memory([nystrom], X)
 
-        def batch_sums(rows: slice) -> NystromSums:
+        def sum_batch(rows: slice) -> NystromSums:
             summands = nystrom.summands(X[rows], memory, compiled=compiled)
-            return NystromSums.partial(summands, codes[rows], keys, dense(rows), moments=moments)
+            labels = group_codes[rows], keys, label_features_of(rows)
+            return NystromSums.partial(summands, *labels, moments=moments)
 
-        return reduce(NystromSums.merge, map(batch_sums, batches[thread::threads]))
+        return reduce(NystromSums.merge, map(sum_batch, batches[thread::pool_size]))
 
     return reduce(NystromSums.merge, in_threads(len(batches), work, sequential=is_tensor(X)))
 
@@ -200,55 +202,55 @@ Cells = dict[Any, NystromSums]
 
 @dataclass(frozen=True)
 class CellRows:
-    """Cells and groups of the rows, and columns that are summed in addition to the features.
+    """The cell and the group of each row, and columns to sum in addition to the features.
 
     A cell is a set of rows whose second moments are computed. Its rows can belong to many groups,
     the (class, domain) pairs, for which only row counts and sums are stored.
     """
 
-    cells: Any  #: cell of each row, as an index into ``cell_keys``
-    groups: Any  #: group of each row, as an index into ``group_keys``
+    cell_codes: Any  #: cell of each row, as an index into ``cell_keys``
+    group_codes: Any  #: group of each row, as an index into ``group_keys``
     cell_keys: Sequence[Hashable]
     group_keys: Sequence[Hashable]
-    dense: Any = None  #: additional columns: descriptors of domains, then continuous targets
+    extra_columns: Any = None  #: descriptors of domains, then continuous targets
 
     @classmethod
     def of_parts(
         cls,
         part_codes: Any,
-        classes: Any,
-        domains: Any,
+        class_codes: Any,
+        domain_codes: Any,
         n_categories: tuple[int, int],
-        dense: Any,
+        extra_columns: Any,
         by_class: bool,
     ) -> CellRows:
         """Return one cell for each part of the rows, or for each (part, class) if ``by_class``.
 
-        A part is a set of rows that no split divides. ``part_codes``, ``classes`` and ``domains``
-        contain one code per row; ``n_categories`` are the numbers of classes and of domains, 0 if
-        there are none.
+        A part is a set of rows that no split divides. ``part_codes``, ``class_codes`` and
+        ``domain_codes`` contain one code per row. ``n_categories`` contains the numbers of classes
+        and of domains; 0 means that there are no class or domain labels.
         """
-        class_codes: list[Any] = list(range(n_categories[0])) or [None]
+        class_keys: list[Any] = list(range(n_categories[0])) or [None]
         n_domains = max(1, n_categories[1])
         parts = range(int(part_codes.max()) + 1)
         return cls(
-            part_codes * len(class_codes) + classes if by_class else part_codes,
-            classes * n_domains + domains,
-            list(product(parts, class_codes)) if by_class else [(part, None) for part in parts],
-            list(product(class_codes, range(n_domains))),
-            dense,
+            part_codes * len(class_keys) + class_codes if by_class else part_codes,
+            class_codes * n_domains + domain_codes,
+            list(product(parts, class_keys)) if by_class else [(part, None) for part in parts],
+            list(product(class_keys, range(n_domains))),
+            extra_columns,
         )
 
     @property
     def width(self) -> int:
-        """Number of additional columns."""
-        return 0 if self.dense is None else int(self.dense.shape[1])
+        """Number of extra columns."""
+        return 0 if self.extra_columns is None else int(self.extra_columns.shape[1])
 
     def batches(self, batch_rows: int) -> Iterator[tuple[Hashable, Any]]:
         """Yield the key of a cell and the indices of a batch of its rows, for all batches."""
-        xp = namespace(self.cells)
-        order = xp.argsort(self.cells, stable=True)
-        ends = np.cumsum(to_host(xp.bincount(self.cells, minlength=len(self.cell_keys))))
+        xp = namespace(self.cell_codes)
+        order = xp.argsort(self.cell_codes, stable=True)
+        ends = np.cumsum(to_host(xp.bincount(self.cell_codes, minlength=len(self.cell_keys))))
         for key, start, end in zip(self.cell_keys, [0, *ends[:-1]], ends, strict=True):
             for a in range(start, end, batch_rows):
                 yield key, order[a : min(a + batch_rows, end)]
@@ -286,10 +288,10 @@ class CellSums:
 
     def __getstate__(self) -> dict[str, Any]:
         # Return lists, because saved models cannot contain a dict with tuples as keys.
-        on_host = self.mapped(to_host)  # the machine that loads a file may lack the device
+        host_sums = self.mapped(to_host)  # the machine that loads a file may lack the device
         return {
-            "keys": [list(cells) for cells in on_host.maps],
-            "cells": [list(cells.values()) for cells in on_host.maps],
+            "keys": [list(cells) for cells in host_sums.maps],
+            "cells": [list(cells.values()) for cells in host_sums.maps],
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -318,13 +320,13 @@ def cells_by_split(
     The keys of ``cells`` are (part, class). A split consists of training parts and test parts.
     """
     cells_by_part: dict[int, Cells] = {}
-    for (part, label), cell in cells.items():
-        cells_by_part.setdefault(part, {})[label] = cell
+    for (part, class_label), cell in cells.items():
+        cells_by_part.setdefault(part, {})[class_label] = cell
 
-    def union(selected: Iterable[int]) -> Cells:
-        return reduce(merged_cells, (cells_by_part.get(part, {}) for part in selected), {})
+    def union(parts: Iterable[int]) -> Cells:
+        return reduce(merged_cells, (cells_by_part.get(part, {}) for part in parts), {})
 
-    all_parts = set().union(*(side for split in splits for side in split))
+    all_parts = set().union(*(parts for split in splits for parts in split))
     test_parts = [part for _, test in splits for part in test]
     if sorted(test_parts) != sorted(all_parts) or any(
         len(train) + len(test) != len(all_parts) for train, test in splits
@@ -346,7 +348,7 @@ def cells_by_split(
 def sum_cells(
     maps: Sequence[NystromMap], X: Any, rows: CellRows, *, batch_rows: int | None = None
 ) -> CellSums:
-    """Sum over the rows of each cell of X, in threads whose results are merged in order.
+    """Sum over the rows of X in each cell, in threads whose results are merged in order.
 
     If there are several maps, their kernels are Laplacian and share distances to the landmarks.
     """
@@ -355,22 +357,22 @@ def sum_cells(
     landmarks = None if landmarks is None else cast(landmarks, X.dtype)
     compiled_flags = [use_compiled(len(X) * nystrom.n_features) for nystrom in maps]
 
-    def work(thread: int, threads: int) -> CellSums:
-        start, stop = (t * len(batches) // threads for t in (thread, thread + 1))
+    def work(thread: int, pool_size: int) -> CellSums:
+        start, stop = (t * len(batches) // pool_size for t in (thread, thread + 1))
         memory = _batch_memory(maps, X)
-        map_cells: list[Cells] = [{} for _ in maps]
+        cells_by_map: list[Cells] = [{} for _ in maps]
         for key, indices in batches[start:stop]:
             # A slice of contiguous rows is not copied.
             is_contiguous = not is_tensor(X) and indices[-1] - indices[0] + 1 == len(indices)
             batch = X[indices[0] : indices[-1] + 1] if is_contiguous else X[indices]
             distances = None if landmarks is None else cross_distances(batch, landmarks, l1=True)
-            dense = None if rows.dense is None else rows.dense[indices]
-            for cells, nystrom, is_compiled in zip(map_cells, maps, compiled_flags, strict=True):
-                values = nystrom.summands(batch, memory, distances, compiled=is_compiled)
-                values = cast(values, xp.float64)
-                sums = NystromSums.partial(values, rows.groups[indices], rows.group_keys, dense)
+            extra_columns = None if rows.extra_columns is None else rows.extra_columns[indices]
+            labels = rows.group_codes[indices], rows.group_keys, extra_columns
+            for cells, nystrom, is_compiled in zip(cells_by_map, maps, compiled_flags, strict=True):
+                summands = nystrom.summands(batch, memory, distances, compiled=is_compiled)
+                sums = NystromSums.partial(cast(summands, xp.float64), *labels)
                 cells[key] = cells[key].merge(sums) if key in cells else sums
-        return CellSums(map_cells)
+        return CellSums(cells_by_map)
 
     total = reduce(CellSums.merge, in_threads(len(batches), work, sequential=is_tensor(X)))
     direct_cells = [
@@ -380,8 +382,8 @@ def sum_cells(
         if nystrom.direct and not is_tensor(X)
     ]
 
-    def convert_to_features(thread: int, threads: int) -> None:
-        for cells, key, nystrom in direct_cells[thread::threads]:
+    def convert_to_features(thread: int, pool_size: int) -> None:
+        for cells, key, nystrom in direct_cells[thread::pool_size]:
             cells[key] = cells[key].of_features(nystrom)
 
     in_threads(len(direct_cells), convert_to_features)
@@ -393,24 +395,24 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
 
     ``widths`` contains the number of columns of each feature map. Merging doubles the memory.
     """
-    needed = 2.0 * 8.0 * n_cells * sum(width**2 for width in widths)
-    free = available_memory(X)
-    if free is not None and needed > free:
+    needed_bytes = 2.0 * 8.0 * n_cells * sum(width**2 for width in widths)
+    free_bytes = available_memory(X)
+    if free_bytes is not None and needed_bytes > free_bytes:
         raise MemoryError(
             f"the second moments of {n_cells} group{'s' * (n_cells > 1)} of rows, for "
             f"{len(widths)} kernel{'s' * (len(widths) > 1)} with up to {max(widths)} features, "
-            f"need {needed / 2**30:.1f} GiB of memory, but only {free / 2**30:.1f} GiB are free; "
-            f"{advice}"
+            f"need {needed_bytes / 2**30:.1f} GiB of memory, but only "
+            f"{free_bytes / 2**30:.1f} GiB are free; {advice}"
         )
 
 
 def common_landmarks(maps: Sequence[NystromMap]) -> Any:
-    """Return the landmarks of several maps in one array, with zeros for rows that no map uses."""
-    first = maps[0]
-    if len(maps) == 1 or first.chosen is None:
+    """Return the landmarks of all maps in one array, unused ones as zeros; None for one map."""
+    first_landmarks = maps[0].landmarks
+    if len(maps) == 1 or maps[0].chosen is None:
         return None
-    shape, dtype = (first.n_asked, first.landmarks.shape[1]), first.landmarks.dtype
-    landmarks = namespace(first.landmarks).zeros(shape, dtype=dtype, device=first.landmarks.device)
+    shape, xp = (maps[0].n_asked, first_landmarks.shape[1]), namespace(first_landmarks)
+    landmarks = xp.zeros(shape, dtype=first_landmarks.dtype, device=first_landmarks.device)
     for nystrom in maps:
         landmarks[nystrom.chosen] = nystrom.landmarks
     return landmarks
@@ -436,15 +438,15 @@ def finalize(
     totals = np.array([sums.groups[key][1] for key in keys])
     classes = sorted({key[0] for key in keys if key[0] is not None})
     domains = sorted({key[1] for key in keys if key[1] is not None})
-    class_codes = _codes([key[0] for key in keys], classes) if classes else None
-    domain_codes = _codes([key[1] for key in keys], domains) if len(domains) > 1 else None
-    groups = category_space(counts, class_codes, domain_codes, conditional=conditional)
+    class_codes = _encode([key[0] for key in keys], classes) if classes else None
+    domain_codes = _encode([key[1] for key in keys], domains) if len(domains) > 1 else None
+    group_space = category_space(counts, class_codes, domain_codes, conditional=conditional)
     # Products of the orthonormal group directions 1_g / sqrt(n_g) with the centred features.
     centred_sums = (totals - counts[:, None] * sums.mean) / np.sqrt(counts)[:, None]
     if target is None and domain is None:
-        space, cross = groups, centred_sums[: groups.size, :m]
+        space, cross = group_space, centred_sums[: group_space.size, :m]
     else:
-        space, cross = _joint_space(sums, groups, centred_sums, np.sqrt(counts), m, target, domain)
+        space, cross = _joint_space(sums, group_space, centred_sums, counts, m, target, domain)
     # Without landmarks, the weights of the features determine the signs of components.
     landmark_features = np.eye(m) if nystrom.triangle is None else nystrom.triangle - sums.mean[:m]
     moments, dtype = sums.second[:m, :m], nystrom.landmarks.dtype
@@ -453,35 +455,34 @@ def finalize(
 
 def _joint_space(
     sums: NystromSums,
-    groups: LabelSpace,
+    group_space: LabelSpace,
     centred_sums: Array,
-    root_counts: Array,
+    counts: Array,
     m: int,
     target: LabelMap | None,
     domain: LabelMap | None,
 ) -> tuple[LabelSpace, Array]:
     """Build the label space spanned by the group directions and the continuous label features.
 
-    ``root_counts`` are the square roots of the group sizes.
+    ``counts`` contains the group sizes, and ``m`` is the number of features of X.
     """
-    n_groups, label_moments = len(centred_sums), sums.second[m:, m:]
+    n_groups, root_counts, label_moments = len(counts), np.sqrt(counts), sums.second[m:, m:]
     # Group directions are orthonormal, except that centring removes the constant vector.
     group_gram = np.eye(n_groups) - np.outer(root_counts, root_counts) / sums.n_samples
     gram = np.block([[group_gram, centred_sums[:, m:]], [centred_sums[:, m:].T, label_moments]])
-    # Scale label features to norm 1. Group directions keep their scale: a zero one must stay zero.
+    # Scale label features to norm 1. Group directions are not scaled: they can be zero.
     squared_norms = np.diagonal(label_moments)
     floor = np.finfo(float).eps * float(squared_norms.max(initial=np.finfo(float).tiny))
-    scale = np.concatenate([np.ones(n_groups), np.sqrt(np.maximum(squared_norms, floor))])
-    d, U = np.linalg.eigh(gram / np.outer(scale, scale))
+    scales = np.concatenate([np.ones(n_groups), np.sqrt(np.maximum(squared_norms, floor))])
+    d, U = np.linalg.eigh(gram / np.outer(scales, scales))
     keep = d > len(d) * np.finfo(float).eps * d[-1]
     d, U = d[keep], U[:, keep]
-    coordinates = (np.sqrt(d)[:, None] * U.T) * scale  # one column per group direction and feature
-    basis = U / np.sqrt(d) / scale[:, None]
-    products = np.vstack([centred_sums[:, :m], sums.second[m:, :m]])
-    cross = basis.T @ products
-    n_target = 0 if target is None else target.n_features
+    coordinates = (np.sqrt(d)[:, None] * U.T) * scales  # one column per group direction and feature
+    basis = U / np.sqrt(d) / scales[:, None]
+    cross = basis.T @ np.vstack([centred_sums[:, :m], sums.second[m:, :m]])
+    n_target_features = 0 if target is None else target.n_features
     # Group directions are followed by target features, the target itself, and domain features.
-    ends = n_groups + np.cumsum([0, n_target, target is not None])
+    ends = n_groups + np.cumsum([0, n_target_features, target is not None])
     group_directions, target_features, target_values, domain_features = np.split(
         coordinates, ends, axis=1
     )
@@ -491,14 +492,14 @@ def _joint_space(
 
     space = LabelSpace(
         sums.n_samples,
-        from_groups(groups.target) if target is None else target_features,
-        from_groups(groups.domain) if domain is None else domain_features,
-        from_groups(groups.domain_means) if domain is None else None,
-        from_groups(groups.sign) if target is None else target_values[:, 0],
+        from_groups(group_space.target) if target is None else target_features,
+        from_groups(group_space.domain) if domain is None else domain_features,
+        from_groups(group_space.domain_means) if domain is None else None,
+        from_groups(group_space.sign) if target is None else target_values[:, 0],
     )
     return space, cross
 
 
-def _codes(labels: list[Any], names: list[Any]) -> Array:
-    code_of = {name: i for i, name in enumerate(names)}
-    return np.array([code_of[label] for label in labels])
+def _encode(labels: list[Any], categories: list[Any]) -> Array:
+    code_by_category = {category: i for i, category in enumerate(categories)}
+    return np.array([code_by_category[label] for label in labels])

@@ -1,6 +1,6 @@
 """Label factors: targets and domains as thin matrices (theory 6).
 
-The matrix ``P = K (K + N eps I)^-1`` of a centred label kernel matrix K has a thin factor,
+For a centred label kernel matrix K, the matrix ``P = K (K + N eps I)^-1`` has a thin factor F with
 ``P = F F'``. The factors of targets and of domains are expressed in one small **label space**: as
 coordinates with respect to an orthonormal basis of the span of all label features. A Gram operator
 *lifts* the few columns that it multiplies to vectors with one entry per sample.
@@ -67,8 +67,8 @@ class RowLabels:
 
     space: LabelSpace
     codes: Any = None  #: group of each row, if all labels are categories
-    dense: Any = None  #: otherwise an orthonormal basis (N, s) of label space
-    counts: Array | None = None  #: sizes of the groups of ``codes``
+    dense: Any = None  #: otherwise, an orthonormal basis (N, s) of the label space
+    counts: Array | None = None  #: sizes of the groups in ``codes``
 
     def rows(self, coordinates: Array) -> Any:
         """Return the sample-space vectors (N, r) of coordinates (s, r)."""
@@ -118,12 +118,12 @@ def label_rows(
     pair_codes: Any = 0 if target is None else target.codes * n_domains
     pair_codes = pair_codes if domain is None else pair_codes + domain.codes
     unique = namespace(pair_codes).unique
-    unique_pairs, codes, counts = unique(pair_codes, return_inverse=True, return_counts=True)
-    group_codes, sizes = to_host(unique_pairs), to_host(counts).astype(np.float64)
-    classes = None if target is None else group_codes // n_domains
-    domains = None if domain is None else group_codes % n_domains
-    space = category_space(sizes, classes, domains, conditional=conditional)
-    return RowLabels(space, codes, counts=sizes)
+    unique_pairs, group_codes, counts = unique(pair_codes, return_inverse=True, return_counts=True)
+    group_pairs, group_sizes = to_host(unique_pairs), to_host(counts).astype(np.float64)
+    classes = None if target is None else group_pairs // n_domains
+    domains = None if domain is None else group_pairs % n_domains
+    space = category_space(group_sizes, classes, domains, conditional=conditional)
+    return RowLabels(space, group_codes, counts=group_sizes)
 
 
 def category_space(
@@ -131,8 +131,8 @@ def category_space(
 ) -> LabelSpace:
     """Build the label space of (class, domain) groups from their sizes, which must be positive.
 
-    ``classes`` and ``domains`` contain the codes of each group, or are None without a target or
-    with a single domain.
+    ``classes`` and ``domains`` contain one code per group. Without a target, ``classes`` is None;
+    with a single domain, ``domains`` is None.
     """
     n, root_counts = float(counts.sum()), np.sqrt(counts)[:, None]
 
@@ -199,9 +199,9 @@ def _dense_labels(
     return RowLabels(space, dense=basis)
 
 
-def centre_by_class(features: Array, codes: Array) -> list[Array]:
-    """Return, for each class, the features minus the class mean, and zeros for other classes."""
-    masks = [codes == code for code in np.unique(codes)]
+def centre_by_class(features: Array, class_codes: Array) -> list[Array]:
+    """Return, for each class, the features minus the class mean, with zeros for other classes."""
+    masks = [class_codes == code for code in np.unique(class_codes)]
     return [np.where(mask[:, None], features - features[mask].mean(axis=0), 0.0) for mask in masks]
 
 
@@ -225,7 +225,7 @@ def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
 
 
 def joint_basis(*factors: Array) -> Array:
-    """Return an orthonormal basis of the columns of all factors, each with orthogonal columns."""
+    """Return an orthonormal basis of the columns of all factors; each has orthogonal columns."""
     directions = np.hstack([F / np.linalg.norm(F, axis=0) for F in factors])
     if not directions.shape[1]:
         return directions
@@ -239,7 +239,7 @@ def residual_trace(epsilon: float, weight: float = 1.0) -> float:
 
 
 def continuous_feature(
-    values: Array,
+    labels: Array,
     kernel: str | Callable[..., Array],
     gamma: float | str,
     tolerance: float,
@@ -250,36 +250,36 @@ def continuous_feature(
     ``name`` describes the kernel in error messages.
     """
     if kernel == "linear":
-        return Feature(dense=values - values.mean(axis=0))
-    if kernel == "rbf" and not np.ptp(values, axis=0).any():
-        return Feature(dense=np.zeros((len(values), 1)))
-    column, diagonal = kernel_columns(label_kernel(values, kernel, gamma), values)
-    return Feature(dense=pivoted_cholesky(column, diagonal, tolerance, name)[0])
+        return Feature(dense=labels - labels.mean(axis=0))
+    if kernel == "rbf" and not np.ptp(labels, axis=0).any():
+        return Feature(dense=np.zeros((len(labels), 1)))
+    column_of, diagonal = kernel_columns(label_kernel(labels, kernel, gamma), labels)
+    return Feature(dense=pivoted_cholesky(column_of, diagonal, tolerance, name)[0])
 
 
-def label_kernel(values: Array, kernel: Any, gamma: float | str) -> Kernel:
+def label_kernel(labels: Array, kernel: Any, gamma: float | str) -> Kernel:
     """Return the kernel of continuous labels, ``"rbf"`` or a callable, with gamma as a number."""
     if kernel != "rbf":
         return Kernel("callable", function=kernel)
-    return Kernel("rbf", gamma=resolve_gamma(gamma, "rbf", values)).centred_on(values)
+    return Kernel("rbf", gamma=resolve_gamma(gamma, "rbf", labels)).centred_on(labels)
 
 
-def kernel_columns(kernel: Kernel, values: Array) -> tuple[Callable[[int], Array], Array]:
+def kernel_columns(kernel: Kernel, labels: Array) -> tuple[Callable[[int], Array], Array]:
     """Return a function that computes column j of a label kernel matrix, and the diagonal."""
-    rows = kernel.prepare(values)
+    rows = kernel.prepare(labels)
 
-    def column(j: int) -> Array:
+    def column_of(j: int) -> Array:
         return np.asarray(kernel.block(rows.left, rows.right[j : j + 1])[:, 0] + kernel.constant)
 
     if kernel.name == "rbf":
-        return column, np.ones(len(values))
-    starts = range(0, len(values), 64)
-    diagonals = [np.diagonal(kernel.block(values[i : i + 64], values[i : i + 64])) for i in starts]
-    return column, np.concatenate(diagonals)
+        return column_of, np.ones(len(labels))
+    starts = range(0, len(labels), 64)
+    diagonals = [np.diagonal(kernel.block(labels[i : i + 64], labels[i : i + 64])) for i in starts]
+    return column_of, np.concatenate(diagonals)
 
 
 def pivoted_cholesky(
-    column: Callable[[int], Array],
+    column_of: Callable[[int], Array],
     diagonal: Array,
     tolerance: float,
     name: str = "the kernel",
@@ -288,9 +288,9 @@ def pivoted_cholesky(
 ) -> tuple[Array, Array]:
     """Return a thin factor L (N, q) of K up to a residual trace of ``tolerance``, and the q pivots.
 
-    ``column(j)`` returns column j of the positive semi-definite matrix ``K = L L'``. The iteration
-    also stops when all entries of the residual diagonal are at most ``rounding``, or at most the
-    rounding error of the diagonal.
+    ``column_of(j)`` returns column j of the positive semi-definite matrix K. The iteration also
+    stops when all diagonal entries of ``K - L L'`` are at most ``rounding``, or at most the
+    rounding error of the diagonal of K.
     """
     n = len(diagonal)
     residual = np.array(diagonal, dtype=np.float64)
@@ -300,11 +300,11 @@ def pivoted_cholesky(
             f"{name} has a negative or non-finite diagonal, so it is not positive "
             "semi-definite. Use another kernel."
         )
-    floor = max(n * np.finfo(float).eps * scale, rounding)
+    min_residual = max(n * np.finfo(float).eps * scale, rounding)
     max_columns = max(1, MAX_FACTOR_BYTES // (8 * n))
     factor = np.empty((n, min(n, 32)), order="F")
     pivots: list[int] = []
-    while len(pivots) < n and residual.sum() > tolerance and residual.max() > floor:
+    while len(pivots) < n and residual.sum() > tolerance and residual.max() > min_residual:
         rank = len(pivots)
         if rank == max_columns:
             raise ValueError(
@@ -316,7 +316,7 @@ def pivoted_cholesky(
             larger_factor[:, :rank] = factor
             factor = larger_factor
         pivot = int(residual.argmax())
-        remainder = np.asarray(column(pivot), dtype=np.float64)
+        remainder = np.asarray(column_of(pivot), dtype=np.float64)
         remainder = remainder - factor[:, :rank] @ factor[pivot, :rank]
         is_valid = remainder[pivot] > 0 and bool(np.isfinite(remainder).all())
         if is_valid:
@@ -334,7 +334,7 @@ def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
     """Factor a precomputed label kernel matrix, to pass the factor with the ``"linear"`` kernel.
 
     Estimators do not accept precomputed kernels for ``y`` or ``sample_domain``, because pipelines
-    and splitters would select rows but not columns. The rows of the factor can be selected.
+    and splitters would select rows but not columns. With the factor, selecting rows is enough.
 
     Parameters
     ----------

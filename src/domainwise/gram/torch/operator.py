@@ -55,10 +55,10 @@ class TorchStreamedGram(IterativeGram):
         self._last_lift: tuple[Any, Array] | None = None
 
     def lift(self, coordinates: Array) -> Tensor:
-        """Turn label-space coordinates into rows, and store the coordinates for :meth:`product`."""
-        thin = super().lift(coordinates)
-        self._last_lift = (weakref.ref(thin), coordinates)
-        return thin
+        """Turn label-space coordinates into a thin matrix, and store them for :meth:`product`."""
+        thin_matrix = super().lift(coordinates)
+        self._last_lift = (weakref.ref(thin_matrix), coordinates)
+        return thin_matrix
 
     def product(self, V: Tensor) -> Tensor:
         """Return ``H K H V``; sum kernel values by group if V is the last result of ``lift``."""
@@ -69,15 +69,15 @@ class TorchStreamedGram(IterativeGram):
         padding_rows = len(labels.counts) * fused.GROUP_TILE.columns
         if "precision" not in self.info or padding_rows > fused.MAX_PADDING * self.n_samples:
             return super().product(V)
-        table = self._last_lift[1] / np.sqrt(labels.counts)[:, None]
-        r = table.shape[1]
-        table = table - labels.counts @ table / self.n_samples
+        group_values = self._last_lift[1] / np.sqrt(labels.counts)[:, None]
+        r = group_values.shape[1]
+        group_values = group_values - labels.counts @ group_values / self.n_samples
         if self._row_means is None:
-            table = np.hstack([table, np.ones((len(table), 1))])
+            group_values = np.hstack([group_values, np.ones((len(group_values), 1))])
         grouped_product = GroupedProduct(
             self.kernel, self.X, labels.codes, labels.counts, precision=self.info["precision"]
         )
-        return self._centred_image(grouped_product.product(table), r)
+        return self._centred_image(grouped_product.product(group_values), r)
 
     def uncentred_product(self, V: Tensor) -> Tensor:
         """Return ``K V`` without storing K."""
@@ -102,16 +102,16 @@ class TorchStreamedGram(IterativeGram):
         landmarks = X[to_device_of(landmark_rows(n, self.seed), X)]
         eps = float(torch.finfo(torch.float32).eps)
         features = LandmarkFeatures(self.kernel, landmarks.double(), eps)
-        _, values, root = whitened_moments(features.moments(X), n, eps)
+        _, eigenvalues, root = whitened_moments(features.moments(X), n, eps)
         C = features.root @ root
-        inner = kernel_product(self.kernel, X, landmarks, precision="tf32x3")
-        outer = kernel_product(self.kernel, landmarks, X, precision="tf32x3")
+        sum_over_rows = kernel_product(self.kernel, X, landmarks, precision="tf32x3")
+        sum_over_landmarks = kernel_product(self.kernel, landmarks, X, precision="tf32x3")
 
         def expand(W: Tensor) -> Tensor:
-            image = outer(C @ W)
+            image = sum_over_landmarks(C @ W)
             return image - image.mean(0)
 
-        return Preconditioner(values, lambda R: C.T @ inner(R - R.mean(0)), expand)
+        return Preconditioner(eigenvalues, lambda R: C.T @ sum_over_rows(R - R.mean(0)), expand)
 
 
 def kernel_product(
@@ -132,12 +132,12 @@ def kernel_product(
     return partial(tiles.cross_product, kernel, left, rows)
 
 
-def sum_rows(nystrom: NystromMap, X: Tensor, codes: Any, *labels: Any, **options: Any) -> Any:
+def sum_rows(nystrom: NystromMap, X: Tensor, group_codes: Any, *labels: Any, **options: Any) -> Any:
     """Sum over the rows of X as :func:`domainwise.gram.sums.sum_rows` does."""
     options["batch_rows"] = _batch_rows([nystrom], X)
     nystrom = TensorMap.on_device_of(X, nystrom)
     with full_precision(X):
-        total = sums.sum_rows(nystrom, X, _on_device(codes, X), *labels, **options)
+        total = sums.sum_rows(nystrom, X, _on_device(group_codes, X), *labels, **options)
     return total.mapped(to_host)
 
 
@@ -147,17 +147,17 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sum
     Second moments are computed in float64. Features of float32 rows are computed in TF32 if
     :func:`domainwise.precision` is ``"tf32"``.
     """
-    names = ("cells", "groups", "dense")
-    rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in names})
-    tf32 = X.dtype == torch.float32 and current_precision() == "tf32"
-    device_maps = [TensorMap.on_device_of(X, nystrom, tf32) for nystrom in maps]
-    with full_precision(X, tf32=tf32):
+    field_names = ("cell_codes", "group_codes", "extra_columns")
+    rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in field_names})
+    use_tf32 = X.dtype == torch.float32 and current_precision() == "tf32"
+    device_maps = [TensorMap.on_device_of(X, nystrom, use_tf32) for nystrom in maps]
+    with full_precision(X, tf32=use_tf32):
         return sums.sum_cells(device_maps, X, rows, batch_rows=_batch_rows(maps, X))
 
 
-def _on_device(values: Any, X: Tensor) -> Any:
-    """Return labels of rows as a tensor on the device of X, or None."""
-    return None if values is None else torch.as_tensor(values).to(X.device)
+def _on_device(array: Any, X: Tensor) -> Any:
+    """Return an array as a tensor on the device of X; None stays None."""
+    return None if array is None else torch.as_tensor(array).to(X.device)
 
 
 def _batch_rows(maps: Sequence[NystromMap], X: Tensor) -> int:
@@ -168,7 +168,7 @@ def _batch_rows(maps: Sequence[NystromMap], X: Tensor) -> int:
 
 @dataclass(frozen=True)
 class TensorMap(NystromMap):
-    """A map from rows to features whose landmarks are on a device."""
+    """A map from rows to features, with landmarks on the device of the rows."""
 
     dtype: Any = None  # type: ignore[misc]
 
