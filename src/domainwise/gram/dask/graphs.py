@@ -29,8 +29,8 @@ Task = Any
 FAN_IN = 4
 
 _lock = Lock()
-_running = 0
-_limit: Any = None
+_n_running = 0
+_blas_limit: Any = None
 
 
 @contextmanager
@@ -40,38 +40,38 @@ def one_blas_thread() -> Iterator[None]:
     The limit applies to the process, and tasks of a threaded scheduler overlap: the first task sets
     the limit, and the last one restores the previous limit.
     """
-    global _running, _limit
+    global _n_running, _blas_limit
     with _lock:
-        if not _running:
-            _limit = blas_limit(1)
-        _running += 1
+        if not _n_running:
+            _blas_limit = blas_limit(1)
+        _n_running += 1
     try:
         yield
     finally:
         with _lock:
-            _running -= 1
-            if not _running:
-                _limit.restore_original_limits()
+            _n_running -= 1
+            if not _n_running:
+                _blas_limit.restore_original_limits()
 
 
 class Constant:
     """A value that is pickled in one piece, so that its arrays are aligned on workers.
 
-    ``size`` is the number of bytes of the pickle, from which Dask estimates transfer times.
+    ``n_bytes`` is the size of the pickle, from which Dask estimates transfer times.
     """
 
-    def __init__(self, value: Any, size: int = 0) -> None:
-        self.value, self.size = value, size
+    def __init__(self, value: Any, n_bytes: int = 0) -> None:
+        self.value, self.n_bytes = value, n_bytes
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
         return _load_constant, (cloudpickle.dumps(self.value, protocol=5),)
 
     def __sizeof__(self) -> int:
-        return self.size
+        return self.n_bytes
 
 
-def _load_constant(data: bytes) -> Constant:
-    return Constant(cloudpickle.loads(data), len(data))
+def _load_constant(pickle_bytes: bytes) -> Constant:
+    return Constant(cloudpickle.loads(pickle_bytes), len(pickle_bytes))
 
 
 def constant(value: Any, name: str) -> Task:
@@ -87,7 +87,7 @@ class Deferred:
 
 
 def task(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that runs in a task: one BLAS thread, and unwrapped arguments."""
+    """Decorate a function that runs in a task: limit BLAS to one thread, and unwrap arguments."""
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -127,13 +127,13 @@ def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) ->
     The scheduler distributes the tasks of a group that has few dependencies among free workers.
     Without a group, it would send all tasks to the worker that has their constants.
     """
-    name = f"{function.__name__}-{uuid4().hex}"
-    delayed = dask.delayed(function, pure=False, traverse=False)
-    return [delayed(*values, dask_key_name=(name, i)) for i, values in enumerate(arguments)]
+    group_name = f"{function.__name__}-{uuid4().hex}"
+    delay = dask.delayed(function, pure=False, traverse=False)
+    return [delay(*args, dask_key_name=(group_name, i)) for i, args in enumerate(arguments)]
 
 
 def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
-    """Return a task that merges the results of tasks, ``FAN_IN`` neighbours at a time."""
+    """Return a task that merges the results of tasks, ``FAN_IN`` adjacent ones at a time."""
     level_tasks = list(tasks)
     while len(level_tasks) > 1:
         groups = [level_tasks[i : i + FAN_IN] for i in range(0, len(level_tasks), FAN_IN)]
@@ -142,19 +142,19 @@ def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
 
 
 def run(tasks: Sequence[Task]) -> list[Any]:
-    """Compute tasks on the current client, or on Dask's local scheduler if there is none."""
+    """Compute tasks on the current client, or on Dask's local scheduler if there is no client."""
     return [unwrap(result) for result in dask.compute(*tasks, traverse=False)]
 
 
 def fetch(collection: Any) -> Array:
     """Compute a Dask array, series or data frame as a NumPy array."""
-    values = collection.compute()
-    values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-    return np.asarray(unwrap(values))
+    local_rows = collection.compute()
+    is_pandas = hasattr(local_rows, "to_numpy")
+    return np.asarray(unwrap(local_rows.to_numpy() if is_pandas else np.asarray(local_rows)))
 
 
 def current_client() -> Any:
-    """Return the client that :func:`run` would use, or None."""
+    """Return the client that :func:`run` uses, or None."""
     try:
         from distributed import get_client
 

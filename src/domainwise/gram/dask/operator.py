@@ -49,7 +49,7 @@ THIN_COLUMNS = 64
 
 
 class DaskGram(IterativeGram):
-    """Centred Gram matrix of the rows of a Dask array with known chunks.
+    """Centred Gram matrix of the rows of a Dask array whose chunk sizes are known.
 
     Each product computes X and evaluates the kernel again, block by block.
     """
@@ -84,24 +84,25 @@ class DaskGram(IterativeGram):
         landmarks = fetch(self.X[landmark_rows(self.n_samples, self.seed)])
         nystrom = LandmarkFeatures(self.kernel, landmarks, eps)
 
-        def over_blocks(function: Callable[..., Any], *operands: list[Task]) -> list[Task]:
+        def call_on_blocks(function: Callable[..., Any], *operands: list[Task]) -> list[Task]:
             """Return tasks ``function(nystrom, block, *operands)``, one per block of rows."""
-            features, blocks = constant(nystrom, "landmarks"), row_blocks(self.X)
-            return [call(function, features, *args) for args in zip(blocks, *operands, strict=True)]
+            nystrom_task = constant(nystrom, "landmarks")
+            block_operands = zip(row_blocks(self.X), *operands, strict=True)
+            return [call(function, nystrom_task, *args) for args in block_operands]
 
-        (moments,) = run([tree(over_blocks(_moments), _sum)])
-        mean, values, root = whitened_moments(moments, self.n_samples, eps)
+        (moments,) = run([tree(call_on_blocks(_moments), _sum)])
+        mean, eigenvalues, root = whitened_moments(moments, self.n_samples, eps)
 
         def project(R: Array) -> Array:
-            (inner,) = run([tree(over_blocks(_features_inner, self.split(R)), _sum)])
+            (inner,) = run([tree(call_on_blocks(_features_inner, self.split(R)), _sum)])
             return np.asarray(root.T @ (inner - np.outer(mean, R.sum(axis=0))))
 
         def expand(W: Array) -> Array:
             weights = root @ W
             weight_tasks = [constant(weights, "weights")] * len(self.block_slices)
-            return np.vstack(run(over_blocks(_features_outer, weight_tasks))) - mean @ weights
+            return np.vstack(run(call_on_blocks(_features_outer, weight_tasks))) - mean @ weights
 
-        return Preconditioner(values, project, expand)
+        return Preconditioner(eigenvalues, project, expand)
 
 
 def in_blocks(X: Any) -> Any:
@@ -125,7 +126,7 @@ def block_slices(X: Any) -> list[slice]:
 def row_blocks(X: Any) -> list[Task]:
     """Return one task per block of X, which computes and checks the block."""
     blocks = X.to_delayed().ravel()
-    return [call(_checked, *pair) for pair in zip(blocks, block_slices(X), strict=True)]
+    return [call(_check_block, *pair) for pair in zip(blocks, block_slices(X), strict=True)]
 
 
 def tournament(n: int) -> list[list[tuple[int, int]]]:
@@ -143,15 +144,15 @@ def tournament(n: int) -> list[list[tuple[int, int]]]:
     return rounds
 
 
-def cross_tasks(kernel: Basis, X: list[Task], support: Any, dual: Array) -> list[Task]:
-    """Return tasks that compute ``k(x, support) dual`` block by block, one for each task in X."""
+def cross_tasks(kernel: Basis, row_tasks: list[Task], support: Any, dual: Array) -> list[Task]:
+    """Return one task for each of ``row_tasks``, which computes ``k(rows, support) dual``."""
     support = in_blocks(support)
-    blocks, constant_kernel = row_blocks(support), constant(kernel, "kernel")
-    duals = [constant(np.ascontiguousarray(dual[rows]), "dual") for rows in block_slices(support)]
-    sums: list[Task] = [None] * len(X)
-    for pair in zip(blocks, duals, strict=True):
-        rows_and_sums = zip(X, sums, strict=True)
-        sums = [call(_cross, constant_kernel, rows, *pair, total) for rows, total in rows_and_sums]
+    blocks, kernel_task = row_blocks(support), constant(kernel, "kernel")
+    dual_tasks = [constant(np.ascontiguousarray(dual[s]), "dual") for s in block_slices(support)]
+    sums: list[Task] = [None] * len(row_tasks)
+    for pair in zip(blocks, dual_tasks, strict=True):
+        rows_and_sums = zip(row_tasks, sums, strict=True)
+        sums = [call(_cross, kernel_task, rows, *pair, total) for rows, total in rows_and_sums]
     return sums
 
 
@@ -161,7 +162,7 @@ def cross_in_memory(kernel: Basis, X: Array, support: Any, dual: Array) -> Array
 
 
 @task
-def _checked(block: Any, rows: slice) -> Array:
+def _check_block(block: Any, rows: slice) -> Array:
     X = np.asarray(block)
     if len(X) != rows.stop - rows.start:
         raise ValueError(
@@ -186,24 +187,24 @@ def _pair(
     kernel: Kernel, left: Array, right: Array, V: Array, W: Array, sum_left: Array, sum_right: Array
 ) -> tuple[Array, Array]:
     """Add ``k(left, right) W`` to the left sum, and ``k(right, left) V`` to the right sum."""
-    a, b = kernel.prepare(left), kernel.prepare(right)
-    dtype = a.left.dtype
+    left, right = kernel.prepare(left).left, kernel.prepare(right).right
+    dtype = left.dtype
     V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
     sum_left, sum_right = sum_left.copy(), sum_right.copy()
     side, compiled = tiles.tile_side(dtype.itemsize), tiles.use_compiled(len(left) * len(right))
     buffer = np.empty(side * side, dtype=dtype)
     for i in tiles.panels(len(left), side):
         for j in tiles.panels(len(right), side):
-            tile = tiles.tile_values(kernel, a.left[i], b.right[j], buffer, compiled=compiled)
+            tile = tiles.tile_values(kernel, left[i], right[j], buffer, compiled=compiled)
             sum_left[i] += tile @ W[j]
             sum_right[j] += tile.T @ V[i]
     return sum_left, sum_right
 
 
 @task
-def _cross(kernel: Basis, X: Array, rows: Array, dual: Array, total: Array | None) -> Array:
-    values = tiles.cross_product(kernel, X, kernel.prepare(rows), dual)
-    return values if total is None else total + values
+def _cross(kernel: Basis, X: Array, support: Array, dual: Array, total: Array | None) -> Array:
+    product = tiles.cross_product(kernel, X, kernel.prepare(support), dual)
+    return product if total is None else total + product
 
 
 @task
