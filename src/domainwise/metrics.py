@@ -1,7 +1,7 @@
 """Scores of predictions on unseen domains, and measures of how features depend on domains.
 
-``hsic``, ``mmd`` and ``invariance_report`` compute N x N kernel matrices in square tiles, and use
-their symmetry. Memory is O(N) plus the size of a tile.
+``hsic``, ``mmd`` and ``invariance_report`` compute N x N kernel matrices in square tiles, of which
+they need only the upper triangle. Memory is O(N) plus the size of a tile.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 
     For a binary target this is :math:`\sqrt{\mathrm{TPR} \cdot \mathrm{TNR}}`; for C classes it
     is the C-th root of the product of the C recalls. Only classes that occur in ``y_true`` are
-    included: with a single class, the score is the recall of this class. The score is 0 if a class
-    is never predicted correctly.
+    included: with a single class, the score is the recall of this class. The score is 0 if no row
+    of a class is predicted correctly.
 
     Parameters
     ----------
@@ -144,11 +144,11 @@ def worst_domain_score(
     if len(np.atleast_1d(truth)) == 0:
         raise ValueError("y_true is empty. Pass at least one row.")
     same_length(predictions, "y_pred", truth, "y_true")
-    codes, domains = encode_labels(sample_domain, "sample_domain")
-    same_length(codes, "sample_domain", truth, "y_true")
+    domain_codes, domains = encode_labels(sample_domain, "sample_domain")
+    same_length(domain_codes, "sample_domain", truth, "y_true")
     scores = []
     for code, domain in enumerate(domains.tolist()):
-        in_domain = codes == code
+        in_domain = domain_codes == code
         domain_text = f"for domain {domain!r} ({in_domain.sum()} rows)"
         try:
             score = float(metric(truth[in_domain], predictions[in_domain]))
@@ -189,7 +189,7 @@ def hsic(
     A, B : array-like of shape (n_samples, n_features) or (n_samples,)
         The two sets of variables, such as features, labels or domains.
     kernel_a, kernel_b : {"auto", "rbf", "linear", "delta"}, default="auto"
-        "auto" means RBF for 2-D numeric arrays and 1-D continuous arrays, and delta (1 for equal
+        "auto" is RBF for 2-D numeric arrays and 1-D continuous arrays, and delta (1 for equal
         labels, 0 otherwise) for other 1-D arrays.
     gamma_a, gamma_b : float or "median", default="median"
         Coefficient of RBF kernels. "median" means :math:`1 / (2\,\mathrm{median}(d)^2)`, where d
@@ -234,8 +234,9 @@ def hsic(
     if n_a != n_b:
         raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same number of rows.")
     products = tiles.centred_inner_products([tile_a, tile_b], n_a, block_size)
-    value = tiles.alignment(products, 0, 1) if normalize else max(products[0, 1], 0.0) / n_a**2
-    return float(value)
+    if normalize:
+        return float(tiles.alignment(products, 0, 1))
+    return float(max(products[0, 1], 0.0) / n_a**2)
 
 
 def mmd(
@@ -253,7 +254,7 @@ def mmd(
         \overline{k}_{ii} + \overline{k}_{jj} - 2\,\overline{k}_{ij}}
 
     where :math:`\overline{k}_{ij}` is the mean of the kernel over all pairs of a row in i and a row
-    in j (the biased estimate, or V-statistic: it is never negative, and larger for small domains).
+    in j. The estimate (a V-statistic) is biased: it is never negative, and larger for small domains.
     All pairs have the same gamma, so the entries can be compared.
 
     Parameters
@@ -293,12 +294,12 @@ def mmd(
            [1.267, 1.267, 0.   ]])
     """
     check_arguments("mmd", METRIC_CONSTRAINTS, gamma=gamma, block_size=block_size)
-    codes, domains = encode_labels(sample_domain, "sample_domain")
+    domain_codes, domains = encode_labels(sample_domain, "sample_domain")
     tile, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
-    _check_length(len(codes), "sample_domain", n_samples)
-    # Rows have weight 1 / (rows in their domain), so that sums over tiles are means over pairs.
+    _check_length(len(domain_codes), "sample_domain", n_samples)
+    # A row has weight 1 / (rows in its domain), so that sums over tiles are means over pairs.
     weights = np.zeros((n_samples, len(domains)))
-    weights[np.arange(n_samples), codes] = 1.0 / np.bincount(codes)[codes]
+    weights[np.arange(n_samples), domain_codes] = 1.0 / np.bincount(domain_codes)[domain_codes]
     means = np.zeros((len(domains), len(domains)))
     for rows, columns in upper_tiles(n_samples, block_size):
         sums = weights[rows].T @ (tile(rows, columns) @ weights[columns])
@@ -340,7 +341,7 @@ class InvarianceReport:
     domains: Array
 
     def to_dict(self) -> dict[str, Any]:
-        """Return numbers, lists and strings that can be written as JSON.
+        """Return the report as numbers, lists and strings, which can be written as JSON.
 
         Returns
         -------
@@ -401,16 +402,16 @@ def invariance_report(
     """
     arguments = {"gamma": gamma, "target_gamma": target_gamma, "block_size": block_size}
     check_arguments("invariance_report", METRIC_CONSTRAINTS, **arguments)
-    codes, domains = encode_labels(sample_domain, "sample_domain")
+    domain_codes, domains = encode_labels(sample_domain, "sample_domain")
     tile_z, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
-    _check_length(len(codes), "sample_domain", n_samples)
-    tile_functions = [tile_z, tiles.delta_tile(codes)]
+    _check_length(len(domain_codes), "sample_domain", n_samples)
+    tile_functions = [tile_z, tiles.delta_tile(domain_codes)]
     if y is not None:
         tile_y, n_targets = tiles.kernel_tile(y, "y", "auto", target_gamma)
         _check_length(n_targets, "y", n_samples)
         tile_functions.append(tile_y)
     products = tiles.centred_inner_products(tile_functions, n_samples, block_size)
-    distances = mmd(Z, codes, gamma=gamma, block_size=block_size)
+    distances = mmd(Z, domain_codes, gamma=gamma, block_size=block_size)
     domain_mmd = distances.sum(axis=1) / max(len(domains) - 1, 1)
     return InvarianceReport(
         domain_dependence=tiles.alignment(products, 0, 1),

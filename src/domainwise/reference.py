@@ -9,8 +9,8 @@ points are returned as rows. Pass uncentred kernels: every function centres them
 means, because the paper assumes feature maps with mean zero. ``K_x``, ``K_y`` and ``K_d`` are the
 kernel matrices of points, targets and domains, ``epsilon`` is the positive regularization of the
 label kernels, and ``domain_weight`` is the factor w of the domain term: 1 in the paper, 0 for COIR.
-Eigenvalues are real in exact arithmetic. If rounding makes one complex (relative imaginary part
-above 1e-8), its real part is used, with a RuntimeWarning.
+Eigenvalues are real in exact arithmetic. If rounding makes an eigenvalue complex (relative
+imaginary part above 1e-8), its real part is used, with a RuntimeWarning.
 
 Differences from the paper, where its text cannot be run as printed (theory 10.1):
 
@@ -19,8 +19,9 @@ Differences from the paper, where its text cannot be run as printed (theory 10.1
 * Algorithm 2 inverts W_y and W_d, which are singular for delta kernels. Pseudo-inverses are used.
 * Step 6 of Algorithm 2 multiplies two matrices whose shapes do not match. The Nyström extension
   to new points, :math:`\tilde B^\top C_x \tilde W_x K_z`, is used instead.
-* Algorithm 2 adds :math:`N\epsilon I` to the right matrix of its pencil, so it differs from
-  Algorithm 1 even if every point is a landmark: it orders directions with eigenvalue 1 by variance.
+
+Algorithm 2 differs from Algorithm 1 even if every point is a landmark. It adds :math:`N\epsilon I`
+to the right matrix of its pencil, which orders directions with eigenvalue 1 by variance.
 """
 
 from __future__ import annotations
@@ -145,8 +146,8 @@ def algorithm1(
         P_\alpha = K_\alpha (K_\alpha + N \epsilon I)^{-1}
 
     With :math:`K_x = U \Lambda U^\top` (eigenvalues above N times machine epsilon times the largest
-    one), :math:`\beta = U \Lambda^{-1} a` turns it into :math:`(U^\top P_y U \Lambda + I) a =
-    \gamma (w U^\top P_d U \Lambda + I) a`, which QZ solves. All but rank(K_y) + rank(K_d)
+    one), a column of B is :math:`U \Lambda^{-1} a`, where :math:`(U^\top P_y U \Lambda + I) a =
+    \gamma (w U^\top P_d U \Lambda + I) a`. QZ solves this problem. All but rank(K_y) + rank(K_d)
     eigenvalues equal 1, and their eigenvectors are arbitrary. ``n_components`` is at most the rank
     of the centred K_x, and the projected training points have unit variance.
 
@@ -171,18 +172,18 @@ def algorithm1(
     P_y = _smoother(check_symmetric(K_y, "K_y", n_samples), epsilon)
     P_d = _smoother(check_symmetric(K_d, "K_d", n_samples), epsilon)
     weight = check_positive(domain_weight, "domain_weight", allow_zero=True)
-    values, vectors = scipy.linalg.eigh(centre(K_raw))
-    is_nonzero = values > n_samples * np.finfo(np.float64).eps * values[-1]
-    values, U = values[is_nonzero], vectors[:, is_nonzero]
-    check_components(n_components, len(values), "the rank of the centred K_x")
-    identity = np.eye(len(values))
+    eigenvalues, eigenvectors = scipy.linalg.eigh(centre(K_raw))
+    is_nonzero = eigenvalues > n_samples * np.finfo(np.float64).eps * eigenvalues[-1]
+    eigenvalues, U = eigenvalues[is_nonzero], eigenvectors[:, is_nonzero]
+    check_components(n_components, len(eigenvalues), "the rank of the centred K_x")
+    identity = np.eye(len(eigenvalues))
     gammas, A = scipy.linalg.eig(
-        (U.T @ P_y @ U) * values + identity, weight * (U.T @ P_d @ U) * values + identity
+        (U.T @ P_y @ U) * eigenvalues + identity, weight * (U.T @ P_d @ U) * eigenvalues + identity
     )
     gammas, A = leading_eigenpairs(gammas, A, n_components)
     # K_x B is computed as U A, without rounding errors from dividing by small eigenvalues.
     A = A * unit_variance(U @ A)
-    B = U @ (A / values[:, None])
+    B = U @ (A / eigenvalues[:, None])
     return ReferenceResult(gammas, B, U @ A, None if K_z is None else project(K_raw, K_z, B))
 
 
@@ -200,10 +201,10 @@ def dica_original(
 
     .. math:: P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta
 
-    where :math:`L_{ij}` is :math:`(T - 1)/(T^2 n_g^2)` for two points of the same domain g and
-    :math:`-1/(T^2 n_g n_h)` for domains g and h, with T domains and :math:`n_g` points in domain
-    g. Each :math:`\beta` is scaled to unit norm and divided by :math:`\sqrt\gamma` (K. Muandet, D.
-    Balduzzi, B. Schoelkopf, ICML 2013).
+    where :math:`L_{ij}` is :math:`(T - 1)/(T^2 n_g^2)` for two points in the same domain g and
+    :math:`-1/(T^2 n_g n_h)` for points in different domains g and h. There are T domains, and
+    :math:`n_g` points in domain g. Each :math:`\beta` is scaled to unit norm and divided by
+    :math:`\sqrt\gamma` (K. Muandet, D. Balduzzi, B. Schoelkopf, ICML 2013).
 
     Without ``K_y``, this is the unsupervised variant, P_y = I. New points are centred with the
     training means, not with the means of their batch as in the authors' code. At most rank(P_y)
@@ -239,9 +240,10 @@ def dica_original(
             f"sample_domain has shape {domains.shape}, but K_x has {n_samples} rows. Pass one "
             "domain per row."
         )
-    _, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
-    n_domains, sizes = len(counts), counts[codes].astype(np.float64)
-    L = (n_domains * (codes[:, None] == codes) - 1.0) / (n_domains**2 * np.outer(sizes, sizes))
+    _, domain_codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
+    n_domains, sizes = len(counts), counts[domain_codes].astype(np.float64)
+    is_same_domain = domain_codes[:, None] == domain_codes
+    L = (n_domains * is_same_domain - 1.0) / (n_domains**2 * np.outer(sizes, sizes))
     gammas, vectors = scipy.linalg.eig(left, K @ L @ K + K + regularization)
     magnitudes = np.abs(gammas)
     is_real = np.abs(gammas.imag) <= 1e-8 * magnitudes
@@ -313,10 +315,15 @@ def algorithm2(
     n_components: int,
     domain_weight: float = 1.0,
 ) -> ReferenceResult:
-    r"""FastDCM through Omega, V and Theta (the paper's Algorithm 2, line by line).
+    r"""FastDCM with the paper's matrices Omega, V and Theta (Algorithm 2, line by line).
 
-    The columns of every C are centred, which centres the kernels :math:`C W^+ C^\top`.
-    With :math:`S_{\alpha\beta} = C_\alpha^\top C_\beta`, the paper defines an M x M matrix
+    Each C is the uncentred kernel between all points (rows) and landmarks, each W the kernel
+    between landmarks, and ``K_z`` the kernel between landmarks (rows) and new points. Targets and
+    domains may have their own landmarks. ``n_components`` is at most the number of landmarks of
+    points, and the projected training points have unit variance.
+
+    The columns of every C are centred, which centres the kernels :math:`C W^+ C^\top`. From the
+    matrices :math:`S_{\alpha\beta} = C_\alpha^\top C_\beta`, the paper computes a matrix
     :math:`\Omega`; V contains the eigenvectors of :math:`S_{xx}`, :math:`\Theta` those of
     :math:`V^\top \Omega V V^\top S_{xx} V`, and :math:`\tilde B = C_x V \Theta`. (V cancels; it
     is computed because the paper computes it.) The algorithm solves, for the approximate kernels,
@@ -326,11 +333,6 @@ def algorithm2(
 
     but loses accuracy if epsilon is small or W_x is ill-conditioned; :func:`algorithm2_stable`
     does not.
-
-    Each C is the uncentred kernel between all points (rows) and landmarks, each W the kernel
-    between landmarks, and ``K_z`` the kernel between landmarks (rows) and new points. Targets and
-    domains may have their own landmarks. ``n_components`` is at most the number of landmarks of
-    points, and the projected training points have unit variance.
 
     Returns
     -------
@@ -436,7 +438,7 @@ def _nystroem_result(
     K_z: ArrayLike | None,
     column_means: Matrix,
 ) -> ReferenceResult:
-    """Project rows of the centred landmark kernel with ``extension``, the paper's W_x C_x' B."""
+    """Project rows of the centred landmark kernel with ``extension``, W_x^+ C_x' B."""
     scale = unit_variance(C @ extension)
     B, extension = B * scale, extension * scale
     projected_new = None
@@ -453,15 +455,15 @@ def _nystroem_result(
 
 def _root_inverse(W: Matrix) -> Matrix:
     """Return R such that R R' is the pseudo-inverse of W."""
-    values, vectors = scipy.linalg.eigh(W)
-    is_nonzero = values > len(W) * np.finfo(np.float64).eps * values[-1]
-    return np.asarray(vectors[:, is_nonzero] / np.sqrt(values[is_nonzero]))
+    eigenvalues, eigenvectors = scipy.linalg.eigh(W)
+    is_nonzero = eigenvalues > len(W) * np.finfo(np.float64).eps * eigenvalues[-1]
+    return np.asarray(eigenvectors[:, is_nonzero] / np.sqrt(eigenvalues[is_nonzero]))
 
 
 def _landmark_kernel(
     C: ArrayLike, W: ArrayLike, letter: str, n_samples: int | None = None
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Check C and W for points (x), targets (y) or domains (d); return centred C, W, C's means."""
+    """Check C and W of points (x), targets (y) or domains (d); return centred C, W, means of C."""
     values = check_matrix(C, f"C_{letter}")
     if n_samples is not None and len(values) != n_samples:
         raise ValueError(
