@@ -148,8 +148,8 @@ def middle_value(model, X, y):
     [
         (1, None, "partial_sums"),
         (2, None, "partial_sums"),
-        (2, "balanced_accuracy", "held_out_pieces"),
-        (1, middle_value, "held_out_pieces"),
+        (2, "balanced_accuracy", "held_out_summaries"),
+        (1, middle_value, "held_out_summaries"),
     ],
 )
 def test_a_ridge_search_survives_as_well(how_many, scoring, task, rows, doomed, worker_pids):

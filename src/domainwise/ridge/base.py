@@ -77,7 +77,7 @@ AUTO_LANDMARKS = 600
 COMPARED_LANDMARKS = 300
 #: Maximum relative error of a solution due to rounding errors in the sums.
 SUM_ROUNDING = 1e-9
-#: Arguments that the first batch fixes. All others are used by the search, which runs later.
+#: Arguments that must not change after the first batch; the search, which runs later, uses others.
 BATCH_ARGUMENTS = ("kernels", "gammas", "n_landmarks", "landmarks", "feature_map", "random_state")
 
 
@@ -122,18 +122,18 @@ class RidgeCandidates(RidgeArguments):
         n_rows: int,
         kernels: list[tuple[str, float]] | None = None,
     ) -> list[NystromMap]:
-        """Choose landmarks for all kernels and splits, and return a feature map for each kernel."""
+        """Choose landmarks, which all splits share, and return a feature map for each kernel."""
         kernels = self._kernels(rows) if kernels is None else kernels
         if self.feature_map == "fourier":
             n_features = self._landmark_count(n_rows, among_rows=False)
             return [fourier_map(self, *kernel, rows.shape[1], n_features) for kernel in kernels]
-        functions = [backend.resolve_kernel(name, rows, gamma=gamma) for name, gamma in kernels]
-        landmarks = chosen_landmarks(self, backend, rows, domain, functions[0], n_rows)
-        # With NumPy, sums of kernel values are mapped to features if the ridge makes this accurate.
+        kernel_functions = [backend.resolve_kernel(name, rows, gamma=g) for name, g in kernels]
+        landmarks = chosen_landmarks(self, backend, rows, domain, kernel_functions[0], n_rows)
+        # If the ridge is large enough, NumPy sums kernel values, which is faster than features.
         min_ridge = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
             NystromMap.from_landmarks(kernel, landmarks, ridge=min_ridge, rounding=SUM_ROUNDING)
-            for kernel in functions
+            for kernel in kernel_functions
         ]
 
     def _landmark_count(self, n_rows: int, **options: bool) -> int:
@@ -157,18 +157,20 @@ class RidgeCandidates(RidgeArguments):
     def _penalties(self, n_rows: int, domain: Labels, classes: Array | None) -> Penalties:
         """Return all penalties; weight 0, for which ``conditional`` has no effect, occurs once."""
         weights = [float(weight) for weight in self.domain_weights]
-        kinds = [(0.0, False)] if 0.0 in weights else []
-        kinds += [(w, bool(c)) for c in self.conditionals for w in weights if w > 0]
+        pairs = [(0.0, False)] if 0.0 in weights else []
+        pairs += [(w, bool(c)) for c in self.conditionals for w in weights if w > 0]
         if domain.codes is not None and domain.n_categories < 2:
-            kinds = [(0.0, False)]
-        return self._weighted(kinds, self._alphas(n_rows), classes)
+            pairs = [(0.0, False)]
+        return self._make_penalties(pairs, self._alphas(n_rows), classes)
 
-    def _weighted(self, kinds: Any, alphas: Any, classes: Array | None) -> Penalties:
-        weights = self.class_weight
-        if isinstance(weights, dict):
+    def _make_penalties(self, pairs: Any, alphas: Any, classes: Array | None) -> Penalties:
+        """Create penalties from pairs of domain_weight and conditional, and from alphas."""
+        class_weight = self.class_weight
+        if isinstance(class_weight, dict):
             assert classes is not None
-            weights = {c: weights[n] for c, n in enumerate(classes.tolist()) if n in weights}
-        return Penalties(kinds, alphas, float(self.domain_epsilon), weights)
+            names = classes.tolist()
+            class_weight = {names.index(n): w for n, w in class_weight.items() if n in names}
+        return Penalties(pairs, alphas, float(self.domain_epsilon), class_weight)
 
     def _alphas(self, n_rows: int) -> tuple[float, ...]:
         if isinstance(self.alphas, str):
@@ -245,14 +247,15 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain)
             if not is_first:
-                like = next(iter(sums.maps[0].values())).mean
-                sums = self._sums.mapped(lambda v: to_device_of(to_host(v), like)).merge(sums)
+                any_mean = next(iter(sums.maps[0].values())).mean
+                earlier_sums = self._sums.mapped(lambda v: to_device_of(to_host(v), any_mean))
+                sums = earlier_sums.merge(sums)
         except BaseException:
             self.__dict__ = previous_state  # a batch that cannot be added changes nothing
             raise
         self._reset()
         self._sums = sums
-        self._record_seen()
+        self._record_seen_labels()
         return self
 
     def fit_with(
@@ -292,8 +295,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def fit_sums(self, maps: list[NystromMap], sums: CellSums, width: int) -> Self:
         """Fit to sums over rows that are stored elsewhere; ``width`` is the number of features.
 
-        A cell's key names the set of domains that are held out together; its groups name the
-        domains.
+        A cell's key contains the name of a set of domains that are held out together; the keys of
+        its groups contain the domains.
         """
         self._reset()
         self._maps, self._sums, self._flat, self.n_features_in_ = maps, sums, True, width
@@ -313,10 +316,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
                 "store rows. Use scoring=None (squared error), which is computed from sums."
             )
 
-    def _check_cv_holds_out_domains(self, method: str) -> None:
+    def _check_cv_holds_out_domains(self, procedure: str) -> None:
         if not leaves_domains_out(self.cv):
             raise ValueError(
-                f"cv={self.cv!r} splits rows, which {method} does not store. Use cv=None, "
+                f"cv={self.cv!r} splits rows, which {procedure} does not store. Use cv=None, "
                 "LeaveDomainsOut, LeaveOneGroupOut or LeavePGroupsOut."
             )
 
@@ -361,30 +364,32 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         use_fewer = n > COMPARED_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
         template = clone(self).set_params(n_landmarks=COMPARED_LANDMARKS) if use_fewer else self
         maps = template._landmark_maps(*map_args)
-        domains = to_host(rows.codes()[1])
-        predicted_rows = draw_rows(domains, max(HELD_OUT_ROWS, 2 * len(np.unique(domains))), 0)
+        codes = to_host(rows.codes()[1])
+        predicted_rows = draw_rows(codes, max(HELD_OUT_ROWS, 2 * len(np.unique(codes))), 0)
         self._record_labels(rows.target.names, rows.domain.names)
         row_search = RowSearch(self, maps, penalties, rows, predicted_rows)
         problems = self._search(row_search, self.n_jobs)
         if use_fewer:
-            kernels = {(member["kernel"], member["gamma"]) for member in self.members_}
-            maps = self._landmark_maps(*map_args, [k for k in map(kernel_of, maps) if k in kernels])
+            member_kernels = {(member["kernel"], member["gamma"]) for member in self.members_}
+            kernels = [kernel for kernel in map(kernel_of, maps) if kernel in member_kernels]
+            maps = self._landmark_maps(*map_args, kernels)
             final_problems = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
             self.expansions_ = average_members(maps, final_problems, self.members_)
-        values = row_search.held_out(self.members_, problems)
-        is_finite = np.isfinite(values).all(axis=1)
-        self._record_held_out(rows, values[is_finite], predicted_rows[is_finite])
+        member_values = row_search.held_out(self.members_, problems)
+        is_finite = np.isfinite(member_values).all(axis=1)
+        self._record_held_out(rows, member_values[is_finite], predicted_rows[is_finite])
 
-    def _search(self, kind: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
-        """Select and average the best candidates; return each map's problem for all rows."""
-        # The rule selects the best alpha for each kernel and penalty. The kind of search contains
-        # the data and computes the scores itself.
+    def _search(self, ridge_search: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
+        """Select and average the best candidates; return each map's ridge problem for all rows."""
+        # For each kernel and domain penalty, this rule considers only the best alpha. The search
+        # object contains the rows or sums, and computes the scores itself.
         rule = partial(best_of_paths, path=("alpha",), n=self.n_average)
-        result = search(kind, Data(None, None), kind.splits, Scorer(None), rule, n_jobs=n_jobs)
-        problems = [problem for batch_problems in result.reusable for problem in batch_problems]
-        self._record_search(result)
-        self.members_ = result.chosen
-        self.expansions_ = kind.fit(Data(problems, None), self.members_)
+        splits, no_data = ridge_search.splits, Data(None, None)
+        search_result = search(ridge_search, no_data, splits, Scorer(None), rule, n_jobs=n_jobs)
+        problems = [p for batch_problems in search_result.reusable for p in batch_problems]
+        self._record_search(search_result)
+        self.members_ = search_result.chosen
+        self.expansions_ = ridge_search.fit(Data(problems, None), self.members_)
         return problems
 
     def _can_search_fewer_landmarks(self, X: Any) -> bool:
@@ -405,20 +410,16 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         splits: Sequence[Split],
         landmarks: Array,
     ) -> list[list[Array]]:
-        """Return predictions for the test rows of each split, by candidates with the same kernel.
+        """Return the predictions of candidates with the same kernel for each split's test rows.
 
         There is an array for each candidate and split, with a column for each column of the target.
         Rows are summed once for all splits.
         """
-        kinds = list(dict.fromkeys((c["domain_weight"], c["conditional"]) for c in candidates))
-        alphas = list(dict.fromkeys(c["alpha"] for c in candidates))
-        nystrom, penalties = self._map_and_penalties(candidates[0], kinds, alphas, rows, landmarks)
+        keys = [((c["domain_weight"], c["conditional"]), c["alpha"]) for c in candidates]
+        pairs, alphas = (list(dict.fromkeys(column)) for column in zip(*keys, strict=True))
+        nystrom, penalties = self._map_and_penalties(candidates[0], pairs, alphas, rows, landmarks)
         values = held_out_values(nystrom, penalties, rows, splits)
-        positions = [
-            kinds.index((c["domain_weight"], c["conditional"])) * len(alphas)
-            + alphas.index(c["alpha"])
-            for c in candidates
-        ]
+        positions = [penalties.combinations.index(key) for key in keys]
         return [[split_values[position] for split_values in values] for position in positions]
 
     def fit_candidates(
@@ -433,12 +434,11 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         kernel = Kernel("rbf")
         landmarks = chosen_landmarks(self, backend, rows.X, rows.domain, kernel, len(rows.X))
         maps, problems = [], []
-        for batch in batches_by(candidates, ("kernel", "gamma")):
-            batch_candidates = [candidates[i] for i in batch]
-            kinds = [(c["domain_weight"], c["conditional"]) for c in batch_candidates]
-            alphas = [c["alpha"] for c in batch_candidates]
-            candidate = batch_candidates[0]
-            nystrom, penalties = self._map_and_penalties(candidate, kinds, alphas, rows, landmarks)
+        for indices in batches_by(candidates, ("kernel", "gamma")):
+            batch = [candidates[i] for i in indices]
+            pairs = [(c["domain_weight"], c["conditional"]) for c in batch]
+            alphas = [c["alpha"] for c in batch]
+            nystrom, penalties = self._map_and_penalties(batch[0], pairs, alphas, rows, landmarks)
             maps.append(nystrom)
             problems.append(problem_of(self, nystrom, rows, penalties))
         self._record_labels(rows.target.names, rows.domain.names)
@@ -447,13 +447,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return self
 
     def _map_and_penalties(
-        self, candidate: Candidate, kinds: Any, alphas: Any, rows: Rows, landmarks: Any
+        self, candidate: Candidate, pairs: Any, alphas: Any, rows: Rows, landmarks: Any
     ) -> tuple[NystromMap, Penalties]:
-        """Return the Nyström map of a candidate's kernel, and the penalties."""
+        """Return the Nyström map of a candidate's kernel, and the penalties to compare."""
         name, gamma = candidate["kernel"], candidate["gamma"]
         kernel = Backend().resolve_kernel(name, rows.X, gamma=gamma)
         nystrom = NystromMap.from_landmarks(kernel, landmarks)
-        return nystrom, self._weighted(kinds, alphas, rows.target.names)
+        return nystrom, self._make_penalties(pairs, alphas, rows.target.names)
 
     def settled(self) -> Self:
         """Return an unfitted estimator with the best parameters, which does not need domains.
@@ -481,8 +481,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def _sum_rows(self, backend: Backend, rows: Any, target: Any, domain: Labels) -> CellSums:
         return cells_by_domain(backend, self._maps, Rows(rows, target, domain))
 
-    def _record_seen(self) -> None:
-        """Record the classes and domains of the sums."""
+    def _record_seen_labels(self) -> None:
+        """Record the classes and domains that occur in the sums."""
         keys = list(self._sums.maps[0])
         classes = sorted({label for _, label in keys}, key=lambda label: (label is None, label))
         class_names = None if classes == [None] else label_array(classes, "y")
@@ -493,7 +493,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Run the search on the sums of all rows; ``partitions`` contain the rows, if stored."""
         if partitions is None:
             self._check_sums_suffice()
-        self._record_seen()
+        self._record_seen_labels()
         domains, classes = self.domains_, vars(self).get("classes_")
         assert domains is not None
         cell_domains, cell_classes = map(list, zip(*self._sums.maps[0], strict=True))
@@ -539,7 +539,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             self.classes_, self.curve_ = classes, None
 
     def _rule(self) -> Any:
-        """Return the fitted estimator that scorers call; its X contains a candidate's values."""
+        """Return the fitted estimator that scorers call, with a candidate's values as X."""
         return ClassRule(self.classes_) if self.target_kernel == "delta" else NumberRule()
 
     # Predicting.
@@ -580,7 +580,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return np.asarray(to_host(self._apply("_uncorrected", X)))
 
     def _corrected_rows(self, X: Any) -> Any:
-        """Return outputs for rows in memory, with the corrections of ``adapt``, on their device."""
+        """Return outputs on the device of X, with the corrections of ``adapt``."""
         values = self._uncorrected(X)
         if not hasattr(self, "corrections_"):
             return values

@@ -22,7 +22,7 @@ from domainwise.scoring.predictions import HeldOut
 
 
 def _has_curve(model: Any) -> bool:
-    """Whether the model has or will have probabilities, which cannot be calibrated from sums."""
+    """Whether the model predicts probabilities, which need rows for calibration, not only sums."""
     return "_sums" not in vars(model) and vars(model).get("curve_", True) is not None
 
 
@@ -98,7 +98,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         X, y, sample_domain
             As in :meth:`fit`, in memory or on a device. New classes may occur in any batch.
         classes : array-like, default=None
-            All possible classes; any other class in a batch raises an error. None allows any.
+            All possible classes; any other class in a batch raises an error. None allows any class.
 
         Returns
         -------
@@ -106,10 +106,10 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         """
         if classes is not None:
             labels = to_host(y) if is_tensor(y) else plain_array(y)
-            if unknown := np.setdiff1d(labels, classes).tolist():
+            if unknown_classes := np.setdiff1d(labels, classes).tolist():
                 raise ValueError(
-                    f"y contains {unknown[0]!r}, which is not in classes={classes!r}. Add it to "
-                    "classes, or omit classes."
+                    f"y contains {unknown_classes[0]!r}, which is not in classes={classes!r}. Add "
+                    "it to classes, or omit classes."
                 )
         return super().partial_fit(X, y, sample_domain)
 
@@ -164,29 +164,31 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 
     def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
         values = class_columns(values)
-        codes, domains = (to_host(labels)[indices] for labels in rows.codes())
-        _, domain_codes = np.unique(domains, return_inverse=True)
-        weights = equal_weights(domain_codes, codes if self.class_weight == "balanced" else None)
+        class_codes, domain_codes = (to_host(codes)[indices] for codes in rows.codes())
+        domain_indices = np.unique(domain_codes, return_inverse=True)[1]
+        balanced_codes = class_codes if self.class_weight == "balanced" else None
+        weights = equal_weights(domain_indices, balanced_codes)
         if isinstance(self.class_weight, dict):
-            weights = weights * compute_sample_weight(self.class_weight, self.classes_[codes])
-        self.curve_ = fit_curve(values, codes, weights, fit_bias=False)[0]
-        self.held_out_ = HeldOut.from_rows(codes, domains, self.curve_.probabilities(values))
+            weights = weights * compute_sample_weight(self.class_weight, self.classes_[class_codes])
+        self.curve_ = fit_curve(values, class_codes, weights, fit_bias=False)[0]
+        probabilities = self.curve_.probabilities(values)
+        self.held_out_ = HeldOut.from_rows(class_codes, domain_codes, probabilities)
 
     def _decisions(self, X: Any) -> Any:
         if not hasattr(self, "corrections_"):
             return self._rule().decision_function(self._values(X))
-        outputs = self._corrected_rows(X)
-        log_p = np.log(np.maximum(to_host(outputs), 1e-300))
-        return to_device_of(log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p, outputs)
+        probabilities = self._corrected_rows(X)
+        logs = np.log(np.maximum(to_host(probabilities), 1e-300))
+        return to_device_of(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs, probabilities)
 
     def _predicted(self, X: Any) -> Any:
         if hasattr(self, "corrections_"):
-            values = self._corrected_rows(X)
-            classes = self.classes_[to_host(values).argmax(axis=1)]
+            outputs = self._corrected_rows(X)
+            classes = self.classes_[to_host(outputs).argmax(axis=1)]
         else:
-            values = self._values(X)
-            classes = self._rule().predict(to_host(values))
-        return to_device_of(classes, values) if classes.dtype.kind in "biuf" else classes
+            outputs = self._values(X)
+            classes = self._rule().predict(to_host(outputs))
+        return to_device_of(classes, outputs) if classes.dtype.kind in "biuf" else classes
 
 
 @with_shared_arguments
@@ -233,8 +235,8 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         return backend.check_target(y, rows, "rbf", min_classes=1)
 
     def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
-        domains = to_host(rows.codes()[1])[indices]
-        self.held_out_ = HeldOut.from_rows(rows.y[indices], domains, values)
+        domain_codes = to_host(rows.codes()[1])[indices]
+        self.held_out_ = HeldOut.from_rows(rows.y[indices], domain_codes, values)
 
     def _uncorrected(self, X: Any) -> Any:
         return self._values(X)

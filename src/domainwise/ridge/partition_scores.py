@@ -26,103 +26,110 @@ BATCH_ROWS = 8192
 
 @dataclass(frozen=True)
 class ScorePlan:
-    """Input of all tasks in the second pass."""
+    """The input that all tasks of the second pass share."""
 
     layout: Layout
     label_rules: LabelRules
     scorer: CandidateScorer
-    held_out: list[Array]  #: held-out domains of each split
+    held_out_domains: list[Array]  #: by split
     functions: list[list[Expansion]]  #: by split and kernel; empty if a split cannot be trained on
     n_candidates: int  #: in total, for all kernels
 
-    def piece(self, functions: list[Expansion], X: Array, y: Array) -> Any:
-        """Summarize predictions for some held-out rows of a split, as the score requires."""
+    def summarize(self, functions: list[Expansion], X: Array, y: Array) -> Any:
+        """Predict some held-out rows of a split, and return what the score requires."""
         values = np.hstack([function(X) for function in functions])
-        return self.scorer.piece(np.hsplit(values, self.n_candidates), y)
+        return self.scorer.summarize(np.hsplit(values, self.n_candidates), y)
 
 
 @graphs.task
-def held_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
+def held_out_summaries(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
     """Summarize predictions for a partition, by split; None for splits without held-out rows."""
     with source_in_errors(source):
         X, y, domain = plan.layout.split(rows, y, domain)
         if not len(X):
-            return [None] * len(plan.held_out)
+            return [None] * len(plan.held_out_domains)
         labels: Any = plan.label_rules.check(y, domain, len(X))
-        y, domains, split_pieces = Rows(X, *labels).y, labels[1], []
-        for functions, held_out in zip(plan.functions, plan.held_out, strict=True):
-            test_rows = np.flatnonzero(np.isin(domains.names, held_out)[domains.codes])
-            batches = np.split(test_rows, range(BATCH_ROWS, len(test_rows), BATCH_ROWS))
-            is_scored = functions and len(test_rows)
-            pieces = [plan.piece(functions, X[batch], y[batch]) for batch in batches if is_scored]
-            split_pieces.append(plan.scorer.join(pieces) if pieces else None)
-        return split_pieces
+        y, domain_labels, split_summaries = Rows(X, *labels).y, labels[1], []
+        for functions, domains in zip(plan.functions, plan.held_out_domains, strict=True):
+            is_held_out = np.isin(domain_labels.names, domains)[domain_labels.codes]
+            test_rows = np.flatnonzero(is_held_out & bool(functions))
+            summaries = [
+                plan.summarize(functions, X[batch], y[batch])
+                for batch in np.split(test_rows, range(BATCH_ROWS, len(test_rows), BATCH_ROWS))
+                if len(batch)
+            ]
+            split_summaries.append(plan.scorer.merge(summaries) if summaries else None)
+        return split_summaries
 
 
-def join_pieces(scorer: CandidateScorer, partitions: list[list[Any]]) -> list[Any]:
-    """Join the pieces of neighbouring partitions, by split."""
-    by_split = [[piece for piece in s if piece is not None] for s in zip(*partitions, strict=True)]
-    return [scorer.join(pieces) if pieces else None for pieces in by_split]
+def merge_by_split(scorer: CandidateScorer, partition_summaries: list[list[Any]]) -> list[Any]:
+    """Merge the summaries of neighboring partitions, separately for each split."""
+    merged_summaries: list[Any] = []
+    for split_summaries in zip(*partition_summaries, strict=True):
+        summaries = [summary for summary in split_summaries if summary is not None]
+        merged_summaries.append(scorer.merge(summaries) if summaries else None)
+    return merged_summaries
 
 
 @graphs.task
-def score_pieces(scorer: CandidateScorer, pieces: list[Any]) -> Any:
+def score_split(scorer: CandidateScorer, summaries: list[Any]) -> Any:
     """Score the candidates on all held-out rows of a split; None if there are none."""
-    (piece,) = join_pieces(scorer, [[piece] for piece in pieces])
-    return None if piece is None else scorer.scores(piece)
+    (summary,) = merge_by_split(scorer, [[summary] for summary in summaries])
+    return None if summary is None else scorer.scores(summary)
 
 
 def held_out_scores(
-    kind: Any, functions: list[dict[int, Expansion]], n_candidates: int, held_out: list[Array]
+    search: Any, functions: list[dict[int, Expansion]], n_candidates: int, held_out: list[Array]
 ) -> list[Array]:
     """Return the scores of all candidates, as an array of shape (candidates, splits) per kernel.
 
-    ``kind`` is the search. ``functions`` are the candidates of each kernel by split, and
-    ``n_candidates`` is their number per kernel; ``held_out`` are the domains that splits hold out.
+    For each kernel, ``functions`` contains functions by split. Each of them returns the values of
+    ``n_candidates`` candidates. ``held_out`` contains the held-out domains of each split.
     """
-    partitions: Partitions = kind.partitions
-    scorer = kind.scorer
+    partitions: Partitions = search.partitions
+    scorer, label_rules = search.scorer, search.estimator.label_rules
     needs_all_values = type(scorer) is CandidateScorer
     if needs_all_values:
-        _check_memory(kind, functions, held_out)
-    by_kernel: list[Array] = []
+        _check_memory(search, functions, held_out)
+    scores_by_kernel: list[Array] = []
     # If the values of all rows are needed, they take much memory: score one kernel at a time.
-    for group in [[kernel] for kernel in functions] if needs_all_values else [functions]:
-        by_split = [[kernel[i] for kernel in group if i in kernel] for i in range(len(held_out))]
-        n_columns = n_candidates * len(group)
-        layout, label_rules = partitions.layout, kind.estimator.label_rules
-        plan = ScorePlan(layout, label_rules, scorer, held_out, by_split, n_columns)
-        constant = graphs.constant(plan, "plan")
-        arguments = [(constant, *partitions.arguments(i)) for i in range(len(partitions))]
-        tasks = graphs.calls(held_out_pieces, arguments)
+    for group in [[by_split] for by_split in functions] if needs_all_values else [functions]:
+        group_functions = [[f[i] for f in group if i in f] for i in range(len(held_out))]
+        n_columns, layout = n_candidates * len(group), partitions.layout
+        plan = ScorePlan(layout, label_rules, scorer, held_out, group_functions, n_columns)
+        plan_task = graphs.constant(plan, "plan")
+        arguments = [(plan_task, *partitions.arguments(i)) for i in range(len(partitions))]
+        tasks = graphs.calls(held_out_summaries, arguments)
         if needs_all_values:
-            split_pieces = ([task[i] for task in tasks] for i in range(len(held_out)))
-            scores = graphs.run([graphs.call(score_pieces, scorer, p) for p in split_pieces])
+            split_tasks = ([task[i] for task in tasks] for i in range(len(held_out)))
+            scores = graphs.run([graphs.call(score_split, scorer, t) for t in split_tasks])
         else:
-            (pieces,) = graphs.run([graphs.tree(tasks, partial(join_pieces, scorer))])
-            scores = [None if piece is None else scorer.scores(piece) for piece in pieces]
-        undefined = np.full(n_columns, np.nan)
-        table = np.column_stack([undefined if column is None else column for column in scores])
-        by_kernel += np.vsplit(table, len(group))
-    return by_kernel
+            (summaries,) = graphs.run([graphs.tree(tasks, partial(merge_by_split, scorer))])
+            scores = [None if summary is None else scorer.scores(summary) for summary in summaries]
+        nan_scores = np.full(n_columns, np.nan)
+        score_columns = [nan_scores if column is None else column for column in scores]
+        scores_by_kernel += np.vsplit(np.column_stack(score_columns), len(group))
+    return scores_by_kernel
 
 
-def _check_memory(kind: Any, functions: list[dict[int, Expansion]], held_out: list[Array]) -> None:
+def _check_memory(
+    search: Any, functions: list[dict[int, Expansion]], held_out: list[Array]
+) -> None:
     """Raise MemoryError if the values of all held-out rows do not fit into a worker's memory."""
     free_bytes, client = graphs.memory_per_task(), graphs.current_client()
     if free_bytes is None:
         return
     n_threads = dask.system.CPU_COUNT if client is None else sum(client.nthreads().values())
-    n_columns = max(function.dual.shape[1] for kernel in functions for function in kernel.values())
-    counts: dict[Any, int] = {}
-    for (domain, _), cell in kind.sums.maps[0].items():
-        counts[domain] = counts.get(domain, 0) + cell.n_samples
-    split_sizes = [sum(counts[domain] for domain in domains.tolist()) for domains in held_out]
-    # A worker joins the pieces of one split; the pieces of all splits are spread over all workers.
+    n_columns = max(f.dual.shape[1] for by_split in functions for f in by_split.values())
+    domain_sizes: dict[Any, int] = {}
+    for (domain, _), cell in search.sums.maps[0].items():
+        domain_sizes[domain] = domain_sizes.get(domain, 0) + cell.n_samples
+    split_sizes = [sum(domain_sizes[domain] for domain in domains.tolist()) for domains in held_out]
+    # A worker merges the predictions of one split; those of all splits are spread over all workers.
     needed_bytes = 8.0 * n_columns * (2 * max(split_sizes) + sum(split_sizes) / n_threads)
     if needed_bytes > free_bytes:
         raise MemoryError(
-            f"scoring={kind.estimator.scoring!r} needs the predictions of all candidates for the "
+            f"scoring={search.estimator.scoring!r} needs the predictions of all candidates for the "
             f"held-out rows of a split ({max(split_sizes)} rows and {n_columns} columns). A worker "
             f"needs {needed_bytes / 2**30:.1f} GiB for them, but has {free_bytes / 2**30:.1f} GiB "
             "per task. Use fewer alphas or domain_weights, or a scorer that needs less memory, "

@@ -1,16 +1,16 @@
 """Ridge regression with the invariant kernel, and its errors, computed from moments (theory 13).
 
-With M landmark features Phi and a domain factor F, kernel ridge regression with the invariant
-kernel minimizes ``sum_i s_i |y_i - f(x_i)|^2 + alpha (|f|^2 + w f'FF'f)``. This is least squares
-with the penalty ``alpha (I + w DD')``, ``D = Phi'F``. Solutions and errors are computed from the
-number of rows, mean and centred second moment of each cell (set of rows), as arrays or tensors.
+With M landmark features Phi, row weights s, and a domain factor F with weight w, it minimizes
+``sum_i s_i |y_i - f(x_i)|^2 + alpha (|f|^2 + w f'FF'f)``. This is least squares with the penalty
+``alpha (I + w DD')``, where ``D = Phi'F``. Solutions and errors are computed from the number of
+rows, mean and centred second moment of each cell (a set of rows), as arrays or tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from threading import Lock
 from typing import Any
 
@@ -39,13 +39,18 @@ ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 class Columns:
     """Layout of the columns of moments: features, descriptors of domains, targets.
 
-    If all rows of a cell have the same class, ``codes`` contains the targets of each class, and
-    there are no columns of targets.
+    If all rows of a cell have the same class, there are no target columns, and ``class_targets``
+    contains the targets of each class.
     """
 
     n_features: int
     n_descriptors: int = 0
-    codes: Mapping[Any, Array] | None = None
+    class_targets: Mapping[Any, Array] | None = None
+
+    @property
+    def targets(self) -> slice:
+        """The columns of targets."""
+        return slice(self.n_features + self.n_descriptors, None)
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class WeightedMoments:
     """Weighted moments of rows; the second moment is about the mean."""
 
     n_samples: int
-    total: float  #: sum of weights
+    total_weight: float
     mean: Any
     second: Any
 
@@ -61,24 +66,24 @@ class WeightedMoments:
 def weighted_moments(
     cells: Mapping[Any, NystromSums], weights: Mapping[Any, float], columns: Columns
 ) -> WeightedMoments:
-    """Merge cells with one weight for all rows of a cell, and add the targets of classes."""
-    masses = {key: weights[key] * cell.n_samples for key, cell in cells.items()}
-    total = sum(masses.values())
+    """Merge cells, each with one weight for all its rows, and add the targets of classes."""
+    cell_weights = {key: weights[key] * cell.n_samples for key, cell in cells.items()}
+    total_weight = sum(cell_weights.values())
     any_mean = next(iter(cells.values())).mean
-    means = {}
-    for key, cell in cells.items():
-        targets = [] if columns.codes is None else [to_device_of(columns.codes[key], any_mean)]
-        means[key] = concatenate_columns([cell.mean, *targets])
-    mean = sum(masses[key] * means[key] for key in cells) / total
+    means = {key: cell.mean for key, cell in cells.items()}
+    for key, targets in (columns.class_targets or {}).items():
+        if key in cells:
+            means[key] = concatenate_columns([means[key], to_device_of(targets, any_mean)])
+    mean = sum(cell_weights[key] * means[key] for key in cells) / total_weight
     width = len(any_mean)
     second: Any = mean[:, None] * mean * 0.0
     for key, cell in cells.items():
         second[:width, :width] += weights[key] * cell.second
         if len(cells) > 1:
             deviation = means[key] - mean
-            second += deviation[:, None] * (masses[key] * deviation)
+            second += deviation[:, None] * (cell_weights[key] * deviation)
     n_samples = sum(cell.n_samples for cell in cells.values())
-    return WeightedMoments(n_samples, float(total), mean, second)
+    return WeightedMoments(n_samples, float(total_weight), mean, second)
 
 
 @dataclass(frozen=True)
@@ -87,9 +92,9 @@ class RidgeProblem:
 
     second: Any  #: weighted, centred second moment of the M features
     cross: Any  #: weighted, centred products of features and c targets, of shape (M, c)
-    mean: Any  #: weighted mean of the features
-    target: Any  #: weighted mean of the targets
-    #: ``Phi'F`` by ``conditional``: whether domains are compared within classes
+    feature_mean: Any  #: weighted
+    target_mean: Any  #: weighted
+    #: D = ``Phi'F`` by ``conditional``: whether domains are compared within classes
     directions: dict[bool, Any]
     #: Values of all solutions for held-out rows, in adjacent columns; None without rows in memory
     held_out: Any = None
@@ -99,79 +104,78 @@ class RidgeProblem:
         cls, moments: WeightedMoments, columns: Columns, directions: dict[bool, Any]
     ) -> RidgeProblem:
         """Create the problem from moments and domain directions."""
-        m, first = columns.n_features, columns.n_features + columns.n_descriptors
+        m, targets = columns.n_features, columns.targets
         second, mean = moments.second, moments.mean
-        return cls(second[:m, :m], second[:m, first:], mean[:m], mean[first:], directions)
+        return cls(second[:m, :m], second[:m, targets], mean[:m], mean[targets], directions)
 
-    def solutions(self, kinds: Sequence[tuple[float, bool]], alphas: Sequence[float]) -> Any:
-        """Return solutions for each kind of penalty (weight, conditional) and each alpha.
+    def solutions(self, penalties: Sequence[tuple[float, bool]], alphas: Sequence[float]) -> Any:
+        """Return solutions for each domain penalty (weight, conditional) and each alpha.
 
-        With S = ``second`` and C = ``cross``, ``(S + alpha I + alpha w DD')^-1 C`` is computed with
-        Woodbury's formula, so that all kinds share the solutions for C and D with the same alpha.
+        With S = ``second`` and C = ``cross``, ``(S + alpha I + alpha w DD')^-1 C`` is computed by
+        Woodbury's formula from ``(S + alpha I)^-1 [C, D]``, which all domain penalties share.
         Solutions are in adjacent columns; alpha varies fastest.
         """
         n_targets = self.cross.shape[1]
-        D_used = {c: D for c, D in self.directions.items() if any(w and k == c for w, k in kinds)}
-        C_and_D = concatenate_columns([self.cross, *D_used.values()])
+        conditionals = {conditional for weight, conditional in penalties if weight}
+        directions = {c: D for c, D in self.directions.items() if c in conditionals}
+        C_and_D = concatenate_columns([self.cross, *directions.values()])
         solutions: dict[tuple[int, int], Any] = {}
         for a, alpha in enumerate(alphas):
-            solved = shifted_solve(self.second, alpha, C_and_D)
-            ridge_solution, first, solved_directions = solved[:, :n_targets], n_targets, {}
-            for conditional, D in D_used.items():
-                solved_directions[conditional] = solved[:, first : first + D.shape[1]]
-                first += D.shape[1]
-            for k, (weight, conditional) in enumerate(kinds):
-                solutions[k, a] = ridge_solution
-                if weight and D_used[conditional].shape[1]:
-                    D, Z = D_used[conditional], solved_directions[conditional]
+            images = shifted_solve(self.second, alpha, C_and_D)
+            ridge_solution, start, direction_images = images[:, :n_targets], n_targets, {}
+            for conditional, D in directions.items():
+                direction_images[conditional] = images[:, start : start + D.shape[1]]
+                start += D.shape[1]
+            for p, (weight, conditional) in enumerate(penalties):
+                solutions[p, a] = ridge_solution
+                if weight and directions[conditional].shape[1]:
+                    D, Z = directions[conditional], direction_images[conditional]
                     inner = D.T @ Z
-                    solutions[k, a] = ridge_solution - Z @ shifted_solve(
+                    solutions[p, a] = ridge_solution - Z @ shifted_solve(
                         (inner + inner.T) / 2, 1.0 / (alpha * weight), D.T @ ridge_solution
                     )
-        order = [(k, a) for k in range(len(kinds)) for a in range(len(alphas))]
-        return concatenate_columns([solutions[key] for key in order])
+        return concatenate_columns([solutions[key] for key in sorted(solutions)])
 
     def squared_errors(self, coefficients: Any, moments: WeightedMoments, columns: Columns) -> Any:
         """Return weighted sums of squared errors on other rows, computed from their moments.
 
-        ``coefficients`` contains solutions of shape (M, candidates * c); errors have the shape
+        ``coefficients`` contains solutions, of shape (M, candidates * c); errors have the shape
         (candidates, c).
         """
-        other_problem = self.of_moments(moments, columns, {})
-        c, first = len(self.target), columns.n_features + columns.n_descriptors
-        target_squares = moments.second[first:, first:].diagonal()
-        B = coefficients.reshape(len(coefficients), -1, c)
+        other = self.of_moments(moments, columns, {})
+        squared_targets = moments.second[columns.targets, columns.targets].diagonal()
+        B = coefficients.reshape(len(coefficients), -1, len(self.target_mean))
         shape = B.shape[1:]
-        explained = (coefficients * (other_problem.second @ coefficients)).sum(0).reshape(shape)
-        products = (B * other_problem.cross[:, None, :]).sum(0)
-        offset = (other_problem.mean - self.mean) @ coefficients
-        bias = (other_problem.target - self.target) - offset.reshape(shape)
-        return (target_squares - 2.0 * products + explained + moments.total * bias**2).clip(min=0.0)
+        quadratic_terms = (coefficients * (other.second @ coefficients)).sum(0).reshape(shape)
+        cross_terms = (B * other.cross[:, None, :]).sum(0)
+        shifts = ((other.feature_mean - self.feature_mean) @ coefficients).reshape(shape)
+        biases = other.target_mean - self.target_mean - shifts
+        centred_errors = squared_targets - 2.0 * cross_terms + quadratic_terms
+        return (centred_errors + moments.total_weight * biases**2).clip(min=0.0)
 
 
-def span(parts: Iterable[tuple[Any, Array]], shift: float, m: int, like: Any) -> Any:
-    """Return ``Phi'F`` for ``FF' = GG' (GG' + shift I)^-1`` of centred label features G.
+#: Pairs ``(Phi'G, G'G)`` for mutually orthogonal sets of centred label features G.
+Products = Iterable[tuple[Any, Array]]
 
-    ``parts`` are pairs ``(Phi'G, G'G)`` for mutually orthogonal sets of label features.
-    """
+
+def domain_directions(products: Products, shift: float, m: int, like: Any) -> Any:
+    """Return ``Phi'F`` for ``FF' = GG' (GG' + shift I)^-1``, on the device of ``like``."""
     blocks = [to_device_of(np.zeros((m, 0)), like)]
-    for cross, gram in parts:
+    for cross, gram in products:
         d, V = np.linalg.eigh(gram)
         is_nonzero = d > RANK_TOLERANCE * max(float(d[-1]), np.finfo(float).tiny)
         blocks.append(cross @ to_device_of(V[:, is_nonzero] / np.sqrt(d[is_nonzero] + shift), like))
     return concatenate_columns(blocks)
 
 
-def group_parts(
-    groups: Mapping[Any, tuple[int, Any]], m: int, conditional: bool
-) -> Iterator[tuple[Any, Array]]:
-    """Yield ``parts`` for :func:`span` from the sums of (class, domain) groups.
+def group_products(groups: Mapping[Any, tuple[int, Any]], m: int, conditional: bool) -> Products:
+    """Yield the products for :func:`domain_directions` from the sums of (class, domain) groups.
 
     With ``conditional``, domains are compared within each class.
     """
     by_class: dict[Any, list[Any]] = {}
-    for (label, domain), (count, total) in groups.items():
-        by_class.setdefault(label if conditional else None, []).append((domain, (count, total[:m])))
+    for (label, domain), (n, total) in groups.items():
+        by_class.setdefault(label if conditional else None, []).append((domain, (n, total[:m])))
     for class_groups in by_class.values():
         sums = add_groups(class_groups)
         if len(sums) < 2:
@@ -182,8 +186,8 @@ def group_parts(
         yield cross, np.diag(counts) - np.outer(counts, counts / counts.sum())
 
 
-def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator[tuple[Any, Array]]:
-    """Yield ``parts`` for :func:`span` from the continuous descriptors within each cell."""
+def descriptor_products(cells: Iterable[NystromSums], columns: Columns) -> Products:
+    """Yield the products for :func:`domain_directions` from the descriptors within each cell."""
     m, end = columns.n_features, columns.n_features + columns.n_descriptors
     for cell in cells:
         yield cell.second[:m, m:end], to_host(cell.second[m:end, m:end])
@@ -191,7 +195,7 @@ def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator
 
 # Penalties, and scores of all candidates of one kernel on all splits.
 
-#: Function of a split's index, problem, solutions and test moments that returns scores.
+#: Function that returns scores from a split's index, problem, solutions and test moments.
 SplitScore = Callable[[int, RidgeProblem, Any, WeightedMoments], Array]
 
 
@@ -199,15 +203,20 @@ SplitScore = Callable[[int, RidgeProblem, Any, WeightedMoments], Array]
 class Penalties:
     """The candidates of one kernel, and arguments that they share."""
 
-    kinds: Sequence[tuple[float, bool]]  #: pairs of domain_weight and conditional
+    domain_penalties: Sequence[tuple[float, bool]]  #: pairs of domain_weight and conditional
     alphas: Sequence[float]
     epsilon: float  #: regularization of the domain kernel
     class_weight: Any = None  #: by class label of the cells, or "balanced"
 
     @property
+    def combinations(self) -> list[tuple[tuple[float, bool], float]]:
+        """All candidates, in the order of :meth:`RidgeProblem.solutions`."""
+        return list(product(self.domain_penalties, self.alphas))
+
+    @property
     def conditionals(self) -> list[bool]:
         """Values of ``conditional`` that occur with a positive weight."""
-        return sorted({conditional for weight, conditional in self.kinds if weight})
+        return sorted({conditional for weight, conditional in self.domain_penalties if weight})
 
     def class_weights(self, counts: Mapping[Any, int]) -> dict[Any, float]:
         """Return the row weight for each class, as in :class:`sklearn.svm.SVC`."""
@@ -218,28 +227,24 @@ class Penalties:
             return {label: mean_count / n for label, n in counts.items()}
         return {label: float(self.class_weight.get(label, 1.0)) for label in counts}
 
-    def directions(
-        self, parts: Callable[[bool], Any], n_samples: int, m: int, like: Any
-    ) -> dict[bool, Any]:
-        """Return ``Phi'F`` for each value of ``conditional``; ``parts`` returns those of span."""
-        shift = n_samples * self.epsilon
-        return {c: span(parts(c), shift, m, like) for c in self.conditionals}
-
     def problem(self, cells: Cells, columns: Columns) -> RidgeProblem:
         """Create the problem for the rows of these cells, of which there is one per class."""
-        counts = {label: cell.n_samples for label, cell in cells.items()}
+        row_counts = {label: cell.n_samples for label, cell in cells.items()}
         groups = add_groups(chain.from_iterable(cell.groups.items() for cell in cells.values()))
         m = columns.n_features
 
-        def parts(conditional: bool) -> Any:
+        def products(conditional: bool) -> Any:
             if not columns.n_descriptors:
-                return group_parts(groups, m, conditional)
+                return group_products(groups, m, conditional)
             compared_cells = cells.values() if conditional else [joined_cells(cells)]
-            return descriptor_parts(compared_cells, columns)
+            return descriptor_products(compared_cells, columns)
 
-        like = next(iter(cells.values())).mean
-        directions = self.directions(parts, sum(counts.values()), m, like)
-        moments = weighted_moments(cells, self.class_weights(counts), columns)
+        any_mean = next(iter(cells.values())).mean
+        shift = sum(row_counts.values()) * self.epsilon
+        directions = {
+            c: domain_directions(products(c), shift, m, any_mean) for c in self.conditionals
+        }
+        moments = weighted_moments(cells, self.class_weights(row_counts), columns)
         return RidgeProblem.of_moments(moments, columns, directions)
 
 
@@ -250,37 +255,37 @@ def score_cells(
 
     A column is NaN if its split has no training rows, no test rows, or only one training class.
     """
-    n_candidates = len(penalties.kinds) * len(penalties.alphas)
-    scores = np.full((n_candidates, len(splits)), np.nan)
+    scores = np.full((len(penalties.combinations), len(splits)), np.nan)
     split_cells, lock = enumerate(cells_by_split(cells, splits)), Lock()
 
     def work(thread: int, threads: int) -> None:
         while True:
-            with lock:  # the cells of a split are merged when a thread is ready for it
-                i, (train, test) = next(split_cells, (-1, ({}, {})))
+            with lock:  # cells_by_split merges the cells of a split when a thread asks for them
+                i, (train_cells, test_cells) = next(split_cells, (-1, ({}, {})))
             if i < 0:
                 return
-            classes = {label for cell in train.values() for label in cell.classes()}
-            if not train or not test or (len(classes) == 1 and classes != {None}):
+            classes = {label for cell in train_cells.values() for label in cell.classes()}
+            if not train_cells or not test_cells or (len(classes) == 1 and classes != {None}):
                 continue
-            problem = penalties.problem(train, columns)
-            solutions = problem.solutions(penalties.kinds, penalties.alphas)
-            # The classes of the held-out rows have equal weights.
-            weights = {label: 1.0 / (len(test) * cell.n_samples) for label, cell in test.items()}
-            scores[:, i] = score(i, problem, solutions, weighted_moments(test, weights, columns))
+            problem = penalties.problem(train_cells, columns)
+            solutions = problem.solutions(penalties.domain_penalties, penalties.alphas)
+            # All classes of the held-out rows have the same weight.
+            n = len(test_cells)
+            weights = {label: 1.0 / (n * cell.n_samples) for label, cell in test_cells.items()}
+            moments = weighted_moments(test_cells, weights, columns)
+            scores[:, i] = score(i, problem, solutions, moments)
 
-    on_device = not isinstance(next(iter(cells.values())).mean, np.ndarray)
-    in_threads(1 if on_device else len(splits), work)
+    is_on_device = not isinstance(next(iter(cells.values())).mean, np.ndarray)
+    in_threads(1 if is_on_device else len(splits), work)
     return scores
 
 
 def error_score(columns: Columns, scoring: str | None = None) -> SplitScore:
     """Return a score that is computed from squared errors, for which moments suffice."""
-    targets = slice(columns.n_features + columns.n_descriptors, None)
 
     def score(split: int, problem: RidgeProblem, solutions: Any, test: WeightedMoments) -> Array:
-        errors = to_host(problem.squared_errors(solutions, test, columns)) / test.total
-        return scores_from_errors(scoring, errors, test, targets)
+        errors = to_host(problem.squared_errors(solutions, test, columns)) / test.total_weight
+        return scores_from_errors(scoring, errors, test, columns)
 
     return score
 
@@ -291,24 +296,24 @@ def needs_predictions(scoring: Any, classification: bool) -> bool:
 
 
 def scores_from_errors(
-    scoring: str | None, errors: Array, test: WeightedMoments, targets: slice
+    scoring: str | None, errors: Array, test: WeightedMoments, columns: Columns
 ) -> Array:
-    """Return scores from mean squared errors (candidates, targets); None is the negative MSE."""
+    """Return scores from mean squared errors of candidates and targets; negative MSE by default."""
     if scoring == "neg_root_mean_squared_error":
         return -np.sqrt(errors).mean(axis=1)
     if scoring != "r2":
         return -errors.mean(axis=1)
-    mean, variance = to_host(test.mean[targets]), to_host(test.second.diagonal()[targets])
-    variance = variance / test.total
+    means = to_host(test.mean[columns.targets])
+    variances = to_host(test.second.diagonal()[columns.targets]) / test.total_weight
     # As in scikit-learn: 0 if the target is constant and errors are not 0, NaN for a single row.
-    is_constant = variance <= (1e-14 * mean) ** 2
-    ratios = np.where(is_constant, errors > 0, errors / np.where(is_constant, 1.0, variance))
+    is_constant = variances <= (1e-14 * means) ** 2
+    ratios = np.where(is_constant, errors > 0, errors / np.where(is_constant, 1.0, variances))
     return np.asarray((1.0 - ratios).mean(axis=1)) if test.n_samples > 1 else errors[:, 0] * np.nan
 
 
 def problem_of_all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:
     """Create the problem for the rows of all cells."""
-    by_class: Cells = {}
+    cells_by_class: Cells = {}
     for (_, label), cell in cells.items():
-        by_class = merged_cells(by_class, {label: cell})
-    return penalties.problem(by_class, columns)
+        cells_by_class = merged_cells(cells_by_class, {label: cell})
+    return penalties.problem(cells_by_class, columns)

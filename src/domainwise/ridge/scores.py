@@ -49,7 +49,7 @@ class ClassRule(ClassifierMixin, BaseEstimator):
         return np.asarray(class_columns(values).argmax(axis=1))
 
     def predict(self, values: Array) -> Array:
-        """Return the classes of the values."""
+        """Return the predicted classes."""
         return self.classes_[self.codes(values)]
 
     @available_if(lambda self: not self.only_classes)
@@ -66,7 +66,7 @@ class NumberRule(RegressorMixin, BaseEstimator):
         return values[:, 0] if values.shape[1] == 1 else values
 
 
-def class_codes(n_classes: int) -> Array:
+def class_targets(n_classes: int) -> Array:
     """Return the targets of each class: -1 and 1 for two classes, otherwise a column per class."""
     if n_classes == 2:
         return np.array([[-1.0], [1.0]])
@@ -86,7 +86,7 @@ class Rows:
         """Targets as columns of numbers."""
         if self.target.codes is None:
             return self.target.values
-        return class_codes(self.target.n_categories)[to_host(self.target.codes)]
+        return class_targets(self.target.n_categories)[to_host(self.target.codes)]
 
     @property
     def y(self) -> Array:
@@ -96,92 +96,93 @@ class Rows:
         return self.target.names[to_host(self.target.codes)]
 
     def codes(self) -> tuple[Any, Any]:
-        """Return class codes and domain codes, or zeros if there are none."""
+        """Return class codes and domain codes; zeros for continuous targets or domains."""
         zeros = np.zeros(len(self.X), dtype=np.int64)
-        labels = [zeros if c is None else c for c in (self.target.codes, self.domain.codes)]
-        classes, domains = (
-            to_device_of(codes, self.X) if isinstance(codes, np.ndarray) else codes
-            for codes in labels
-        )
-        return classes, domains
+
+        def on_device(codes: Any) -> Any:
+            codes = zeros if codes is None else codes
+            return to_device_of(codes, self.X) if isinstance(codes, np.ndarray) else codes
+
+        return on_device(self.target.codes), on_device(self.domain.codes)
 
 
 @dataclass(frozen=True)
 class CandidateScorer:
-    """A scorer for many candidates that requires the values of all rows.
+    """A scorer for many candidates that requires the predicted values of all rows.
 
-    Rows can be passed in pieces. Subclasses summarize a piece instead of storing all its values.
+    Rows can be passed in batches. Subclasses store a summary of each batch instead of its values.
     """
 
     scorer: Any
     rule: Any
 
     def __call__(self, blocks: list[Array], y: Array) -> Array:
-        """Score the values of candidates on the same rows."""
-        return self.scores(self.piece(blocks, y))
+        """Score candidates on the same rows; ``blocks`` contains the values of each candidate."""
+        return self.scores(self.summarize(blocks, y))
 
-    def piece(self, blocks: list[Array], y: Array) -> Any:
-        """Summarize predictions for some rows, as the score requires."""
+    def summarize(self, blocks: list[Array], y: Array) -> Any:
+        """Return what the score requires about the predictions for some rows."""
         return blocks, y
 
-    def join(self, pieces: Sequence[Any]) -> Any:
-        """Join several pieces into one, in their order."""
-        blocks, y = zip(*pieces, strict=True)
+    def merge(self, summaries: Sequence[Any]) -> Any:
+        """Merge the summaries of several batches, in the order of the batches."""
+        blocks, y = zip(*summaries, strict=True)
         return [np.concatenate(values) for values in zip(*blocks, strict=True)], np.concatenate(y)
 
-    def scores(self, piece: Any) -> Array:
+    def scores(self, summary: Any) -> Array:
         """Score every candidate."""
+        scorer = Scorer(self.scorer)
         with quiet_scores():
-            return np.array([Scorer(self.scorer).outcome(**case) for case in self._cases(piece)])
+            return np.array([scorer.outcome(**inputs) for inputs in self._scorer_inputs(summary)])
 
-    def _cases(self, piece: Any) -> Iterator[dict[str, Any]]:
-        blocks, y = piece
+    def _scorer_inputs(self, summary: Any) -> Iterator[dict[str, Any]]:
+        blocks, y = summary
         return ({"model": self.rule, "X": values, "y": y} for values in blocks)
 
 
 class MeanScorer(CandidateScorer):
-    """A score that is a mean over rows; a piece is a number of rows and a score per candidate."""
+    """A score that is a mean over rows; a summary is the number of rows and all scores."""
 
-    def piece(self, blocks: list[Array], y: Array) -> Any:
-        """Score the piece."""
+    def summarize(self, blocks: list[Array], y: Array) -> Any:
+        """Score the candidates on these rows."""
         return len(y), super().scores((blocks, y))
 
-    def join(self, pieces: Sequence[Any]) -> Any:
+    def merge(self, summaries: Sequence[Any]) -> Any:
         """Average the scores, weighted by the numbers of rows."""
-        counts, scores = zip(*pieces, strict=True)
-        return sum(counts), np.average(scores, axis=0, weights=counts)
+        row_counts, scores = zip(*summaries, strict=True)
+        return sum(row_counts), np.average(scores, axis=0, weights=row_counts)
 
-    def scores(self, piece: Any) -> Array:
-        """Return the scores of the joined piece."""
-        return np.asarray(piece[1])
+    def scores(self, summary: Any) -> Array:
+        """Return the scores in the merged summary."""
+        return np.asarray(summary[1])
 
 
 class CountScorer(CandidateScorer):
-    """A score that only needs predicted classes; a piece is a confusion matrix per candidate."""
+    """A score that only needs predicted classes; a summary is a confusion matrix per candidate."""
 
-    def piece(self, blocks: list[Array], y: Array) -> Any:
-        """Count pairs of true and predicted classes, of shape (candidates, true, predicted)."""
-        n = len(self.rule.classes_)
-        offsets = n * codes_of(y, self.rule.classes_)
-        counts = [np.bincount(offsets + self.rule.codes(b), minlength=n * n) for b in blocks]
+    def summarize(self, blocks: list[Array], y: Array) -> Any:
+        """Return confusion matrices, of shape (candidates, true classes, predicted classes)."""
+        n, rule = len(self.rule.classes_), self.rule
+        offsets = n * codes_of(y, rule.classes_)
+        counts = [np.bincount(offsets + rule.codes(values), minlength=n * n) for values in blocks]
         return np.reshape(counts, (-1, n, n))
 
-    def join(self, pieces: Sequence[Any]) -> Any:
-        """Add counts."""
-        return sum(pieces)
+    def merge(self, summaries: Sequence[Any]) -> Any:
+        """Add the confusion matrices."""
+        return sum(summaries)
 
-    def _cases(self, piece: Any) -> Iterator[dict[str, Any]]:
-        classes, codes = self.rule.classes_, class_codes(len(self.rule.classes_))
+    def _scorer_inputs(self, summary: Any) -> Iterator[dict[str, Any]]:
+        classes, targets_by_class = self.rule.classes_, class_targets(len(self.rule.classes_))
         rule = ClassRule(classes, only_classes=True)
-        for confusion in piece:
-            true_codes, predicted_codes = np.nonzero(confusion)
-            weights = confusion[true_codes, predicted_codes].astype(float)
-            values = codes[predicted_codes]
+        for confusion_matrix in summary:
+            true_codes, predicted_codes = np.nonzero(confusion_matrix)
+            weights = confusion_matrix[true_codes, predicted_codes].astype(float)
+            values = targets_by_class[predicted_codes]
             yield {"model": rule, "X": values, "y": classes[true_codes], "sample_weight": weights}
 
 
 def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
-    """Return the scorer that stores the least about held-out rows."""
+    """Return the scorer that needs to store the least about held-out rows."""
     check_task(scoring, isinstance(rule, ClassRule))
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     if scoring in ROW_MEANS:
@@ -192,5 +193,5 @@ def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
             count_scorer.scores(np.eye(len(rule.classes_))[None])
             return count_scorer
         except (AttributeError, TypeError, ValueError):
-            pass  # the metric requires decision values or other classes, or accepts no weights
+            pass  # the metric needs decision values, rejects these classes, or accepts no weights
     return CandidateScorer(scorer, rule)

@@ -1,6 +1,6 @@
 """The searches of InvariantRidgeCV and InvariantRidgeClassifierCV, over rows or over their sums.
 
-Both are kinds of search (:mod:`domainwise.search.driver`) that score all penalties of a kernel on
+Both implement :class:`~domainwise.search.driver.Searchable`, and score all penalties of a kernel on
 all splits in one pass.
 """
 
@@ -41,7 +41,7 @@ from domainwise.ridge.problem import (
     problem_of_all_rows,
     score_cells,
 )
-from domainwise.ridge.scores import Rows, candidate_scorer, class_codes
+from domainwise.ridge.scores import Rows, candidate_scorer, class_targets
 from domainwise.search.driver import Candidate, Data, Outcomes, outputs_by_row
 from domainwise.splits.folds import (
     Split,
@@ -52,7 +52,7 @@ from domainwise.splits.folds import (
     split_rows,
 )
 
-#: Up to this number of rows, splits that cannot be scored are removed.
+#: Up to this number of rows, splits are checked, and those that cannot be scored are removed.
 MAX_CHECKED_ROWS = 1500
 ADVICE = "use fewer landmarks (n_landmarks), kernels or gammas, or fewer groups of domains (cv)"
 
@@ -73,10 +73,10 @@ def group_by_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
 
 
 class RidgeSearch:
-    """A kind of search over penalties and kernels, each of which has a feature map."""
+    """A search over penalties and kernels; each kernel has a feature map."""
 
     one_pass = True
-    splits: Sequence[Any]  #: of rows, or of sets of rows
+    splits: Sequence[Any]  #: training parts and test parts (sets of rows or domains)
 
     def __init__(self, estimator: Any, maps: list[NystromMap], penalties: Penalties) -> None:
         self.maps, self.penalties, self.cv = maps, penalties, estimator.cv
@@ -89,15 +89,15 @@ class RidgeSearch:
         return [
             {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
             for name, gamma in map(kernel_of, self.maps)
-            for (w, c), alpha in product(self.penalties.kinds, self.penalties.alphas)
+            for (w, c), alpha in self.penalties.combinations
         ]
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Return the indices of candidates whose maps are summed together."""
-        n, batches, first = len(candidates) // len(self.maps), [], 0
+        n_per_map, batches, first_index = len(candidates) // len(self.maps), [], 0
         for maps in self.groups():
-            batches.append(list(range(first, first + n * len(maps))))
-            first += n * len(maps)
+            batches.append(list(range(first_index, first_index + n_per_map * len(maps))))
+            first_index += n_per_map * len(maps)
         return batches
 
     def groups(self) -> list[list[NystromMap]]:
@@ -107,24 +107,24 @@ class RidgeSearch:
     def outcomes(
         self, data: Data, splits: Sequence[Any], batch: Sequence[Candidate], score: Any
     ) -> Outcomes:
-        """Return scores of candidates, and the problems of their maps for the final fit."""
+        """Return scores of candidates, and the ridge problem of each map for the final fit."""
         kernels = {(candidate["kernel"], candidate["gamma"]) for candidate in batch}
         scores, problems = self.scores([m for m in self.maps if kernel_of(m) in kernels])
         return Outcomes(np.vstack(scores), problems)  # type: ignore[arg-type]
 
     @abstractmethod
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
-        """Return the scores of each map's candidates on all splits, and its problem on all rows."""
+        """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Expansion]:
-        """Average the chosen candidates; ``data`` contains the problems of the search, not rows."""
+        """Average the chosen candidates; ``data.X`` contains ridge problems instead of rows."""
         return average_members(self.maps, data.X, chosen)
 
 
 def average_members(
     maps: Sequence[NystromMap], problems: Sequence[RidgeProblem], members: Sequence[Candidate]
 ) -> list[Expansion]:
-    """Average members, and return a function for each of their kernels."""
+    """Average the members, and return one function for each of their kernels."""
     expansions, share = [], 1.0 / len(members)
     for nystrom, problem in zip(maps, problems, strict=True):
         group = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
@@ -132,7 +132,8 @@ def average_members(
             penalties = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in group]
             with single_blas_thread():  # more threads hardly reduce the time
                 coefficients = share * sum(problem.solutions(*penalty) for penalty in penalties)
-            intercept = share * len(group) * problem.target - problem.mean @ coefficients
+            target_mean = share * len(group) * problem.target_mean
+            intercept = target_mean - problem.feature_mean @ coefficients
             expansions.append(Expansion.from_features(nystrom, coefficients, intercept))
     return expansions
 
@@ -143,7 +144,7 @@ def average_members(
 class RowSearch(RidgeSearch):
     """Search over rows in memory; one pass per kernel computes moments of cells (sets of rows).
 
-    ``predicted`` contains the indices of rows whose held-out values are stored for all candidates.
+    ``predicted_rows`` are indices of rows for which held-out values of all candidates are stored.
     """
 
     def __init__(
@@ -152,72 +153,74 @@ class RowSearch(RidgeSearch):
         maps: list[NystromMap],
         penalties: Penalties,
         rows: Rows,
-        predicted: Array,
+        predicted_rows: Array,
     ) -> None:
         super().__init__(estimator, maps, penalties)
-        self.rows, self.predicted = rows, predicted
+        self.rows, self.predicted_rows = rows, predicted_rows
         self.descriptors = descriptors_of(estimator, rows.domain, penalties)
-        n_domains, domains = rows.domain.n_categories, rows.codes()[1]
-        check_splits = len(rows.X) <= MAX_CHECKED_ROWS
-        if leaves_domains_out(self.cv) and n_domains > 1 and not check_splits:
-            parts, splits = split_domains(self.cv, n_domains)
-            passes: list[Any] = [(to_device_of(parts, domains)[domains], splits)]
+        n_domains, domain_codes = rows.domain.n_categories, rows.codes()[1]
+        is_small = len(rows.X) <= MAX_CHECKED_ROWS
+        if leaves_domains_out(self.cv) and n_domains > 1 and not is_small:
+            domain_parts, splits = split_domains(self.cv, n_domains)
+            passes: list[Any] = [(to_device_of(domain_parts, domain_codes)[domain_codes], splits)]
         else:
-            codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
-            classification = rows.target.codes is not None
-            row_splits, _ = domain_folds(rows.y, codes, classification=classification, cv=self.cv)
+            host_codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
+            options: Any = {"classification": rows.target.codes is not None, "cv": self.cv}
+            row_splits, _ = domain_folds(rows.y, host_codes, **options)
             passes = [
-                (to_device_of(part_of, domains), splits)
-                for part_of, splits in split_rows(row_splits, len(rows.X))
+                (to_device_of(part_codes, domain_codes), splits)
+                for part_codes, splits in split_rows(row_splits, len(rows.X))
             ]
         self.splits = [split for _, splits in passes for split in splits]
         # Classes are summed separately if they have different weights, in training or in the score.
-        self.by_class = self.scorer is None or _classes_differ(self.penalties, self.descriptors)
+        self.by_class = self.scorer is None or _needs_class_moments(penalties, self.descriptors)
         self.passes = [
-            (cells_of(rows, part, self.by_class, self.descriptors), part, splits)
-            for part, splits in passes
+            (cells_of(rows, part_codes, self.by_class, self.descriptors), part_codes, splits)
+            for part_codes, splits in passes
         ]
 
     def groups(self) -> list[list[NystromMap]]:
         """Return groups of maps that are summed together, if memory suffices."""
         n_cells = max(len(cell_rows.cell_keys) for cell_rows, _, _ in self.passes)
-        width, advice = self.passes[0][0].width, ADVICE
+        label_width, advice = self.passes[0][0].width, ADVICE
         if self.by_class and self.scorer is None and self.penalties.class_weight is None:
             advice += ", or use scoring='balanced_accuracy', which needs no sums by class"
 
-        def check(maps: list[NystromMap]) -> None:
-            sizes = [nystrom.n_features + width for nystrom in maps]
-            check_cell_memory(n_cells, sizes, self.rows.X, advice)
+        def check_memory(maps: list[NystromMap]) -> None:
+            widths = [nystrom.n_features + label_width for nystrom in maps]
+            check_cell_memory(n_cells, widths, self.rows.X, advice)
 
         groups = group_by_distances(self.maps)
         try:
             for maps in groups:
-                check(maps)
+                check_memory(maps)
         except MemoryError:
             groups = [[nystrom] for nystrom in self.maps]
             for maps in groups:
-                check(maps)
+                check_memory(maps)
         return groups
 
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
-        """Return the scores of each map's candidates, and its problem on all rows."""
+        """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
         backend, rows = backend_of(self.rows.X), self.rows
         scores: list[list[Array]] = [[] for _ in maps]
         problems: list[Any] = [None] * len(maps)
-        values: list[dict[int, tuple[Array, Array]]] = [{} for _ in maps]
+        values_by_map: list[dict[int, tuple[Array, Array]]] = [{} for _ in maps]
         first_split = 0
-        for cell_rows, part_of, splits in self.passes:
+        for cell_rows, part_codes, splits in self.passes:
             sums = backend.sum_cells(maps, rows.X, cell_rows)
             for k, (nystrom, cells) in enumerate(zip(maps, sums.maps, strict=True)):
                 columns = columns_of(nystrom, rows.target, self.by_class, self.descriptors)
-                score = self._split_score(nystrom, columns, part_of, splits, values[k], first_split)
+                pass_args = (part_codes, splits, first_split)
+                score = self._split_score(nystrom, columns, *pass_args, values_by_map[k])
                 scores[k].append(score_cells(cells, columns, splits, self.penalties, score))
                 problems[k] = problem_of_all_rows(cells, columns, self.penalties)
             first_split += len(splits)
-        for k, by_split in enumerate(values):
-            if by_split:
-                blocks, indices = zip(*(by_split[i] for i in sorted(by_split)), strict=True)
-                held_out = outputs_by_row(blocks, indices, len(self.predicted))
+        for k, values_by_split in enumerate(values_by_map):
+            if values_by_split:
+                ordered_values = (values_by_split[i] for i in sorted(values_by_split))
+                blocks, positions = zip(*ordered_values, strict=True)
+                held_out = outputs_by_row(blocks, positions, len(self.predicted_rows))
                 problems[k] = replace(problems[k], held_out=held_out)
         return [np.hstack(map_scores) for map_scores in scores], problems
 
@@ -225,37 +228,36 @@ class RowSearch(RidgeSearch):
         self,
         nystrom: NystromMap,
         columns: Columns,
-        part_of: Any,
+        part_codes: Any,
         splits: SplitParts,
-        values: dict[int, tuple[Array, Array]],
-        first: int,
+        first_split: int,
+        stored_values: dict[int, tuple[Array, Array]],
     ) -> SplitScore:
-        """Return a function that scores a split and adds its held-out values to ``values``."""
-        parts, y, score_errors = to_host(part_of), self.rows.y, error_score(columns)
+        """Return a function that scores a split and adds its held-out values to the dict."""
+        host_codes, y, score_errors = to_host(part_codes), self.rows.y, error_score(columns)
 
         def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
-            is_test = np.isin(parts, splits[split][1])
-            indices = self.predicted[is_test[self.predicted]]
-            rows = np.flatnonzero(is_test) if self.scorer else indices
-            held_out = to_host(
-                expansion(nystrom, problem, solutions)(self.rows.X[to_device_of(rows, part_of)])
-            )
-            is_stored = np.isin(rows, self.predicted)
-            values[first + split] = held_out[is_stored], np.searchsorted(self.predicted, indices)
+            is_test = np.isin(host_codes, splits[split][1])
+            positions = np.flatnonzero(is_test[self.predicted_rows])
+            rows = np.flatnonzero(is_test) if self.scorer else self.predicted_rows[positions]
+            X_test = self.rows.X[to_device_of(rows, part_codes)]
+            held_out = to_host(expansion(nystrom, problem, solutions)(X_test))
+            is_stored = np.isin(rows, self.predicted_rows)
+            stored_values[first_split + split] = held_out[is_stored], positions
             if self.scorer is None:
                 return score_errors(split, problem, solutions, test)
-            n_candidates = solutions.shape[1] // len(problem.target)
+            n_candidates = solutions.shape[1] // len(problem.target_mean)
             return self.scorer(np.hsplit(held_out, n_candidates), y[rows])
 
         return score
 
     def held_out(self, members: Sequence[Candidate], problems: Sequence[RidgeProblem]) -> Array:
-        """Return the mean held-out values of the members for the rows ``predicted``.
+        """Return the mean held-out values of the members for ``predicted_rows``.
 
         Values are NaN for rows that no split holds out.
         """
-        penalties = list(product(self.penalties.kinds, self.penalties.alphas))
-        values = {kernel_of(m): p.held_out for m, p in zip(self.maps, problems, strict=True)}
+        penalties, kernels = self.penalties.combinations, map(kernel_of, self.maps)
+        values = {kernel: p.held_out for kernel, p in zip(kernels, problems, strict=True)}
         member_values = []
         for m in members:
             blocks = np.hsplit(values[m["kernel"], m["gamma"]], len(penalties))
@@ -268,11 +270,12 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
     """Return features of continuous domain descriptors; None if domains are labels."""
     if domain.values is None:
         return None
+    max_weight = max(weight for weight, _ in penalties.domain_penalties)
     label_map = LabelMap.choose(
         domain.values,
         "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
         estimator.domain_gamma,
-        residual_trace(estimator.domain_epsilon, max(weight for weight, _ in penalties.kinds)),
+        residual_trace(estimator.domain_epsilon, max_weight),
         name="the domain kernel",
     )
     return label_map.features(domain.values)
@@ -280,36 +283,37 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 
 def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
     """Return a function that computes the values of many solutions in adjacent columns."""
-    means = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(problem.target))
-    intercept = means.reshape(-1) - problem.mean @ solutions
+    mean = problem.target_mean
+    repeated_mean = mean.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(mean))
+    intercept = repeated_mean.reshape(-1) - problem.feature_mean @ solutions
     return Expansion.from_features(nystrom, solutions, intercept)
 
 
-def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:
+def _needs_class_moments(penalties: Penalties, descriptors: Array | None) -> bool:
     """Whether a problem requires the moments of each class separately."""
     is_conditional = descriptors is not None and True in penalties.conditionals
     return penalties.class_weight is not None or is_conditional
 
 
-def cells_of(rows: Rows, part_of: Any, by_class: bool, descriptors: Array | None) -> CellRows:
+def cells_of(rows: Rows, part_codes: Any, by_class: bool, descriptors: Array | None) -> CellRows:
     """Return the cells of rows by part, and also by class if ``by_class``."""
-    classes, domains = rows.codes()
+    class_codes, domain_codes = rows.codes()
     by_class = by_class and rows.target.codes is not None
-    columns = [] if descriptors is None else [descriptors]
-    columns += [] if by_class else [rows.Y]
-    dense_columns = np.hstack(columns) if columns else None
-    sizes = rows.target.n_categories, rows.domain.n_categories
-    return CellRows.of_parts(part_of, classes, domains, sizes, dense_columns, by_class)
+    blocks = [] if descriptors is None else [descriptors]
+    blocks += [] if by_class else [rows.Y]
+    columns = np.hstack(blocks) if blocks else None
+    n_categories = rows.target.n_categories, rows.domain.n_categories
+    return CellRows.of_parts(part_codes, class_codes, domain_codes, n_categories, columns, by_class)
 
 
 def columns_of(
     nystrom: NystromMap, target: Labels, by_class: bool, descriptors: Array | None
 ) -> Columns:
-    """Return the layout of the moments of the cells that :func:`cells_of` returns."""
+    """Return the column layout of the moments for cells from :func:`cells_of`."""
     by_class = by_class and target.codes is not None
-    codes = dict(enumerate(class_codes(target.n_categories))) if by_class else None
-    width = 0 if descriptors is None else descriptors.shape[1]
-    return Columns(nystrom.n_features, width, codes)
+    targets_by_class = dict(enumerate(class_targets(target.n_categories))) if by_class else None
+    n_descriptors = 0 if descriptors is None else descriptors.shape[1]
+    return Columns(nystrom.n_features, n_descriptors, targets_by_class)
 
 
 def held_out_values(
@@ -319,18 +323,18 @@ def held_out_values(
 
     Rows are summed once, by sets of rows that no split divides.
     """
-    by_class = _classes_differ(penalties, None)
+    by_class = _needs_class_moments(penalties, None)
     columns = columns_of(nystrom, rows.target, by_class, None)
     values: list[list[Array]] = []
-    for part_of, parts in split_rows(splits, len(rows.X)):
-        cell_rows = cells_of(rows, part_of, by_class, None)
+    for part_codes, split_parts in split_rows(splits, len(rows.X)):
+        cell_rows = cells_of(rows, part_codes, by_class, None)
         cells = backend_of(rows.X).sum_cells([nystrom], rows.X, cell_rows).maps[0]
-        for train, _ in cells_by_split(cells, parts):
+        for train, _ in cells_by_split(cells, split_parts):
             problem = penalties.problem(train, columns)
-            solutions = problem.solutions(penalties.kinds, penalties.alphas)
+            solutions = problem.solutions(penalties.domain_penalties, penalties.alphas)
             X_test = rows.X[splits[len(values)][1]]
             held_out = to_host(expansion(nystrom, problem, solutions)(X_test))
-            values.append(np.hsplit(held_out, len(penalties.kinds) * len(penalties.alphas)))
+            values.append(np.hsplit(held_out, len(penalties.combinations)))
     return values
 
 
@@ -339,25 +343,25 @@ def problem_of(
 ) -> RidgeProblem:
     """Create the problem for all rows."""
     descriptors = descriptors_of(estimator, rows.domain, penalties)
-    by_class = _classes_differ(penalties, descriptors)
+    by_class = _needs_class_moments(penalties, descriptors)
     cell_rows = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), by_class, descriptors)
     sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cell_rows)
     columns = columns_of(nystrom, rows.target, by_class, descriptors)
     return problem_of_all_rows(sums.maps[0], columns, penalties)
 
 
-# Sums of rows that are not stored or are in partitions.
+# Sums of rows that are in partitions or are not stored.
 
 
 def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
     """Sum a batch by domain and class; keys are pairs (domain, class)."""
-    classes, domains = rows.codes()
+    class_codes, domain_codes = rows.codes()
     dense_columns: Any = rows.Y if rows.target.codes is None else None
-    labels = [None] if rows.target.names is None else rows.target.names.tolist()
+    class_names = [None] if rows.target.names is None else rows.target.names.tolist()
     domain_names = rows.domain.names.tolist()
-    cell_codes = domains * len(labels) + classes
-    keys = list(product(domain_names, labels))
-    groups = [(label, name) for name, label in keys]
+    cell_codes = domain_codes * len(class_names) + class_codes
+    keys = list(product(domain_names, class_names))
+    groups = [(label, domain) for domain, label in keys]
     cell_rows = CellRows(cell_codes, cell_codes, keys, groups, dense_columns)
     widths = [nystrom.n_features + cell_rows.width for nystrom in maps]
     check_cell_memory(len(keys), widths, rows.X, ADVICE)
@@ -384,43 +388,43 @@ class SumSearch(RidgeSearch):
         super().__init__(estimator, maps, penalties)
         self.estimator, self.sums, self.partitions = estimator, sums, partitions
         self.domains, self.classes = domains, classes
-        self.part_of, self.parts = split_domains(estimator.cv, len(domains))
-        self.splits = self.parts
+        self.domain_parts, self.splits = split_domains(estimator.cv, len(domains))
 
     def groups(self) -> list[list[NystromMap]]:
         """Return all maps as one group, so that the rows in partitions are read once."""
         return [self.maps]
 
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
-        """Return the scores of each map's candidates, and its problem on all rows."""
+        """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
         classes, scoring = self.classes, self.estimator.scoring
-        codes = None if classes is None else dict(enumerate(class_codes(len(classes))))
+        targets = None if classes is None else dict(enumerate(class_targets(len(classes))))
         needs_rows = needs_predictions(scoring, classes is not None)
         functions: list[dict[int, Expansion]] = []
         scores, problems = [], []
-        for nystrom, by_domain in zip(maps, self.sums.maps, strict=True):
-            cells, columns = self._cells(by_domain), Columns(nystrom.n_features, 0, codes)
+        for nystrom, domain_cells in zip(maps, self.sums.maps, strict=True):
+            cells, columns = self._cells(domain_cells), Columns(nystrom.n_features, 0, targets)
             functions.append({})
             score = error_score(columns, scoring)
             if needs_rows:
                 score = _collect_functions(functions[-1], nystrom)
-            scores.append(score_cells(cells, columns, self.parts, self.penalties, score))
+            scores.append(score_cells(cells, columns, self.splits, self.penalties, score))
             problems.append(problem_of_all_rows(cells, columns, self.penalties))
         if needs_rows:
             from domainwise.ridge.partition_scores import held_out_scores
 
-            held_out = [self.domains[np.isin(self.part_of, test)] for _, test in self.parts]
+            held_out = [self.domains[np.isin(self.domain_parts, test)] for _, test in self.splits]
             scores = held_out_scores(self, functions, len(scores[0]), held_out)
         return scores, problems
 
-    def _cells(self, by_domain: Cells) -> Cells:
+    def _cells(self, domain_cells: Cells) -> Cells:
         """Merge the cells of domains into cells by part and class code."""
-        labels = [None] if self.classes is None else self.classes.tolist()
+        class_names = [None] if self.classes is None else self.classes.tolist()
         cells: Cells = {}
-        for (d, domain), (c, label) in product(enumerate(self.domains.tolist()), enumerate(labels)):
-            if (domain, label) in by_domain:
-                key = (int(self.part_of[d]), None if label is None else c)
-                cells = merged_cells(cells, {key: by_domain[domain, label]})
+        domain_parts = zip(self.domains.tolist(), self.domain_parts.tolist(), strict=True)
+        for (domain, part), (code, name) in product(domain_parts, enumerate(class_names)):
+            if (domain, name) in domain_cells:
+                key = (part, None if name is None else code)
+                cells = merged_cells(cells, {key: domain_cells[domain, name]})
         return cells
 
 
