@@ -1,8 +1,8 @@
-"""Loaders for data files, which all return a ``Bunch`` with the same entries.
+"""Loaders for data files. All loaders return a ``Bunch`` with the same entries.
 
 ``registry.toml`` contains the checksum, size, origin and description of each file. The files were
 made from public copies of the original releases; in most of them, the first column is ``domain``.
-Only the file for :func:`load_heart` is part of this package, because its licence allows it.
+Only the file for :func:`load_heart` is part of this package, because its licence permits that.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = [
     "load_shoppers",
 ]
 
-_ENVIRONMENT = "DOMAINWISE_DATA"
+_FOLDER_VARIABLE = "DOMAINWISE_DATA"
 _PACKAGE = Path(__file__).parent
-# Files whose checksum was correct in this process, by path, size and modification time.
-_VERIFIED: set[tuple[str, int, int]] = set()
+# Path, size and modification time of files whose checksum was correct in this process.
+_VERIFIED_FILES: set[tuple[str, int, int]] = set()
 F = TypeVar("F", bound=Callable[..., Bunch])
 
 
@@ -105,7 +105,7 @@ def list_datasets() -> list[DatasetInfo]:
 
 def find_file(file_name: str) -> Path | None:
     """Return the path of a data file; None if it is missing."""
-    user_folder = os.environ.get(_ENVIRONMENT)
+    user_folder = os.environ.get(_FOLDER_VARIABLE)
     folders = [_PACKAGE, *([Path(user_folder).expanduser()] if user_folder else []), cache_dir()]
     paths = (folder / file_name for folder in folders)
     return next((path for path in paths if path.is_file()), None)
@@ -113,26 +113,25 @@ def find_file(file_name: str) -> Path | None:
 
 def cache_dir() -> Path:
     """Return the folder to search after ``$DOMAINWISE_DATA``."""
-    base = os.environ.get("XDG_CACHE_HOME")
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # The XDG specification says that relative paths must be ignored.
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "domainwise"
+    return (cache_home if cache_home.is_absolute() else Path.home() / ".cache") / "domainwise"
 
 
 def verified_path(name: str) -> Path:
     """Check that a data set's file exists and has the right checksum, and return its path."""
     entry = data_files()[name]
-    file, expected_digest, origin = entry["file"], entry["sha256"], entry["origin"]
-    path = find_file(file)
+    file_name, expected_digest, origin = entry["file"], entry["sha256"], entry["origin"]
+    path = find_file(file_name)
     if path is None:
-        folder = os.environ.get(_ENVIRONMENT) or "not set"
+        folder = os.environ.get(_FOLDER_VARIABLE) or "not set"
         raise FileNotFoundError(
-            f"{file} was not found in ${_ENVIRONMENT} ({folder}) or in {cache_dir()}. Copy the "
-            f"file to one of these folders. It was made from {origin}."
+            f"{file_name} was not found in ${_FOLDER_VARIABLE} ({folder}) or in {cache_dir()}. "
+            f"Copy the file to one of these folders. It was made from {origin}."
         )
     file_status = path.stat()
     key = (str(path.resolve()), file_status.st_size, file_status.st_mtime_ns)
-    if key not in _VERIFIED:
+    if key not in _VERIFIED_FILES:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if digest != expected_digest:
@@ -141,7 +140,7 @@ def verified_path(name: str) -> Path:
                 f"{expected_digest}. It may be incomplete or a different version. Replace it with "
                 f"the file made from {origin}."
             )
-        _VERIFIED.add(key)
+        _VERIFIED_FILES.add(key)
     return path
 
 
@@ -201,7 +200,7 @@ def _labels(column: Any, as_frame: bool) -> Any:
 
 
 #: Part of every loader's docstring: the shared parameter and the return value.
-_SHARED = """\
+_SHARED_TEXT = """\
 as_frame : bool, default=False
     Whether to return pandas objects instead of arrays. ``frame`` then contains the table in the
     file, with text columns.
@@ -217,8 +216,8 @@ Bunch
 def with_shared_docstring(loader: F) -> F:
     """Replace ``{shared}`` in a loader's docstring with the text that all loaders share."""
     entry = data_files()[loader.__name__.removeprefix("load_")]
-    shared_text = _SHARED.format(shape=(entry["rows"], entry["features"]), domain=entry["domain"])
-    loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", shared_text)
+    text = _SHARED_TEXT.format(shape=(entry["rows"], entry["features"]), domain=entry["domain"])
+    loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", text)
     return loader
 
 
@@ -237,14 +236,14 @@ def handle_missing(table: Any, features: list[str], missing: str) -> tuple[Any, 
     return table, features
 
 
-def check_choice(value: object, name: str, accepted: Sequence[str]) -> None:
-    """Raise ValueError unless a value is one of ``accepted``."""
-    if value not in accepted:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}")
+def check_choice(choice: object, name: str, choices: Sequence[str]) -> None:
+    """Raise ValueError unless ``choice``, the value of the argument ``name``, is accepted."""
+    if choice not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {choice!r}")
 
 
 def check_subset(values: Any, name: str, accepted: Sequence[Any]) -> list[Any]:
-    """Return values as a list; raise ValueError if it is empty or a value is not accepted."""
+    """Return values as a list; raise ValueError if there are none or one is not accepted."""
     value_list = [values] if isinstance(values, (str, int)) else list(values)
     if not value_list or not all(value in accepted for value in value_list):
         raise ValueError(
@@ -286,8 +285,8 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     Parameters
     ----------
     target : {"t_cell", "label"}, default="t_cell"
-        "label" is the manual gate, 0 to 5. The same gate may contain different populations in
-        different samples.
+        "t_cell" is 1 for T cells; "label" is the manual gate, 0 to 5. The same gate may contain
+        different populations in different samples.
     ungated : bool, default=True
         Whether to include cells outside all gates (their ``t_cell`` is 0).
     {shared}
@@ -356,10 +355,10 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
     recruit : bool, default=False
         Whether to include the pseudo-well Recruit F9: 80 rows, all of facies 9.
     missing : {"keep", "drop_rows", "drop_columns"}, default="keep"
-        The log PE was not measured in two wells. "keep" returns NaN for them, to be filled in by an
-        imputer that is fitted to the source wells (``SimpleImputer`` as the first step of a
-        pipeline); "drop_columns" drops PE (6 features, 9 wells), and "drop_rows" drops the two
-        wells (3,164 rows, 7 wells).
+        The log PE was not measured in two wells. "keep" returns NaN for these values; make a
+        ``SimpleImputer`` the first step of a pipeline, so that it is fitted to the source wells.
+        "drop_columns" drops PE (6 features, 9 wells), and "drop_rows" drops the two wells (3,164
+        rows, 7 wells).
     {shared}
 
     Examples
@@ -463,7 +462,7 @@ def load_heart(*, as_frame: bool = False) -> Bunch:
     return make_bunch("heart", read_table("heart", as_frame), as_frame)
 
 
-def _loader(name: str) -> Callable[..., Bunch]:
+def _make_loader(name: str) -> Callable[..., Bunch]:
     """Make a loader whose only argument is ``as_frame``."""
 
     def load(*, as_frame: bool = False) -> Bunch:
@@ -486,9 +485,9 @@ def _loader(name: str) -> Callable[..., Bunch]:
     return with_shared_docstring(load)
 
 
-load_landmine = _loader("landmine")
-load_adult = _loader("adult")
-load_shoppers = _loader("shoppers")
-load_bike = _loader("bike")
-load_communities = _loader("communities")
-load_kc_house = _loader("kc_house")
+load_landmine = _make_loader("landmine")
+load_adult = _make_loader("adult")
+load_shoppers = _make_loader("shoppers")
+load_bike = _make_loader("bike")
+load_communities = _make_loader("communities")
+load_kc_house = _make_loader("kc_house")

@@ -1,8 +1,8 @@
 """Reading numbers, percentages, times and dates from unambiguous text cells.
 
 A cell is unambiguous if it is a number with only one of the two decimal marks: "1,5" and "1.234,5"
-have decimal commas, "1.5" and "1,234.5" decimal points. "1,234" may have either; the other cells in
-its column decide, and then the other columns. Nothing else is guessed.
+have decimal commas, "1.5" and "1,234.5" decimal points. "1,234" is ambiguous: the other cells in
+its column decide, or else the other columns. Nothing else is guessed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,9 @@ MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 EXCEL_ERRORS = ["#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"]
 BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)
 BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
+_MONTH = r"(?i:jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
 #: Dates: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024,
 #: 2024-05, 2024Q2.
-_MONTH = r"(?i:jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
 DATE = (
     r"(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4}"
     r"|[0-9]{4}-(?:0[1-9]|1[0-2])|[0-9]{4}[- ]?[Qq][1-4]"
@@ -44,8 +45,8 @@ ANNOTATED_NUMBER = (
 #: Thousands separators. If the decimal mark is a point, the comma is one too, and vice versa.
 THOUSANDS = " '’\u00a0\u202f\u2009"
 OTHER_MARK = {".": ",", ",": ".", None: ""}
-#: A text column with more distinct values than this, and than half its number of rows, is not a
-#: categorical feature.
+#: A text column is not a categorical feature if its number of distinct values exceeds both this
+#: number and half its number of rows.
 MAX_CATEGORIES = 50
 #: A text column with more distinct numbers than this, in at least half of its cells, is treated as
 #: numbers with some invalid cells.
@@ -74,7 +75,7 @@ def is_text(column: Any) -> bool:
 
 
 def matches(column: Any, pattern: str, *, full: bool = True) -> Any:
-    """Return a mask of cells whose stripped text matches a pattern, or contains it if not full."""
+    """Return a mask of cells whose stripped text matches a pattern; not ``full``: contains it."""
     pattern = rf"^\s*(?:{pattern})\s*$" if full else pattern
     text = _arrow_text(column)
     if text is None:
@@ -107,12 +108,12 @@ def text_cells(column: Any) -> Any:
 def mark_missing(column: Any, na: Sequence[str], *, nan_text: bool = True) -> Any:
     """Mark empty cells, values in ``na`` and, with ``nan_text``, text such as "NaN" as missing."""
     if is_text(column) or hasattr(column, "cat"):
-        values: list[Any] = [*na, *(MISSING_TEXT if nan_text else [""])]
+        missing_values: list[Any] = [*na, *(MISSING_TEXT if nan_text else [""])]
     elif column.dtype.kind in "iuf":
-        values = [float(text) for text in na if re.fullmatch(PLAIN_NUMBER, text)]
+        missing_values = [float(text) for text in na if re.fullmatch(PLAIN_NUMBER, text)]
     else:
         return column
-    is_missing = column.isin(values)
+    is_missing = column.isin(missing_values)
     return column.where(~is_missing) if is_missing.any() else column
 
 
@@ -121,16 +122,17 @@ def decimal_marks(
     names: Sequence[str],
     mark: str | None = None,
     *,
-    earlier: Mapping[str, str] | None = None,
+    earlier_marks: Mapping[str, str] | None = None,
     fallback: str | None = None,
 ) -> dict[str, str]:
     """Return the decimal marks of text columns, by name; ambiguous columns are left out.
 
-    The mark is the one found in ``earlier`` chunks of the table, or the user's ``mark``. Otherwise
-    it follows from the column's cells, or from the other columns if they agree, or is ``fallback``.
+    A column's mark is its mark in earlier chunks of the table (``earlier_marks``), or the user's
+    ``mark``. Otherwise it is inferred from the column's cells, or from the other columns if they
+    agree, or is ``fallback``.
     """
-    marks = dict(earlier or {})
-    ambiguous_columns = {}
+    marks = dict(earlier_marks or {})
+    has_comma_by_column = {}
     text_columns = [name for name in names if name not in marks and is_text(frame[name])]
     if {mark, fallback, *marks.values()} <= {None, "."} and not any(
         matches(frame[name], ",", full=False).any() for name in text_columns
@@ -147,16 +149,16 @@ def decimal_marks(
         elif needs_point != needs_comma:
             marks[name] = "." if needs_point else ","
         elif not needs_point and (fits_point & matches(column, "[.,]", full=False)).any():
-            ambiguous_columns[name] = bool(matches(column[fits_point], ",", full=False).any())
+            has_comma_by_column[name] = bool(matches(column[fits_point], ",", full=False).any())
     known_marks = {*marks.values()}
-    for name, has_comma in ambiguous_columns.items():
+    for name, has_comma in has_comma_by_column.items():
         if len(known_marks) == 1:
             (marks[name],) = known_marks
         elif not has_comma and fallback == ",":
             cell = frame[name][matches(frame[name], r"[0-9]\.[0-9]", full=False)].iloc[0].strip()
-            choice = Argument("decimal", "."), " or ", Argument("decimal", ",")
+            remedy = Argument("decimal", "."), " or ", Argument("decimal", ",")
             text = f"column {name!r}: {cell!r} may be {cell} or {cell.replace('.', '')}. Choose "
-            raise TableError(text, *choice)
+            raise TableError(text, *remedy)
         elif not has_comma:
             marks[name] = "."
         elif fallback is not None and not known_marks:
@@ -184,22 +186,22 @@ def typed_numbers(column: Any) -> Any:
     if not is_text(column):
         return column
     pandas, text = import_pandas(), _arrow_text(column)
-    numbers = None if text is None else _cast(text)
+    numbers = None if text is None else _cast_numbers(text)
     if numbers is not None:
         return pandas.Series(numbers, column.index, name=column.name)
-    values = column[column.notna() & ~column.isin(MISSING)]
-    if values.isin([True, False]).all() and values.map(type).eq(bool).all() and len(values):
+    cells = column[column.notna() & ~column.isin(MISSING)]
+    if cells.isin([True, False]).all() and cells.map(type).eq(bool).all() and len(cells):
         return column.where(column.isin([True, False])).astype("boolean")
-    if len(values) and values.isin(BOOLEANS).all():
+    if len(cells) and cells.isin(BOOLEANS).all():
         return column.where(column.isin(BOOLEANS)).map(BOOLEANS).astype("boolean")
-    is_number = values.map(lambda cell: isinstance(cell, (int, float, Decimal)))
-    if not (is_number | matches(values, PLAIN_NUMBER)).all():
+    is_number = cells.map(lambda cell: isinstance(cell, (int, float, Decimal)))
+    if not (is_number | matches(cells, PLAIN_NUMBER)).all():
         return column
-    numbers = pandas.to_numeric(values.astype(object), errors="coerce")
-    return numbers if len(values) == len(column) else numbers.astype(float).reindex(column.index)
+    numbers = pandas.to_numeric(cells.astype(object), errors="coerce")
+    return numbers if len(cells) == len(column) else numbers.astype(float).reindex(column.index)
 
 
-def _cast(text: Any) -> Any:
+def _cast_numbers(text: Any) -> Any:
     """Convert text to int64 or to the nearest float64 values; None if a cell is not a number."""
     import pyarrow
     from pyarrow import compute
@@ -286,8 +288,8 @@ def _hours(text: str) -> float:
     """
     if not re.fullmatch(TIME, text):
         return float(text) if re.fullmatch(PLAIN_NUMBER, text) else np.nan
-    clock = re.sub(r"[^0-9:.]", "", text.split(" ")[0].rstrip("aApPmM.")).split(":")
-    hours = sum(float(digits) / 60**i for i, digits in enumerate(clock))
+    clock_parts = re.sub(r"[^0-9:.]", "", text.split(" ")[0].rstrip("aApPmM.")).split(":")
+    hours = sum(float(digits) / 60**i for i, digits in enumerate(clock_parts))
     suffix = re.search(r"([aApP])\.?[mM]", text)
     return hours if suffix is None else hours % 12 + 12 * (suffix[1] in "pP")
 
@@ -322,7 +324,7 @@ def days_in(column: Any, order: str | None) -> Any:
 DATE_PARTS = ("month", "weekday", "age")
 #: "7" but not "007", which is a code.
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
-#: How messages describe the forms.
+#: Descriptions of the forms in messages.
 FORMS = {"number": "numbers", "percent": "percentages", "time": "times", "date": "dates"}
 
 MessageParts = tuple[str | Argument, ...]
@@ -336,8 +338,8 @@ def split_names(entries: Sequence[str] | None, names: Sequence[str]) -> list[str
     """
     if entries is None:
         return None
-    pieces = [name for e in entries for name in ([e] if e in names else e.split(","))]
-    return [name if name in names else name.strip() for name in pieces if name.strip()]
+    pieces = [[entry] if entry in names else entry.split(",") for entry in entries]
+    return [name if name in names else name.strip() for name in chain(*pieces) if name.strip()]
 
 
 def is_numeric(column: Any) -> bool:
@@ -365,10 +367,10 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
     return values
 
 
-def first_unreadable(column: Any, values: Any) -> int | None:
-    """Return the index of the first cell that was not converted; None if all were converted."""
+def first_unreadable(column: Any, converted_cells: Any) -> int | None:
+    """Return the index of the first cell that could not be converted; None if there is none."""
     is_missing = column.isna() | column.astype(str).str.strip().isin(MISSING)
-    unreadable_rows = np.flatnonzero(values.isna() & ~is_missing)
+    unreadable_rows = np.flatnonzero(converted_cells.isna() & ~is_missing)
     return int(unreadable_rows[0]) if len(unreadable_rows) else None
 
 
@@ -396,10 +398,10 @@ def date_numbers(days: Any, name: str, parts: Sequence[str], reference: str) -> 
 
     Ages are the years from each date to the day ``reference``.
     """
-    age = (import_pandas().Timestamp(reference) - days).dt.total_seconds()
-    values = {"month": days.dt.month, "weekday": days.dt.day_of_week}
-    values["age"] = age.astype(float) / (365.25 * 86400)
-    return {f"{name} ({part})": values[part].to_numpy(dtype=np.float64) for part in parts}
+    age_seconds = (import_pandas().Timestamp(reference) - days).dt.total_seconds()
+    numbers_by_part = {"month": days.dt.month, "weekday": days.dt.day_of_week}
+    numbers_by_part["age"] = age_seconds.astype(float) / (365.25 * 86400)
+    return {f"{name} ({part})": numbers_by_part[part].to_numpy(dtype=np.float64) for part in parts}
 
 
 def as_text(column: Any) -> Any:
@@ -418,41 +420,43 @@ def as_labels(column: Any) -> Array:
     if not len(column):
         return np.array([], dtype=str)
     column = category_values(column)
-    kind = column.dtype.kind if is_numeric(column) else ""
-    if kind in ("i", "u") and column.max() < 2**63:
+    dtype_kind = column.dtype.kind if is_numeric(column) else ""
+    if dtype_kind in ("i", "u") and column.max() < 2**63:
         return column.to_numpy(dtype=np.int64)
-    texts = [str(value) for value in column]
-    if kind == "f":
+    texts = [str(label) for label in column]
+    if dtype_kind == "f":
         values = column.to_numpy(dtype=np.float64)
         if np.all(np.isfinite(values) & (values == np.round(values))):
             texts = [str(int(value)) for value in values]
-    if all(WHOLE_NUMBER.fullmatch(value) for value in set(texts)):
-        numbers = [int(value) for value in texts]
+    if all(WHOLE_NUMBER.fullmatch(text) for text in set(texts)):
+        numbers = [int(text) for text in texts]
         if min(numbers) >= -(2**63) and max(numbers) < 2**63:
             return np.array(numbers, dtype=np.int64)
     return np.array(texts)
 
 
 def problem_of(
-    column: Any, form: str, unmatched: list[str], *, dates: bool = False
+    column: Any, form: str, unmatched_texts: list[str], *, use_dates: bool = False
 ) -> MessageParts | None:
     """Describe what is wrong with a feature, and what to do; None if it can be used.
 
-    ``form`` and ``unmatched`` are from :func:`form_of`; ``dates`` allows dates.
+    ``form`` and ``unmatched_texts`` are from :func:`form_of`; ``use_dates`` allows dates.
     """
     if form == "nested":
         type_name = type(column[column.notna()].iloc[0]).__name__
         return (f"contains {type_name} values. Store one number or string in each cell",)
-    if form == "date" and not dates:
+    if form == "date" and not use_dates:
         text = "contains dates or times. Convert them to numbers with "
         return text, Argument("dates", list(DATE_PARTS))
-    unmatched_cells = import_pandas().Series(unmatched, dtype=object)
-    if form == "number" and unmatched and matches(unmatched_cells, NUMBER_OR_PERCENT).all():
-        text = f"contains {unmatched[0]!r}, whose comma may be a decimal mark or separate thousands"
-        return text, ". Choose ", Argument("decimal", ","), " or ", Argument("decimal", ".")
-    if unmatched:
-        text = f"contains {FORMS[form]}, but also {describe_names(unmatched, 3)}. Correct these "
-        return text, "cells or, if they mean a missing value, pass ", Argument("na", unmatched[:3])
+    unmatched_cells = import_pandas().Series(unmatched_texts, dtype=object)
+    if form == "number" and unmatched_texts and matches(unmatched_cells, NUMBER_OR_PERCENT).all():
+        cell = repr(unmatched_texts[0])
+        text = f"contains {cell}, whose comma may be a decimal mark or separate thousands. Choose "
+        return text, Argument("decimal", ","), " or ", Argument("decimal", ".")
+    if unmatched_texts:
+        cells = describe_names(unmatched_texts, 3)
+        text = f"contains {FORMS[form]}, but also {cells}. Correct these cells or, if they mean a "
+        return text, "missing value, pass ", Argument("na", unmatched_texts[:3])
     n_cells = column.count()
     n_distinct = column.dropna().astype(str).nunique() if form == "text" else 0
     if n_distinct > max(MAX_CATEGORIES, n_cells // 2):
@@ -475,8 +479,8 @@ def target_column(column: Any, mark: str | None) -> Any:
         return column
     numbers = typed_numbers(with_points(column, mark))
     if is_text(numbers):
-        form, unmatched = form_of(numbers)
-        if form in ("percent", "time") and not unmatched:
+        form, unmatched_texts = form_of(numbers)
+        if form in ("percent", "time") and not unmatched_texts:
             return numbers_in(numbers, form).rename(column.name)
         return column
     if numbers.isna().all():  # all cells are words such as "NA", which are the classes
@@ -498,9 +502,9 @@ def task_of(target: Any, task: str) -> str:
 
 def refuse_quantities(target: Any, mark: str | None = None) -> None:
     """Raise a TableError if cells are dates or other quantities instead of class names."""
-    form, unmatched = form_of(with_points(target, mark))
-    if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched):
-        problem = None if form == "date" else problem_of(target, form, unmatched)
+    form, unmatched_texts = form_of(with_points(target, mark))
+    if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched_texts):
+        problem = None if form == "date" else problem_of(target, form, unmatched_texts)
         subject = f"the target {str(target.name)!r} "
         if problem is None:
             raise TableError(f"{subject}contains {FORMS[form]}. Choose another target")

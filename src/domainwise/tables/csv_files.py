@@ -24,7 +24,7 @@ SEPARATORS = (",", "\t", ";", "|")
 #: Name given to a first column without a name, in which pandas and R write the index; ".1" is
 #: added if another column has this name.
 UNNAMED = "Unnamed: 0"
-#: Lines from which the separator is detected, and bytes that are read at a time.
+#: Number of lines from which the separator is detected, and of bytes that are read at a time.
 HEADER_LINES, BLOCK_BYTES = 20, 2**22
 #: Bytes that are unlikely in Western European text: three consecutive non-ASCII bytes, or one that
 #: cp1252 does not define.
@@ -42,12 +42,12 @@ class CsvFile:
     """A CSV file whose first lines have been read."""
 
     path: Path
-    data: bytes | None  #: Content of the file; None if it is read in chunks.
+    content: bytes | None  #: Content of the file; None if it is read in chunks.
     names: list[str]
     separator: str
     encoding: str
     n_lines: int  #: Number of lines up to and including the column names.
-    odd_quotes: bool  #: Whether the number of quotation marks is odd.
+    has_odd_quotes: bool  #: Whether the number of quotation marks is odd.
     notes: tuple[str, ...]
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
@@ -66,7 +66,7 @@ class CsvFile:
             skip_rows=self.n_lines,
             encoding=self.encoding,
             use_threads=False,
-            block_size=BLOCK_BYTES if self.data is None else min(len(self.data) + 1, 2**30),
+            block_size=BLOCK_BYTES if self.content is None else min(len(self.content) + 1, 2**30),
         )
         parse_options = arrow_csv.ParseOptions(
             delimiter=self.separator, newlines_in_values=True, invalid_row_handler=collect_row
@@ -80,7 +80,7 @@ class CsvFile:
         )
         last_cell = None
         try:
-            with _open(self.path) if self.data is None else io.BytesIO(self.data) as file:
+            with _open(self.path) if self.content is None else io.BytesIO(self.content) as file:
                 options = (read_options, parse_options, convert_options)
                 for batch in arrow_csv.open_csv(file, *options):
                     if batch.num_rows:
@@ -102,7 +102,7 @@ class CsvFile:
                 f"{len(self.names)} column names. Correct {row.text[:80]!r} (text that contains "
                 f"{self.separator!r} needs double quotes)"
             ) from None
-        if self.odd_quotes and last_cell is not None and "\n" in last_cell:
+        if self.has_odd_quotes and last_cell is not None and "\n" in last_cell:
             where = f"{self.path}, near {last_cell[:40]!r}"
             raise TableError(f"{where}: a quotation mark is never closed. Close or remove it")
 
@@ -125,12 +125,13 @@ def open_csv(
             raise TableError(argument, " is unknown; use utf-8 or cp1252, for example") from None
     try:
         with _open(path) as file:
-            data = file.read() if read == "all" else None
-            source: Any = file if data is None else io.BytesIO(data)
-            codec, is_odd, notes = _scan(source, path, encoding, fallback, to_end=read != "names")
+            content = file.read() if read == "all" else None
+            source: Any = file if content is None else io.BytesIO(content)
+            scan = _scan(source, path, encoding, fallback, to_end=read != "names")
+            codec, has_odd_quotes, notes = scan
             source.seek(0)
             stream = io.TextIOWrapper(source, encoding=codec, newline="")
-            names, separator, n_lines = _header(stream, path)
+            names, separator, n_lines = _read_header(stream, path)
             stream.detach()
     except UnicodeDecodeError as error:
         problem = f"{path} is not encoded in {error.encoding}: {error}. Try "
@@ -138,7 +139,7 @@ def open_csv(
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
     encoding = "utf8" if codec == "utf-8-sig" else codec  # pyarrow skips a byte order mark
-    return CsvFile(path, data, names, separator, encoding, n_lines, is_odd, notes)
+    return CsvFile(path, content, names, separator, encoding, n_lines, has_odd_quotes, notes)
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -150,27 +151,27 @@ def _open(path: Path) -> IO[bytes]:
 def _scan(
     file: IO[bytes], path: Path, encoding: str | None, fallback: str | None, to_end: bool
 ) -> tuple[str, bool, tuple[str, ...]]:
-    """Return the encoding, whether the number of quotation marks is odd, and notes."""
+    """Return the encoding, whether the number of quotation marks is odd, and notes for the user."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    all_utf8, looks_western, has_nul, n_quotes, head = True, True, False, 0, b""
+    is_all_utf8, looks_western, has_nul, n_quotes, first_bytes = True, True, False, 0, b""
     while block := file.read(BLOCK_BYTES):
-        head = head or block[:4]
+        first_bytes = first_bytes or block[:4]
         n_quotes += block.count(b'"')
         has_nul |= b"\0" in block
-        all_utf8 = all_utf8 and _decodes(decoder, block)
-        looks_western = looks_western and (all_utf8 or NOT_WESTERN.search(block) is None)
+        is_all_utf8 = is_all_utf8 and _decodes(decoder, block)
+        looks_western = looks_western and (is_all_utf8 or NOT_WESTERN.search(block) is None)
         if not to_end:
             break
-    if head in _OTHER_FORMATS:
-        description, extension = _OTHER_FORMATS[head]
+    if first_bytes in _OTHER_FORMATS:
+        description, extension = _OTHER_FORMATS[first_bytes]
         raise TableError(f"{path} is {description} file. Rename it to end in {extension}")
-    bom_encodings = [name for name, marks in BYTE_ORDER_MARKS.items() if head.startswith(marks)]
+    bom_encodings = [e for e, boms in BYTE_ORDER_MARKS.items() if first_bytes.startswith(boms)]
     if encoding or bom_encodings:
         return encoding or bom_encodings[0], bool(n_quotes % 2), ()
     if has_nul:
         text = f"{path} contains NUL bytes. Export it as UTF-8 or, if it is UTF-16, pass "
         raise TableError(text, Argument("encoding", "utf-16-le"))
-    if all_utf8:
+    if is_all_utf8:
         return "utf-8-sig", bool(n_quotes % 2), ()
     file.seek(0)
     lines: IO[bytes] = file
@@ -178,22 +179,22 @@ def _scan(
         block = file.read(BLOCK_BYTES)
         is_cut = len(block) == BLOCK_BYTES
         lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if is_cut else block)
-    first_line: dict[bool, int] = {}  # first non-ASCII line, by whether it is UTF-8
-    for number, line in enumerate(lines, 1):
+    first_lines: dict[bool, int] = {}  # number of the first non-ASCII line that is UTF-8 or not
+    for line_number, line in enumerate(lines, 1):
         if not line.isascii():
             is_utf8 = _decodes(codecs.getincrementaldecoder("utf-8")(), line, final=True)
-            first_line.setdefault(is_utf8, number)
-            if len(first_line) == 2:
+            first_lines.setdefault(is_utf8, line_number)
+            if len(first_lines) == 2:
                 raise TableError(
-                    f"{path} mixes encodings: line {first_line[True]} is UTF-8, line "
-                    f"{first_line[False]} is not. Convert the file to UTF-8, or read it all with ",
+                    f"{path} mixes encodings: line {first_lines[True]} is UTF-8, line "
+                    f"{first_lines[False]} is not. Convert the file to UTF-8, or read it all with ",
                     Argument("encoding", "cp1252"),
                 )
     if fallback is None and not looks_western:
         text = f"{path} is not UTF-8, and its encoding cannot be detected. Pass it, as in "
         raise TableError(text, Argument("encoding", "cp1251"))
-    guess = fallback or "cp1252"
-    return guess, bool(n_quotes % 2), (f"{path.name} is not UTF-8 and was read as {guess}",)
+    encoding = fallback or "cp1252"
+    return encoding, bool(n_quotes % 2), (f"{path.name} is not UTF-8 and was read as {encoding}",)
 
 
 def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = False) -> bool:
@@ -204,39 +205,40 @@ def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = Fal
     return True
 
 
-def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
+def _read_header(stream: IO[str], path: Path) -> tuple[list[str], str, int]:
     """Return column names, separator, and the number of lines up to and including the names."""
     lines: list[str] = []
-    n_blank = 0
-    for line in text:
+    n_blank_lines = 0
+    for line in stream:
         if line.strip():
             lines.append(line)
         elif not lines:
-            n_blank += 1
+            n_blank_lines += 1
         if len(lines) == HEADER_LINES:
             break
     if not lines:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
     old_limit = csv.field_size_limit(max(map(len, lines)) + 1)  # wrong separators give long fields
     try:
-        rows = {sep: list(csv.reader(lines, delimiter=sep)) for sep in SEPARATORS}
-        choices = [sep for sep in SEPARATORS if len(rows[sep][0]) > 1] or ["\t"]
+        n_fields = {s: [len(row) for row in csv.reader(lines, delimiter=s)] for s in SEPARATORS}
+        candidates = [separator for separator in SEPARATORS if n_fields[separator][0] > 1] or ["\t"]
         # Prefer the same number of fields in all lines, then more fields.
-        separator = max(choices, key=lambda s: (len({*map(len, rows[s])}) == 1, len(rows[s][0])))
+        separator = max(candidates, key=lambda s: (len({*n_fields[s]}) == 1, n_fields[s][0]))
         reader = csv.reader(lines, delimiter=separator)
         names = next(reader)
     except csv.Error as error:
         raise TableError(f"{path} is not a valid CSV file: {error}. Export it again") from None
     finally:
         csv.field_size_limit(old_limit)
-    unnamed_at = [i for i, name in enumerate(names) if not name.strip()]
-    if unnamed_at not in ([], [0]):
+    unnamed_indices = [i for i, name in enumerate(names) if not name.strip()]
+    if unnamed_indices not in ([], [0]):
         raise TableError(
-            f"{path}: column {unnamed_at[-1] + 1} has no name. Name all columns in the first line"
+            f"{path}: column {unnamed_indices[-1] + 1} has no name. Name all columns in the first "
+            "line"
         )
-    if unnamed_at:
+    if unnamed_indices:
         names[0] = unnamed_column_name(names[1:])
-    return names, separator, n_blank + reader.line_num
+    return names, separator, n_blank_lines + reader.line_num
 
 
 def unnamed_column_name(other_names: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ class Argument(NamedTuple):
 
 
 class TableError(ValueError):
-    """Raised for a table that cannot be used; the message, in ``parts``, also says what to do."""
+    """Raised for a table that cannot be used; ``parts`` are the parts of the message."""
 
     def __init__(self, *parts: str | Argument) -> None:
         super().__init__("".join(map(str, parts)))

@@ -18,19 +18,19 @@ from domainwise.tables.csv_files import unnamed_column_name
 from domainwise.tables.errors import TableError, describe_names, import_pandas
 
 #: Maximum unpacked size of a workbook, and of an XML file that lists its sheets, in bytes.
-MAX_UNPACKED, MAX_CONTENTS = 2**30, 2**24
+MAX_UNPACKED_BYTES, MAX_CONTENTS_BYTES = 2**30, 2**24
 #: A sheet may span ``MAX_AREA`` cells, or ``MAX_AREA_PER_CELL`` per cell with a value.
 MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 20
 #: Number of rows that are searched for the column names.
 HEADER_ROWS = 20
-BLOCK = 2**20
+BLOCK_BYTES = 2**20
 #: Patterns of a cell with a value, and of one with an error value such as ``#DIV/0!``.
 _POSITION = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
 CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _POSITION + rb"[^>]*(?<!/)>")
-ERROR = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
+ERROR_CELL = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
 VALUE = re.compile(rb"<(?:\w+:)?v>([^<]{1,20})<")
-#: Exceptions that reading a damaged workbook raises.
-DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError)
+#: Exceptions that are raised if a workbook is damaged.
+FAILURES = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError)
 
 
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
@@ -49,20 +49,20 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
         rows = nonempty_sheets[0].to_python() if nonempty_sheets else []
     except TableError:
         raise
-    except (*DAMAGED, CalamineError, ElementTree.ParseError) as error:
+    except (*FAILURES, CalamineError, ElementTree.ParseError) as error:
         text = f"{path} is damaged or is not an Excel file: {error}. Save it again"
         raise TableError(text) from None
     if not nonempty_sheets:
         raise TableError(f"{path} is empty. Pass a workbook with column names and rows")
-    sheet, (top, left) = nonempty_sheets[0].name, nonempty_sheets[0].start or (0, 0)
-    for (row, column), value in error_cells[sheet].items():
+    sheet_name, (top, left) = nonempty_sheets[0].name, nonempty_sheets[0].start or (0, 0)
+    for (row, column), value in error_cells[sheet_name].items():
         rows[row - top][column - left] = value
     header_index = _header_row(rows)
     names = [str(name) for name in rows[header_index]]
     if "" in names[1:]:
         raise TableError(
-            f"{path}: column {names.index('', 1) + 1} of sheet {sheet!r} has no name. Name all "
-            "columns in the first row of the table"
+            f"{path}: column {names.index('', 1) + 1} of sheet {sheet_name!r} has no name. Name "
+            "all columns in the first row of the table"
         )
     names[0] = names[0] or unnamed_column_name(names[1:])
     rows = [[_excel_cell(cell) for cell in row] for row in rows[header_index + 1 :]]
@@ -71,68 +71,72 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     if header_index:
         notes.append(f"{path.name}: rows skipped above the column names: {header_index}")
     if len(nonempty_sheets) > 1:
-        ignored_sheets = describe_names([other.name for other in nonempty_sheets[1:]])
-        notes.append(f"{path.name}: only sheet {sheet!r} was read, not {ignored_sheets}")
+        ignored_sheets = describe_names([sheet.name for sheet in nonempty_sheets[1:]])
+        notes.append(f"{path.name}: only sheet {sheet_name!r} was read, not {ignored_sheets}")
     return frame.infer_objects(), tuple(notes)
 
 
 def _error_cells(path: Path) -> dict[str, dict[tuple[int, int], str]]:
-    """Check the size of a workbook, and return its error values by sheet, row and column."""
+    """Check the size of a workbook, and return its error values by sheet and by row and column."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         unpacked_bytes = sum(member.file_size for member in members)
-        if unpacked_bytes > MAX_UNPACKED:
+        if unpacked_bytes > MAX_UNPACKED_BYTES:
             raise TableError(
                 f"{path} unpacks to {unpacked_bytes / 1e9:.1f} GB, but the maximum is "
-                f"{MAX_UNPACKED / 1e9:.1f} GB. Save the sheet as CSV or Parquet"
+                f"{MAX_UNPACKED_BYTES / 1e9:.1f} GB. Save the sheet as CSV or Parquet"
             )
         xml_roots = []
         for name in ("xl/workbook.xml", "xl/_rels/workbook.xml.rels"):
-            if archive.getinfo(name).file_size > MAX_CONTENTS:
-                raise ValueError(f"{name} has more than {MAX_CONTENTS} bytes")
+            if archive.getinfo(name).file_size > MAX_CONTENTS_BYTES:
+                raise ValueError(f"{name} has more than {MAX_CONTENTS_BYTES} bytes")
             xml_roots.append(ElementTree.fromstring(archive.read(name)))
         book, links = xml_roots
-        targets = {link.get("Id"): str(link.get("Target")) for link in links}
+        paths_by_id = {link.get("Id"): str(link.get("Target")) for link in links}
         error_cells, scanned_files = {}, set()
         for sheet in book.findall(".//{*}sheet"):
-            target = targets[next(v for name, v in sheet.items() if name.endswith("}id"))]
-            file_name = target[1:] if target.startswith("/") else f"xl/{target}"
+            sheet_id = next(value for name, value in sheet.items() if name.endswith("}id"))
+            sheet_path = paths_by_id[sheet_id]
+            file_name = sheet_path[1:] if sheet_path.startswith("/") else f"xl/{sheet_path}"
             where = f"{path}: sheet {sheet.get('name')!r}"
             with archive.open(file_name) as stream:
                 error_cells[str(sheet.get("name"))] = _scan_sheet(stream, where)
             scanned_files.add(file_name)
         for member in members:  # reading fails if a member exceeds its declared size
             with archive.open(member) as stream:
-                while member.filename not in scanned_files and stream.read(BLOCK):
+                while member.filename not in scanned_files and stream.read(BLOCK_BYTES):
                     pass
     return error_cells
 
 
 def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
     """Return error values by row and column; check the area that the cells span."""
-    n_cells, columns, rows, error_cells = 0, set(), set(), {}
-    tail, block = b"", b"first"
-    while block:
-        block = stream.read(BLOCK)
+    n_cells, column_letters, row_numbers, error_cells = 0, set(), set(), {}
+    tail, is_end = b"", False
+    while not is_end:
+        block = stream.read(BLOCK_BYTES)
+        is_end = not block
         text = tail + block
         end = len(text)
-        if block:  # an incomplete cell at the end is read with the next block
-            end = max(text.rfind(b"<c "), text.rfind(b":c "), len(text) - BLOCK)
+        if not is_end:  # an incomplete cell at the end is read with the next block
+            end = max(text.rfind(b"<c "), text.rfind(b":c "), len(text) - BLOCK_BYTES)
             end = text.rfind(b"<", 0, end + 1) if end > 0 else 0
         text, tail = text[:end], text[end:]
         cells = CELL.findall(text)
         n_cells += len(cells)
-        columns |= {column for column, _ in cells}
-        rows |= {int(row) for _, row in cells}
-        rows = {min(rows), max(rows)} if rows else rows
-        for attributes, content in ERROR.findall(text) if b'"e"' in text or b"'e'" in text else ():
+        column_letters |= {column for column, _ in cells}
+        row_numbers |= {int(row) for _, row in cells}
+        row_numbers = row_numbers and {min(row_numbers), max(row_numbers)}
+        has_errors = b'"e"' in text or b"'e'" in text
+        for attributes, content in ERROR_CELL.findall(text) if has_errors else ():
             position_match, value_match = re.search(_POSITION, attributes), VALUE.search(content)
             if position_match is not None and value_match is not None:
                 letters, row = position_match.groups()
                 value = value_match[1].decode("ascii", "replace")
                 error_cells[int(row) - 1, _column_index(letters)] = value
-    indices = sorted(map(_column_index, columns)) or [0]
-    height, width = max(rows, default=0) - min(rows, default=0) + 1, indices[-1] - indices[0] + 1
+    column_indices = sorted(map(_column_index, column_letters)) or [0]
+    height = max(row_numbers, default=0) - min(row_numbers, default=0) + 1
+    width = column_indices[-1] - column_indices[0] + 1
     if height * width > max(MAX_AREA, MAX_AREA_PER_CELL * n_cells):
         raise TableError(
             f"{where} has {n_cells:,} cells, spread over {height:,} rows and {width:,} columns. "
@@ -156,7 +160,8 @@ def _column_index(letters: bytes) -> int:
 def _header_row(rows: Sequence[Sequence[Any]]) -> int:
     """Return the index of the row with the column names.
 
-    Its cells are distinct strings. Rows above it are titles, with at most half of the cells filled.
+    Its cells are distinct strings, and at most half of the cells in each row above it are filled.
+    If there is no such row, the names are in the first row.
     """
     width = len(rows[0])
     for index, row in enumerate(rows[:HEADER_ROWS]):

@@ -168,7 +168,8 @@ def iter_table(
         other_columns = [name for name in frame.columns if name not in {*labels, *text_columns}]
         for name in frame.columns:
             frame[name] = mark_missing(frame[name], na, nan_text=name not in labels)
-        marks |= decimal_marks(frame, other_columns, decimal, earlier=marks, fallback=fallback[0])
+        options = {"earlier_marks": marks, "fallback": fallback[0]}
+        marks |= decimal_marks(frame, other_columns, decimal, **options)
         for name in other_columns:
             frame[name] = typed_numbers(with_points(frame[name], marks.get(name)))
         yield frame
@@ -189,8 +190,9 @@ def _is_index(name: str) -> bool:
 
 def index_columns(schema: Any) -> set[str]:
     """Return the columns of an Arrow schema that are the index of a data frame."""
-    index = (schema.pandas_metadata or {}).get("index_columns", [])
-    return {n for n in index if isinstance(n, str)} | {n for n in schema.names if _is_index(n)}
+    entries = (schema.pandas_metadata or {}).get("index_columns", [])
+    named_columns = {entry for entry in entries if isinstance(entry, str)}
+    return named_columns | {name for name in schema.names if _is_index(name)}
 
 
 def is_data_file(path: str) -> bool:
@@ -204,7 +206,7 @@ def is_data_file(path: str) -> bool:
 
 
 def folder_keys(path: str, root: str) -> dict[str, str | None]:
-    """Return the columns that are encoded in folder names ``key=value``; missing values are None.
+    """Return the values in folder names ``key=value``, by key; missing values are None.
 
     >>> folder_keys("data/site=North%20Sea/part-0.parquet", "data")
     {'site': 'North Sea'}
@@ -217,7 +219,7 @@ def folder_keys(path: str, root: str) -> dict[str, str | None]:
 def arrow_frame(
     table: Any, columns: list[str], keys: dict[str, str | None], *, exact: bool = False
 ) -> Any:
-    """Convert an Arrow table, and the columns ``keys`` of its folders, to a data frame.
+    """Convert an Arrow table to a data frame, with the columns ``keys`` from its folders' names.
 
     Decimals become floats. With ``exact``, int64 and uint64 become nullable types, because large
     numbers lose digits if they are converted to floats.
@@ -260,16 +262,16 @@ def arrow_frames(
     for file in parquet_files(path):
         keys = folder_keys(file.as_posix(), path.as_posix())
         with arrow_errors(file, file_format):
-            data = _dataset(file, file_format)
+            file_dataset = _dataset(file, file_format)
             file_columns = [name for name in columns if name not in keys]
             for name in file_columns:
-                if name not in data.schema.names:
+                if name not in file_dataset.schema.names:
                     raise TableError(
                         f"{file} has no column {name!r}, but other files in its folder have it. "
                         "Use the same columns in all files"
                     )
             batch_rows = chunk_rows or CHUNK_ROWS
-            batches = data.to_batches(
+            batches = file_dataset.to_batches(
                 columns=file_columns, batch_size=batch_rows, batch_readahead=1, use_threads=False
             )
             for table in regrouped(batches, chunk_rows):

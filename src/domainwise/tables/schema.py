@@ -1,7 +1,7 @@
 """Reading and checking users' tables.
 
 :func:`load_table` reads a file, and :func:`check_table` takes a data frame. Both return a
-:class:`Table` that estimators can use, or raise a TableError. A :class:`Schema` describes its
+:class:`Table` that estimators can use, or raise a TableError. A :class:`Schema` describes a table's
 columns and how their cells are read. :func:`make_preprocessor` returns the first step of a
 pipeline, so that imputation, scaling and one-hot encoding are fitted to source domains only.
 """
@@ -72,8 +72,8 @@ class Schema:
     @property
     def numbers(self) -> list[str]:
         """The numeric columns that :meth:`prepare` returns."""
-        from_dates = [f"{name} ({part})" for name in self.dates for part in self.date_parts]
-        return [*self.numeric, *from_dates]
+        date_numbers = [f"{name} ({part})" for name in self.dates for part in self.date_parts]
+        return [*self.numeric, *date_numbers]
 
     def prepare(self, frame: Any, *, first_row: int = 0) -> Any:
         """Return the features of a data frame in the form that models are fitted to.
@@ -210,14 +210,14 @@ def load_table(
     An entry of ``features`` or ``drop`` may contain several names, separated by commas.
     ``encoding`` is the encoding of a CSV file; None detects it.
     """
-    table = open_table(path, encoding=encoding)
+    file = open_table(path, encoding=encoding)
     arguments: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-    features, drop = (cells.split_names(entries, table.names) for entries in (features, drop))
-    selected, notes = choose_features(table.names, features=features, drop=drop, **arguments)
-    (frame,) = table.frames([*selected, target, domain])
-    result = check_table(frame, features=selected, **arguments, **options)
-    all_notes = (*table.notes, *notes, *result.notes)
-    return replace(result, schema=replace(result.schema, encoding=encoding), notes=all_notes)
+    features, drop = (cells.split_names(entries, file.names) for entries in (features, drop))
+    feature_names, notes = choose_features(file.names, features=features, drop=drop, **arguments)
+    (frame,) = file.frames([*feature_names, target, domain])
+    table = check_table(frame, features=feature_names, **arguments, **options)
+    all_notes = (*file.notes, *notes, *table.notes)
+    return replace(table, schema=replace(table.schema, encoding=encoding), notes=all_notes)
 
 
 def check_table(
@@ -250,20 +250,21 @@ def check_table(
 
     Raises a TableError, or one ColumnError about all features that cannot be used.
     """
-    for name, values, choices in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
-        if isinstance(values, str) or not set(values) <= set(choices):
-            raise TableError(Argument(name, values), f" is not supported; use {', '.join(choices)}")
+    for name, entries, choices in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
+        if isinstance(entries, str) or not set(entries) <= set(choices):
+            text = f" is not supported; use {', '.join(choices)}"
+            raise TableError(Argument(name, entries), text)
     if decimal not in (None, ".", ","):
         raise TableError(Argument("decimal", decimal), " is not supported; use '.' or ','")
     frame = named_frame(frame)
-    names = list(frame.columns)
     roles: dict[str, Any] = {"target": target, "domain": domain}
-    selected, notes = choose_features(names, features=features, drop=drop, where=where, **roles)
-    na, columns = tuple(map(str, na)), [*selected, target, domain]
+    column_options = {"features": features, "drop": drop, "where": where, **roles}
+    feature_names, notes = choose_features(list(frame.columns), **column_options)
+    na, names = tuple(map(str, na)), [*feature_names, target, domain]
     frame = import_pandas().DataFrame(
-        {name: cells.mark_missing(frame[name], na, nan_text=name != domain) for name in columns}
+        {name: cells.mark_missing(frame[name], na, nan_text=name != domain) for name in names}
     )
-    decimal_marks = cells.decimal_marks(frame, [*selected, target], decimal)
+    decimal_marks = cells.decimal_marks(frame, [*feature_names, target], decimal)
     frame[target] = cells.target_column(frame[target], decimal_marks.get(target))
     for name, role in ((target, "target"), (domain, "domain")):
         n_missing = int(frame[name].isna().sum())
@@ -286,7 +287,7 @@ def check_table(
     if several_domains:
         _check_domains(domains, y, task, domain, notes)
     schema, X = feature_schema(
-        frame[selected], decimal_marks, na=na, dates=dates, auto_drop=auto_drop, notes=notes
+        frame[feature_names], decimal_marks, na=na, dates=dates, auto_drop=auto_drop, notes=notes
     )
     if not schema.features:
         text = f"{where} has no features that can be used: {'; '.join(notes)}"
@@ -360,7 +361,7 @@ def require_columns(
 
 def feature_schema(
     frame: Any,
-    marks: Mapping[str, str],
+    decimal_marks: Mapping[str, str],
     *,
     na: tuple[str, ...] = (),
     dates: Sequence[str] = (),
@@ -369,69 +370,69 @@ def feature_schema(
 ) -> tuple[Schema, Any]:
     """Infer the types of features, and return their schema and the prepared features.
 
-    ``marks`` are the decimal marks of columns. The caller sets the schema's target, domain and
-    task. Notes on columns that are left out, and on how cells are read, are added to ``notes``.
-    One ColumnError lists all features that cannot be used.
+    The caller sets the schema's target, domain and task. Notes on columns that are left out, and on
+    how cells are read, are added to ``notes``. One ColumnError lists all features that cannot be
+    used.
     """
-    names: dict[str, list[str]] = defaultdict(list)  # column names, by type or by note
+    groups: dict[str, list[str]] = defaultdict(list)  # column names, by type or by note
     forms: dict[str, str] = {}
     problems: dict[str, cells.MessageParts] = {}
-    values: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     latest_day = ""
     for name in frame.columns:
         column = frame[name]
         if not hasattr(column, "cat"):
-            rewritten_column = cells.with_points(column, marks.get(name))
+            rewritten_column = cells.with_points(column, decimal_marks.get(name))
             if rewritten_column is not column:
                 row = (rewritten_column != column)[column.notna()].idxmax()
-                names["rewritten"].append(f"{name} ({column[row]!r} is {rewritten_column[row]})")
+                groups["rewritten"].append(f"{name} ({column[row]!r} is {rewritten_column[row]})")
             column = cells.typed_numbers(rewritten_column)
         column = cells.mark_missing(column, na)
         if column.isna().all() or (cells.is_text(column) and not len(cells.text_cells(column))):
-            names["empty"].append(name)
+            groups["empty"].append(name)
             continue
-        form, unmatched = cells.form_of(column)
-        problem = cells.problem_of(column, form, unmatched, dates=bool(dates))
+        form, unmatched_texts = cells.form_of(column)
+        problem = cells.problem_of(column, form, unmatched_texts, use_dates=bool(dates))
         if problem is None and column.nunique() == 1:
-            names["constant"].append(name)
+            groups["constant"].append(name)
         elif problem is None and form == "date":
             order = cells.date_order(column)
-            values[name] = days = cells.days_in(column, order)
+            columns[name] = days = cells.days_in(column, order)
             if cells.first_unreadable(column, days) is not None:
                 problem = ("has dates that are ambiguous or cannot be read. Use YYYY-MM-DD",)
             else:
-                names["date"].append(name)
+                groups["date"].append(name)
                 forms[name] = order or ""
                 latest_day = max(latest_day, str(days.max().date()))
         elif problem is None and form == "text":
-            names["text"].append(name)
-            values[name] = cells.as_text(column)
+            groups["text"].append(name)
+            columns[name] = cells.as_text(column)
         elif problem is None:
             is_number = cells.is_numeric(column)
             numbers = column if is_number else cells.numbers_in(cells.category_values(column), form)
-            values[name] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-            problem = cells.too_large_problem(values[name])
-            names["number"].append(name)
+            columns[name] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+            problem = cells.too_large_problem(columns[name])
+            groups["number"].append(name)
             if form in ("percent", "time"):
                 forms[name] = form
-                names[form].append(name)
+                groups[form].append(name)
         if problem is not None:
             problems[name] = problem
     if problems and not auto_drop:
         raise ColumnError(problems)
     age_note = f" (age on {latest_day})" if "age" in dates else ""
     for listed_names, text in (
-        (names["empty"], "left out because they are empty"),
-        (names["constant"], "left out because they are constant"),
+        (groups["empty"], "left out because they are empty"),
+        (groups["constant"], "left out because they are constant"),
         (list(problems), "left out because they cannot be used"),
-        (names["rewritten"], "with decimal commas or thousands separators"),
-        (names["percent"], "read as percentages (12% is 0.12)"),
-        (names["time"], "read as times, in hours"),
-        (names["date"], f"with dates, converted to {', '.join(dates)}{age_note}"),
+        (groups["rewritten"], "with decimal commas or thousands separators"),
+        (groups["percent"], "read as percentages (12% is 0.12)"),
+        (groups["time"], "read as times, in hours"),
+        (groups["date"], f"with dates, converted to {', '.join(dates)}{age_note}"),
     ):
         notes += [f"columns {text}: {', '.join(listed_names)}"] if listed_names else []
     numbers, categories, days = (
-        {name: values[name] for name in names[column_type] if name not in problems}
+        {name: columns[name] for name in groups[column_type] if name not in problems}
         for column_type in ("number", "text", "date")
     )
     schema = Schema(
@@ -480,14 +481,14 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
 
 def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
     """Return the indices of texts in ``classes``; errors call them the classes of ``owner``."""
-    codes = {str(label): code for code, label in enumerate(classes)}
-    if unknown_names := sorted({*texts.tolist()} - {*codes}):
+    code_by_class = {str(label): code for code, label in enumerate(classes)}
+    if unknown_names := sorted({*texts.tolist()} - {*code_by_class}):
         raise TableError(
             f"column {column!r} has the values {describe_names(unknown_names)}, but the classes of "
-            f"{owner} are {describe_names(codes, 20)}. Correct these values, or leave the cells "
-            "empty"
+            f"{owner} are {describe_names(code_by_class, 20)}. Correct these values, or leave the "
+            "cells empty"
         )
-    return np.array([codes[text] for text in texts.tolist()], dtype=np.int64)
+    return np.array([code_by_class[text] for text in texts.tolist()], dtype=np.int64)
 
 
 def _domains_to_keep(domains: Array, drop_domains: Sequence[str], where: str) -> Array:
@@ -502,22 +503,22 @@ def _domains_to_keep(domains: Array, drop_domains: Sequence[str], where: str) ->
 
 def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
     """Raise a TableError if the domains cannot be used, and add notes on unusual domains."""
-    labels, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
-    if len(labels) < 2:
+    domain_names, domain_codes, n_rows = np.unique(domains, return_inverse=True, return_counts=True)
+    if len(domain_names) < 2:
         raise TableError(
-            f"the domain column {name!r} has only one domain, {labels[0]!s}, but at least two are "
-            "needed. Choose another column, or add rows from other domains"
+            f"the domain column {name!r} has only one domain, {domain_names[0]!s}, but at least "
+            "two are needed. Choose another column, or add rows from other domains"
         )
-    if len(labels) > 2 and counts.max() == 1:
+    if len(domain_names) > 2 and n_rows.max() == 1:
         raise TableError(
             f"the domain column {name!r} has a different value in every row. Choose a column that "
             "groups rows, such as the site or the patient"
         )
-    notes += _similar_label_notes(labels, f"domains of column {name!r}")
+    notes += _similar_label_notes(domain_names, f"domains of column {name!r}")
     if task == "classification":
-        n_classes = [len(np.unique(y[codes == d])) for d in range(len(labels))]
-        one_class_domains = [str(d) for d, n in zip(labels, n_classes, strict=True) if n == 1]
-        if len(one_class_domains) == len(labels):
+        n_classes = [len(np.unique(y[domain_codes == d])) for d in range(len(domain_names))]
+        one_class_domains = [str(d) for d, n in zip(domain_names, n_classes, strict=True) if n == 1]
+        if len(one_class_domains) == len(domain_names):
             raise TableError(
                 f"every domain of column {name!r} has only one class, so classes cannot be "
                 "separated from domains. Choose another domain column"
@@ -542,9 +543,9 @@ def _similar_label_notes(labels: Array, role: str) -> list[str]:
 def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
     """Return the reason why numbers look like row identifiers; "" if they do not.
 
-    They do if they are at least 20 distinct integers, or if they are monotonic in every domain with
-    at least five rows, and these domains have at least 20 rows in total. ``domain_rows`` contains
-    the row indices of each domain.
+    Numbers look like identifiers if they are at least 20 distinct integers, or if they are
+    monotonic in every domain with at least five rows and these domains have at least 20 rows in
+    total. ``domain_rows`` contains the row indices of each domain.
     """
     all_integers = np.isfinite(values).all() and np.all(values == np.round(values))
     if all_integers and len(values) >= 20 and len(np.unique(values)) == len(values):
@@ -573,8 +574,8 @@ def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
             text = f"feature {name!r} {reason}: it looks like an identifier or a time"
             notes.append(f"{text}. {advice}")
     rows = np.random.default_rng(0).permutation(len(domains))[:20_000]
-    labels, codes = np.unique(domains[rows], return_inverse=True)
-    share_if_sorted = 1 - (len(labels) - 1) / max(len(codes) - 1, 1)
+    domain_names, codes = np.unique(domains[rows], return_inverse=True)
+    share_if_sorted = 1 - (len(domain_names) - 1) / max(len(codes) - 1, 1)
     share_by_chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
     for name in frame.columns:
         column = frame[name].iloc[rows]

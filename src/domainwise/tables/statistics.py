@@ -75,7 +75,7 @@ def columns_of(X: Any) -> list[tuple[str, Array]]:
 
 
 def quantiles_by_domain(
-    values: Array, codes: Array, n_domains: int, probabilities: Sequence[float]
+    values: Array, domain_codes: Array, n_domains: int, probabilities: Sequence[float]
 ) -> Array:
     """Return quantiles of the finite values in each domain; NaN for a domain without values.
 
@@ -88,7 +88,7 @@ def quantiles_by_domain(
     columns = values[:, None] if values.ndim == 1 else values
     quantiles = np.full((len(probabilities), n_domains, columns.shape[1]), np.nan)
     for d in range(n_domains):
-        for j, column in enumerate(columns[codes == d].T):
+        for j, column in enumerate(columns[domain_codes == d].T):
             finite_values = column[np.isfinite(column)]
             if len(finite_values):
                 quantiles[:, d, j] = np.quantile(finite_values, probabilities)
@@ -96,46 +96,47 @@ def quantiles_by_domain(
 
 
 def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> dict[str, Any]:
-    """Describe a column from :func:`columns_of` by domain, as plain values for JSON.
+    """Describe a column from :func:`columns_of` by domain (given by ``codes``), for JSON.
 
     Returns ``name``, ``kind`` ("number" or "text") and the share of ``missing`` values by domain;
     for numbers ``quantiles`` (10, 25, 50, 75 and 90 %, None for a domain without values) and the
     ``deviation`` within domains, for text ``categories`` and their ``shares``; the largest
     ``distance`` of a domain from all others, with the index of this domain (``distance_at``); and
     the largest area under the ROC curve (``tells``) with which the column separates a domain from
-    all others, with its index (``tells_at``).
+    all others, with the index of this domain (``tells_at``).
     """
     is_number = values.dtype.kind == "f"
     is_observed = np.isfinite(values) if is_number else ~missing_cells(values)
     n_rows = np.bincount(codes, minlength=n_domains)
-    counts = np.bincount(codes[is_observed], minlength=n_domains)
+    n_observed = np.bincount(codes[is_observed], minlength=n_domains)
     describe = _describe_numbers if is_number else _describe_text
     statistics, distances, areas = describe(values[is_observed], codes[is_observed], n_domains)
-    missing_shares = 1 - counts / n_rows
-    missing_elsewhere = ((~is_observed).sum() - (n_rows - counts)) / (len(codes) - n_rows)
+    missing_shares, n_missing = 1 - n_observed / n_rows, n_rows - n_observed
+    other_missing_shares = (n_missing.sum() - n_missing) / (len(codes) - n_rows)
     # Domains with few values are compared only if all domains have few values.
-    is_small = counts < (MIN_VALUES if (counts >= MIN_VALUES).any() else 1)
-    missing_areas = 0.5 + np.abs(missing_shares - missing_elsewhere) / 2
-    areas = np.maximum(np.where(is_small, 0.5, areas), missing_areas)
-    distances = np.where(is_small, 0.0, distances)
-    farthest, most_distinct = int(np.argmax(distances)), int(np.argmax(areas))
+    has_few_values = n_observed < (MIN_VALUES if (n_observed >= MIN_VALUES).any() else 1)
+    missing_areas = 0.5 + np.abs(missing_shares - other_missing_shares) / 2
+    areas = np.maximum(np.where(has_few_values, 0.5, areas), missing_areas)
+    distances = np.where(has_few_values, 0.0, distances)
+    farthest_domain, most_distinct_domain = int(np.argmax(distances)), int(np.argmax(areas))
     return {
         "name": name,
         "kind": "number" if is_number else "text",
         "missing": missing_shares.tolist(),
         **statistics,
-        "distance": float(distances[farthest]),
-        "distance_at": farthest,
-        "tells": float(areas[most_distinct]),
-        "tells_at": most_distinct,
+        "distance": float(distances[farthest_domain]),
+        "distance_at": farthest_domain,
+        "tells": float(areas[most_distinct_domain]),
+        "tells_at": most_distinct_domain,
     }
 
 
 def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
-    """Return statistics of numbers, and the distance and ROC area between each domain and others.
+    """Return statistics of numbers ``x``, and the distance and ROC area of each domain to others.
 
-    The deviation within domains is the median absolute deviation, scaled to a normal distribution.
-    If it is 0, the root mean square deviation is used, or the deviation over all domains, or 1.
+    ``codes`` are the domains of the rows, from 0 to n - 1. The deviation within domains is the
+    median absolute deviation, scaled to a normal distribution. If it is 0, the root mean square
+    deviation is used, or the deviation over all domains, or 1.
     """
     quantiles, counts = quantiles_by_domain(x, codes, n, QUANTILES).T, np.bincount(codes, None, n)
     scale = 1.0
@@ -154,21 +155,22 @@ def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], A
     return {"quantiles": domain_quantiles, "deviation": scale}, distances, areas
 
 
-def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
-    """Return statistics of categories, and distances and ROC areas as for numbers.
+def _describe_text(x: Array, domain_codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
+    """Return statistics of categories ``x``, and distances and ROC areas as for numbers.
 
-    Sorting categories by the ratio of their shares in the domain and in all other domains gives the
-    largest area.
+    The area is largest if categories are sorted by the ratio of their shares in the domain and in
+    all other domains.
     """
     names = [str(value) for value in x]
     name_counts = Counter(names).most_common()
-    frequent = [name for name, count in name_counts if count >= MIN_CATEGORY_ROWS]
-    index = {name: i for i, name in enumerate(frequent)}
-    table = np.zeros((n, len(frequent) + 1))  # counts by domain and category
-    category_codes = np.array([index.get(name, len(frequent)) for name in names], dtype=np.intp)
-    np.add.at(table, (codes, category_codes), 1.0)
-    counts, other_counts = table.sum(axis=1), table.sum(axis=0) - table
-    shares = table / np.maximum(counts, 1)[:, None]
+    frequent_names = [name for name, count in name_counts if count >= MIN_CATEGORY_ROWS]
+    code_by_name = {name: i for i, name in enumerate(frequent_names)}
+    other_code = len(frequent_names)  # for all rare categories
+    category_codes = np.array([code_by_name.get(name, other_code) for name in names], dtype=np.intp)
+    counts = np.zeros((n, other_code + 1))  # by domain and category
+    np.add.at(counts, (domain_codes, category_codes), 1.0)
+    domain_counts, other_counts = counts.sum(axis=1), counts.sum(axis=0) - counts
+    shares = counts / np.maximum(domain_counts, 1)[:, None]
     other_shares = other_counts / np.maximum(other_counts.sum(axis=1), 1)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         order = np.argsort(np.nan_to_num(-shares / (shares + other_shares)), axis=1, kind="stable")
@@ -178,8 +180,10 @@ def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Arra
     )
     is_observed = (true_rates[:, -1] > 0) & (false_rates[:, -1] > 0)
     areas = np.where(is_observed, np.trapezoid(true_rates, false_rates, axis=1), 0.5)
-    categories = frequent[:SHOWN_CATEGORIES]
-    domain_shares = [shares[d, : len(categories)].tolist() if counts[d] else None for d in range(n)]
+    categories = frequent_names[:SHOWN_CATEGORIES]
+    domain_shares = [
+        shares[d, : len(categories)].tolist() if domain_counts[d] else None for d in range(n)
+    ]
     distances = np.abs(shares - other_shares).sum(axis=1) / 2
     return {"categories": categories, "shares": domain_shares}, distances, areas
 
@@ -227,13 +231,13 @@ class Preprocessing:
         """Return a preprocessor with these parameters, equal to one fitted to all rows."""
         pandas = import_pandas()
         # scikit-learn cannot create a fitted transformer from known statistics, and transform needs
-        # private attributes that only fit sets. So it is fitted to one row for each category, and
-        # public attributes of the imputers and the scaler are set afterwards.
+        # private attributes that only fit sets. So the preprocessor is fitted to made-up rows with
+        # all categories, and public attributes of the imputers and the scaler are set afterwards.
         n = max([1, *map(len, self.categories)])
         columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
         for name, categories in zip(schema.categorical, self.categories, strict=True):
-            values: list[Any] = list(categories) or [np.nan]
-            columns[name] = pandas.Series(values * n, dtype=object)[:n]
+            cells: list[Any] = list(categories) or [np.nan]
+            columns[name] = pandas.Series(cells * n, dtype=object)[:n]
         preprocessor = make_preprocessor(schema).fit(pandas.DataFrame(columns, index=range(n)))
         steps = preprocessor.named_transformers_
         if schema.numbers:
@@ -284,15 +288,15 @@ class Statistics:
                     "rows, so it looks like an identifier. Drop it"
                 )
             categories.append(sorted(counts))
-            by_frequency = sorted(counts, key=lambda text: (-counts[text], text))
-            modes.append(by_frequency[0] if by_frequency else None)
+            modes.append(min(counts, key=lambda text: (-counts[text], text), default=None))
         p = len(schema.numbers)
-        count, mean, squares = (np.asarray(values)[0, :p] for values in vars(self.numbers).values())
+        n_values, means, squares = (np.asarray(a)[0, :p] for a in vars(self.numbers).values())
         n, medians = self.domains.total(), self.medians()[:p]
-        n_missing = n - count
-        imputed_mean = (count * mean + n_missing * medians) / n
-        increase = count * (mean - imputed_mean) ** 2 + n_missing * (medians - imputed_mean) ** 2
-        return Preprocessing(n, medians, imputed_mean, (squares + increase) / n, categories, modes)
+        n_missing = n - n_values
+        # With missing values replaced by the median:
+        all_means = (n_values * means + n_missing * medians) / n
+        increases = n_values * (means - all_means) ** 2 + n_missing * (medians - all_means) ** 2
+        return Preprocessing(n, medians, all_means, (squares + increases) / n, categories, modes)
 
 
 def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
