@@ -54,7 +54,8 @@ app = typer.Typer(
     name="domainwise",
     cls=QuickGroup,
     help="Evaluate, fit and apply models for domains that are not in the training data.\n\n"
-    "A domain is the source of a row, such as a hospital, a patient or a well. To start, run\n\n"
+    "A domain is where a row comes from, such as a hospital, a patient or a well. The domains in "
+    "the training data are called source domains. To start, run\n\n"
     "domainwise evaluate TABLE --target COLUMN --domain COLUMN",
     epilog="Use --install-completion to install shell completion.",
     no_args_is_help=True,
@@ -68,13 +69,15 @@ for command in (*_commands, datasets):
     app.command()(command)
 _federate_help = """Fit one model to data from sites that do not share their rows.
 
+The sites, such as hospitals, exchange files with a coordinator, who fits the model. Nothing leaves
+a site except the files that these commands write.
+
 First round: the coordinator runs "plan" and sends the plan to every site. Every site runs
 "statistics" and sends back the file that it writes.
 
-Second round: the coordinator runs "plan" again, with these files, and sends out the new plan. Every
-site runs "moments" and sends back the file that it writes. The coordinator then runs "fit".
-
-Nothing leaves a site except the files written by these commands.
+Second round: the coordinator runs "plan" again, with the files from the sites, and sends out the
+new plan. Every site runs "moments" and sends back the file that it writes. The coordinator then
+runs "fit".
 """
 app.add_typer(federate, name="federate", cls=QuickGroup, help=_federate_help)
 

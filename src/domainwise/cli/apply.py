@@ -30,7 +30,7 @@ class ApplyOptions:
     _: KW_ONLY
     out: Annotated[Path, "Table to write, such as a .csv or .parquet file.", "-o"]
     keep: Annotated[options.Names, "Columns to copy to the output, separated by commas."] = None
-    strict: Annotated[bool, "Write no output if any rows differ from the source domains."] = False
+    strict: Annotated[bool, "Write no output if any rows differ from all source domains."] = False
     dask: options.Dask = None
     force: options.Force = False
 
@@ -41,9 +41,12 @@ def predict(
     *,
     context: Annotated[
         bool,
-        "Predict all rows of a domain together. The table must contain all rows of each domain.",
+        "Predict all rows of a domain together. The table must contain the domain column, and all "
+        "rows of each domain.",
     ] = False,
-    one_domain: Annotated[bool, "With --context: treat all rows as one domain."] = False,
+    one_domain: Annotated[
+        bool, "With --context: treat all rows as one domain. No domain column is needed."
+    ] = False,
     coverage: Annotated[
         float | None,
         "Add prediction sets that should contain the true value for this fraction of the rows, "
@@ -57,8 +60,9 @@ def predict(
     The output contains a prediction for each row. For classification, it also contains the
     probability of each class, or its decision value if the model does not estimate probabilities.
     The table does not need a domain column; if it has one, the column is copied to the output.
-    Large files are read and written in chunks. Rows that differ from all source domains are
-    reported on stderr. Each row is predicted individually, unless --context is used.
+    Large files are read and written in chunks. Rows that differ from all source domains (those in
+    the training data) are reported on stderr. Each row is predicted individually, unless --context
+    is used.
     """
     if one_domain and not context:
         raise ValueError("--one-domain requires --context; add --context or remove --one-domain")
@@ -71,7 +75,8 @@ def predict(
 def transform(apply_options: ApplyOptions, *, read_options: options.ReadingOptions) -> None:
     """Project the rows of a table onto a model's components.
 
-    The model must be a projection, such as dcm, coir, kpca or one of their fast variants.
+    The model must be a projection, such as dcm, coir, kpca or one of their fast variants. Rows that
+    differ from all source domains (those in the training data) are reported on stderr.
     """
     _apply(apply_options, project=True, **read_options.arguments())
 
@@ -87,7 +92,7 @@ def adapt(
     *,
     out: options.ModelOut,
     site: Annotated[
-        Path | None, "Table of unlabelled rows from the site, needed to predict with --context."
+        Path | None, "Table of unlabelled rows from the site, needed for predict --context."
     ] = None,
     force: options.Force = False,
     read_options: options.ReadingOptions,
@@ -118,29 +123,29 @@ def adapt(
 
 def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> None:
     """Apply a model to a file; other arguments are passed to ``apply_to_file``."""
-    new, out = apply_options.new, apply_options.out
+    table_path, out = apply_options.new, apply_options.out
     with warnings.catch_warnings(record=True) as caught_warnings:
         from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel
         from domainwise.tables.cells import split_names
         from domainwise.tables.files import FORMATS, table_columns
 
-        common.check_distinct(new, out)
+        common.check_distinct(table_path, out)
         writes_folder = apply_options.dask is not None and not out.suffix
         common.check_output(out, apply_options.force, *([] if writes_folder else FORMATS))
         model = TableModel.load(apply_options.model)
-        columns = table_columns(new, encoding=arguments["encoding"])
-        activity = f"{'projecting' if project else 'predicting'} {new}"
+        column_names = table_columns(table_path, encoding=arguments["encoding"])
+        activity = f"{'projecting' if project else 'predicting'} {table_path}"
         with dask_client(apply_options.dask) as client, common.spinner(activity) as update:
             try:
                 result = apply_to_file(
                     model,
-                    new,
+                    table_path,
                     out,
                     project=project,
-                    keep=split_names(apply_options.keep, columns) or (),
+                    keep=split_names(apply_options.keep, column_names) or (),
                     strict=apply_options.strict,
-                    progress=lambda rows: update(f"{activity}: {rows:,} rows"),
+                    progress=lambda n_rows: update(f"{activity}: {n_rows:,} rows"),
                     client=client,
                     **arguments,
                 )
@@ -154,7 +159,7 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
     reasons = ["--strict checks all rows first"] if apply_options.strict else []
     reasons += ["--context first summarizes each domain"] if context else []
     if reasons:
-        notes.append(f"{new} was read twice, because {' and '.join(reasons)}")
+        notes.append(f"{table_path} was read twice, because {' and '.join(reasons)}")
     if not project and context is None and (model.info.get("context") or {}).get("promised"):
         notes.append(
             "rows were predicted without context, but the score of this model on held-out domains "

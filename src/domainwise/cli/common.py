@@ -128,9 +128,10 @@ def spinner(message: str) -> Iterator[Callable[[str], None]]:
 
 
 def require_extra(extra: str, unless: str = "") -> None:
-    """Raise an error if an extra is not installed; ``unless`` names an option that avoids it.
+    """Raise an error if an extra is not installed.
 
-    Its packages are imported, so that a broken installation is reported before any work is done.
+    With the option ``unless``, the command does not need the extra. The extra's packages are
+    imported, so that a broken installation is reported before any work is done.
     """
     from domainwise.checks import needs_extra
 
@@ -167,8 +168,8 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     contain Parquet files from an earlier run but nothing else.
     """
     if endings and not out.name.lower().endswith(endings):
-        choices = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
-        raise ValueError(f"the output file {out} must end in {choices}; choose another name")
+        endings_text = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+        raise ValueError(f"the output file {out} must end in {endings_text}; choose another name")
     if not out.parent.is_dir():
         raise ValueError(
             f"the folder {out.parent} does not exist; create it first, or choose another output"
@@ -178,11 +179,11 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     if not (out.is_file() if endings else out.is_dir()):
         noun = "regular file" if endings else "folder"
         raise ValueError(f"the output {out} exists, but is not a {noun}; choose another output")
-    others = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]
-    if others:
+    paths = [] if endings else out.iterdir()
+    if other_names := [path.name for path in paths if not path.match("part-*.parquet")]:
         raise ValueError(
-            f"the folder {out} contains {min(others)}, which is not part of an earlier output; "
-            "choose an empty or a new folder"
+            f"the folder {out} contains {min(other_names)}, which is not part of an earlier "
+            "output; choose an empty or a new folder"
         )
     if not force:
         raise ValueError(f"{out} exists; use --force to overwrite it, or choose another output")
@@ -190,11 +191,11 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
 
 def check_distinct(data: Path, out: Path) -> None:
     """Refuse an output that is the input, contains it, or is inside it."""
-    source, target = data.resolve(), out.resolve()
+    input_path, output_path = data.resolve(), out.resolve()
     for problem, occurs in (
         ("is the input", data.exists() and out.exists() and out.samefile(data)),
-        ("contains the input", target in source.parents),
-        ("is inside the input", source in target.parents),
+        ("contains the input", output_path in input_path.parents),
+        ("is inside the input", input_path in output_path.parents),
     ):
         if occurs:
             raise ValueError(f"the output {out} {problem}; choose another output")

@@ -92,7 +92,7 @@ def _connect(address: str) -> Any:
     from distributed import Client, Security
     from distributed.comm import connect
 
-    # A client would wait forever if, say, a web server responded.
+    # A client would wait forever if something else, such as a web server, used this address.
     async def check_scheduler() -> None:
         async with asyncio.timeout(TIMEOUT):
             comm = await connect(address, **Security().get_connection_args("client"))

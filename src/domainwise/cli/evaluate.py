@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 REPORT_NAME = "report.html"
 _EXTENSIONS = re.compile(r"(\.(gz|csv|tsv|parquet|pq|feather|arrow|xlsx))+$", re.IGNORECASE)
-#: Colour of a method's name by its kind.
+#: Colours of method names, by kind of method.
 _COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
 
 
@@ -45,7 +45,8 @@ def evaluate(
     metric: Annotated[
         str | None,
         "scikit-learn scorers, separated by commas. The first one determines whether models weight "
-        "all classes equally. Default: depends on the target.",
+        "all classes equally. Default: root_mean_squared_error for regression, and accuracy or "
+        "balanced_accuracy for classification.",
         "NAMES",
     ] = None,
     inner_metric: Annotated[
@@ -78,11 +79,11 @@ def evaluate(
     out in turn (in ten groups if there are more than ten domains), and each method's parameters are
     chosen on the other domains only.
 
-    Default methods: constant, svm, linear, boosting, dcmcv, invariantridge, ensemble. Further
-    methods: invariant, kpca, coir, dica, dcm, sca, mda, mida, and fast variants such as fastdcm.
-    The page "Choosing a method" in the user guide describes them. The ensemble has two scores: one
-    for rows predicted individually, and one for all rows of a held-out domain predicted together
-    (shown as +context).
+    Default methods: constant, svm, linear, boosting, dcmcv (domain-based covariance minimization,
+    DCM), invariantridge, ensemble. Further methods: invariant, kpca, coir, dica, dcm, sca, mda,
+    mida, and fast variants such as fastdcm. The page "Choosing a method" in the user guide
+    describes them. The ensemble has two scores: one for rows predicted individually, and one for
+    all rows of a held-out domain predicted together (shown as +context).
 
     The result of each fit is saved immediately. After Ctrl-C, the report contains the finished
     fits; run the same command again to continue. If you change --metric, the new scores are
@@ -191,18 +192,18 @@ def print_evaluation(result: Evaluation) -> None:
 def _scores_table(result: Evaluation) -> Any:
     rows = [("method", "mean", "worst", "spread", "seen", "p", "worst domain")]
     for method in result.results:
-        mark = " ●" if method is result.baseline else ""
-        label = f"[{_COLOURS[method.kind]}]{escaped(method.label)}[/]{mark}"
-        mean, worst, domain, seen, p = result.cells(method)
+        baseline_marker = " ●" if method is result.baseline else ""
+        label = f"[{_COLOURS[method.kind]}]{escaped(method.label)}[/]{baseline_marker}"
+        mean, worst, worst_domain, seen, p = result.cells(method)
         mean = f"[bold]{mean}[/]" if method is result.best else mean
         spread = result.show(result.measure.sign * method.spread)
-        rows.append((label, mean, worst, spread, seen, p, escaped(domain)))
+        rows.append((label, mean, worst, spread, seen, p, escaped(worst_domain)))
     columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
     header, *body_rows = zip(*columns, strict=True)
     return common.text_table(header, body_rows, text_columns=["worst domain"])
 
 
-def own_methods(names: list[str] | None) -> list[Method]:
+def own_methods(estimators: list[str] | None) -> list[Method]:
     """Return methods made from ``package.module:factory`` and from model files.
 
     A method has the name of its factory or file. A factory is called without arguments; its module
@@ -215,26 +216,26 @@ def own_methods(names: list[str] | None) -> list[Method]:
     from domainwise.models.registry import own_method
 
     methods = []
-    for text in names or ():
-        if text.endswith(".skops"):
+    for estimator in estimators or ():
+        if estimator.endswith(".skops"):
             # A model that was fitted to a table includes its preprocessing.
-            preprocess = "schema" not in read_info(text)["info"]
-            methods.append(own_method((Path(text).stem, load(text)), preprocess))
+            preprocess = "schema" not in read_info(estimator)["info"]
+            methods.append(own_method((Path(estimator).stem, load(estimator)), preprocess))
             continue
-        module, _, name = text.partition(":")
-        if not module or not name.isidentifier():
+        module_name, _, name = estimator.partition(":")
+        if not module_name or not name.isidentifier():
             raise ValueError(
-                f"--estimator {text} is not valid; pass package.module:factory or a model file "
-                "(.skops)"
+                f"--estimator {estimator} is not valid; pass package.module:factory or a model "
+                "file (.skops)"
             )
         sys.path.insert(0, str(Path.cwd()))
         try:
-            factory = getattr(importlib.import_module(module), name)
+            factory = getattr(importlib.import_module(module_name), name)
             methods.append(own_method((name, factory() if callable(factory) else factory)))
         except (ImportError, AttributeError, TypeError) as error:
             raise ValueError(
-                f"--estimator {text} cannot be imported or created: {error}. Check its spelling, "
-                "and that the factory works without arguments."
+                f"--estimator {estimator} cannot be imported or created: {error}. Check its "
+                "spelling, and that the factory works without arguments."
             ) from error
         finally:
             sys.path.remove(str(Path.cwd()))

@@ -16,13 +16,16 @@ from domainwise.cli.info import print_model, print_model_notes
 
 federate = typer.Typer(no_args_is_help=True)
 
-Files = Annotated[list[Path] | None, "Files written by the sites, one per site."]
-PlanFile = Annotated[Path, "Plan for this round, written by the coordinator.", "FILE"]
+PlanFile = Annotated[Path, "The coordinator's plan for this round.", "FILE"]
 SiteOut = Annotated[Path, "File to write (.npz).", "FILE", "-o"]
 #: Keys in the ``--more`` file for settings that are not options.
 KEYS = "classes, kernels, gammas, feature_map, centres, candidates, class_weight, second_moments"
-#: Further keys that it may contain, for settings that are also options.
+#: Further keys that the file may contain, for settings that are also options.
 OPTION_KEYS = "task, auto_drop, dates, decimal, na"
+COLUMNS_HELP = """Number of features that approximate the kernel. More features are more accurate,
+but need more rows at each site. Default: at most 500, depending on the numbers of rows."""
+SMALLEST_HELP = """Minimum number of rows: a site sends nothing about a class, a category or missing
+values that occur in fewer rows."""
 
 command_with_advice = partial(
     options.command, memory_advice="agree on a plan with fewer --columns, kernels or gammas"
@@ -38,31 +41,27 @@ def plan(
         "First round: a table with the same columns as the sites' tables. Second round: the "
         "first-round plan.",
     ],
-    files: Files = None,
+    files: Annotated[
+        list[Path] | None,
+        'Second round: the files that the sites wrote with "federate statistics", one per site.',
+    ] = None,
     *,
     out: Annotated[Path, "Plan to write (.json).", "FILE", "-o"],
     target: options.Target = None,
     domain: options.Domain = "site",
-    method: Annotated[str, "invariantridge, fastdcm, fastcoir or fastdica."] = "invariantridge",
-    columns: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of feature-map columns. Default: depends on row counts.",
-            metavar="N",
-            min=1,
-        ),
-    ] = None,
-    smallest: Annotated[
-        int,
-        typer.Option(
-            help="Minimum rows per class or category; sites omit smaller ones.", metavar="N", min=3
-        ),
-    ] = 10,
+    method: Annotated[
+        str, "Method to fit: invariantridge, fastdcm, fastcoir or fastdica."
+    ] = "invariantridge",
+    columns: Annotated[int | None, typer.Option(help=COLUMNS_HELP, metavar="N", min=1)] = None,
+    smallest: Annotated[int, typer.Option(help=SMALLEST_HELP, metavar="N", min=3)] = 10,
     task: options.Task = "auto",
     features: options.FeatureOptions,
     read_options: options.ReadingOptions,
     more: Annotated[
-        Path | None, f"JSON file with additional settings for the plan: {KEYS}.", "FILE"
+        Path | None,
+        f"JSON file with settings that have no option: {KEYS}. The documentation of "
+        "domainwise.federated.Plan describes them.",
+        "FILE",
     ] = None,
     seed: options.Seed = 0,
     force: options.Force = False,
@@ -71,7 +70,7 @@ def plan(
 
     A plan contains the settings that all sites share. The first-round plan is made from a table;
     only its columns matter, so its rows may be made up. The second-round plan is made from the
-    first-round plan and the files that the sites wrote with "federate statistics".
+    first-round plan and the files from the sites.
     """
     from domainwise.federated import Plan, merge
     from domainwise.tables.cells import split_names
@@ -81,7 +80,7 @@ def plan(
     common.check_output(out, force, ".json")
     if files:
         options.refuse_options(
-            context, "source files out force", "the first-round plan sets this option"
+            context, {"source", "files", "out", "force"}, "the first-round plan sets this option"
         )
         with spinner("merging the site files"):
             new_plan = merge(Plan.load(source), files)
@@ -111,11 +110,13 @@ def _read_more(path: Path | None) -> dict[str, Any]:
         raise ValueError(f"{path} is not valid JSON ({error}); correct the file") from None
     accepted_keys = f"{KEYS}, {OPTION_KEYS}".split(", ")
     is_object = isinstance(settings, dict)
-    if unknown_keys := [n for n in settings if n not in accepted_keys] if is_object else [settings]:
+    unknown_keys = [key for key in settings if key not in accepted_keys] if is_object else []
+    if unknown_keys or not is_object:
+        contents = unknown_keys[0] if is_object else settings
         raise ValueError(
-            f"{path} contains {unknown_keys[0]!r}; it must be a JSON object with keys from {KEYS}"
+            f"{path} contains {contents!r}; it must be a JSON object with keys from {KEYS}"
         )
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()}
 
 
 def _add_site_command(name: str, help_text: str) -> None:
@@ -151,14 +152,16 @@ def _add_site_command(name: str, help_text: str) -> None:
     federate.command(name, help=help_text)(site_command)
 
 
-_add_site_command("statistics", "First round: write this site's column statistics.")
-_add_site_command("moments", "Second round: write the sums that the fit needs.")
+_add_site_command("statistics", "First round: write statistics of this site's columns.")
+_add_site_command("moments", "Second round: write sums over this site's rows, for the fit.")
 
 
 @federate.command()
 @command_with_advice
 def fit(
-    files: Files = None,
+    files: Annotated[
+        list[Path] | None, 'Files that the sites wrote with "federate moments", one per site.'
+    ] = None,
     *,
     plan: PlanFile,
     out: options.ModelOut,
@@ -166,7 +169,7 @@ def fit(
 ) -> None:
     """Fit a model to the second-round files.
 
-    Its parameters are chosen by holding out each site in turn.
+    The model's parameters are chosen by holding out each site in turn.
     """
     from domainwise import federated
 

@@ -1,4 +1,4 @@
-"""The command fit, which fits a model to a table and writes it to one file."""
+"""The command fit, which fits a model to a table and saves the model in a file."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from domainwise.cli.info import print_model, print_model_notes
 if TYPE_CHECKING:
     from domainwise.models.registry import Method
 
-#: By default, smaller tables are fitted in one process, because starting others takes longer.
+#: By default, tables with fewer rows are fitted in one process: to start others would take longer.
 SMALL_TABLE = 1000
 #: Options allowed with ``--from``; all others would change the evaluated model.
-ALLOWED_WITH_FROM = "data source method estimator check rows out jobs dask force"
+ALLOWED_WITH_FROM = {"data", "source", "method", "estimator", "check", "rows", "out", "jobs"}
+ALLOWED_WITH_FROM |= {"dask", "force"}
 
 
 @options.command
@@ -33,15 +34,15 @@ def fit(
     out: options.ModelOut,
     source: Annotated[
         Path | None,
-        "Results folder written by evaluate. Fit the recommended method, or --method, to the "
-        "evaluated table, with the same columns, metric and seed.",
+        "Results folder written by evaluate. Fit the recommended method (or the one in --method) "
+        "to the evaluated table, with the same columns, metric and seed.",
         "FOLDER",
         "--from",
     ] = None,
     target: options.Target = None,
     domain: options.Domain = None,
     method: Annotated[
-        str, 'Method to fit; "auto" selects ensemble, or invariantridge for large tables.'
+        str, 'Method to fit; "auto" selects ensemble, or invariantridge above 20,000 rows.'
     ] = "auto",
     estimator: Annotated[
         options.Names,
@@ -51,14 +52,15 @@ def fit(
     predictor: Annotated[
         str,
         "Model fitted to the components of a projection: lda, logistic or svm for classification, "
-        "ridge or svm for regression.",
+        'ridge or svm for regression. "auto" selects lda or ridge.',
     ] = "auto",
     task: options.Task = "auto",
     columns: options.ColumnOptions,
     read_options: options.ReadingOptions,
     balanced: Annotated[
         bool | None,
-        "Whether all classes get the same weight. Default: depends on the metric.",
+        "Whether all classes get the same weight. Default: --balanced if a class is rare or its "
+        "frequency varies between domains.",
         "--balanced/--not-balanced",
     ] = None,
     positive: options.Positive = None,
@@ -75,10 +77,10 @@ def fit(
     dask: options.Dask = None,
     force: options.Force = False,
 ) -> None:
-    """Fit a model to a table and write it to one file.
+    """Fit a model to a table and save the model in a file.
 
     The model includes the preprocessing: imputation of missing values, encoding of categories, and
-    scaling. Its parameters are chosen on held-out domains, as in evaluate.
+    scaling. The method's parameters are chosen on held-out domains, as in evaluate.
 
     Methods: auto, and all methods that evaluate accepts. Fast variants such as fastdcmcv are
     suitable for large tables.
@@ -189,12 +191,14 @@ class Recipe:
     def find(self, name: str | None) -> str:
         """Return the key of an evaluated method, by default the recommended one."""
         query = (name or self.evaluation.get("recommended", self.evaluation["best"])).lower()
-        labels = {m["key"]: m["label"] for m in self.evaluation["methods"]}
-        keys = [key for key, label in labels.items() if query in (key.lower(), label.lower())]
+        labels_by_key = {method["key"]: method["label"] for method in self.evaluation["methods"]}
+        keys = [
+            key for key, label in labels_by_key.items() if query in (key.lower(), label.lower())
+        ]
         if not keys:
             raise ValueError(
                 f"method {name!r} was not evaluated; choose one of the methods in {self.path}: "
-                f"{', '.join(labels)}"
+                f"{', '.join(labels_by_key)}"
             )
         return str(keys[0])
 
@@ -230,16 +234,16 @@ class Recipe:
         from domainwise.models.registry import TRIVIAL
 
         sign = 1 if self.evaluation["measure"]["greater_is_better"] else -1
-        results = {method["key"]: method for method in self.evaluation["methods"]}
+        results_by_key = {method["key"]: method for method in self.evaluation["methods"]}
         scores, constant_scores = (
             {
                 row["domain"]: sign * row["score"]
-                for row in results.get(name, {}).get("per_domain", ())
+                for row in results_by_key.get(name, {}).get("per_domain", ())
                 if row["score"] is not None
             }
             for name in (key, TRIVIAL)
         )
         if not scores or not constant_scores:
             return None
-        calibration = results[key].get("calibration")
+        calibration = results_by_key[key].get("calibration")
         return compare_with_constant(self.recipe["scoring"], scores, constant_scores, calibration)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,11 +30,13 @@ def info(model: options.Model) -> None:
             print_model(console, header["info"])
         else:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
-        rows, targets = header.get("training_rows"), header.get("training_targets") or None
-        absent_text = "unknown: an older version wrote the file" if rows is None else "none"
+        # Attributes of the model that contain training rows, or targets without features.
+        rows_in, targets_in = header.get("training_rows"), header.get("training_targets")
+        no_rows_text = "unknown: an older version wrote the file" if rows_in is None else "none"
+        targets_text = f"stored without features in {', '.join(targets_in)}" if targets_in else None
         facts = [
-            ("training rows", f"stored in {', '.join(rows)}" if rows else absent_text),
-            ("training targets", targets and f"stored without features in {', '.join(targets)}"),
+            ("training rows", f"stored in {', '.join(rows_in)}" if rows_in else no_rows_text),
+            ("training targets", targets_text),
             ("versions", ", ".join(f"{name} {v}" for name, v in header["versions"].items())),
         ]
         print_facts(console, facts)
@@ -61,10 +64,10 @@ def export(
     with replacing(out) as temporary_path:
         temporary_path.write_bytes(onnx_model.SerializeToString())
     graph = onnx_model.graph
-    names = {role: [v.name for v in getattr(graph, role)] for role in ("input", "output")}
-    common.print_json({"file": str(out), **names}, end=True)
+    names_by_role = {r: [node.name for node in getattr(graph, r)] for r in ("input", "output")}
+    common.print_json({"file": str(out), **names_by_role}, end=True)
     common.print_written(out)
-    print_facts(stdout(), [(role, ", ".join(values)) for role, values in names.items()])
+    print_facts(stdout(), [(role, ", ".join(names)) for role, names in names_by_role.items()])
 
 
 def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
@@ -73,7 +76,8 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     from domainwise.tables.errors import join_names
 
     schema, classes, check = info["schema"], info["classes"], info["check"]
-    numeric, categorical, dates = (schema.get(k, []) for k in ("numeric", "categorical", "dates"))
+    column_types = ("numeric", "categorical", "dates")
+    numeric, categorical, dates = (schema.get(column_type, []) for column_type in column_types)
     method = " → ".join(name for name in (info["method"], info["predictor"]) if name)
     parameters = ", ".join(
         f"{name.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
@@ -83,31 +87,32 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     target_type = "continuous"
     if classes is not None:
         target_type = f"{len(classes)} classes: {join_names([*map(str, classes)], MAX_NAMES)}"
-    domains = f"{len(info['domains'])} in column {schema['domain']}"
-    features = f"{len(numeric) + len(categorical)} ({len(numeric)} numeric, "
-    features += f"{len(categorical)} categorical)"
+    domains_text = f"{len(info['domains'])} in column {schema['domain']}"
+    features_text = f"{len(numeric) + len(categorical)} ({len(numeric)} numeric, "
+    features_text += f"{len(categorical)} categorical)"
     if dates:
-        features += f", plus {', '.join(schema['date_parts'])} from dates"
+        features_text += f", plus {', '.join(schema['date_parts'])} from dates"
     if not brief:
-        entries = [f"{name} ({count})" for name, count in info["domains"]]
-        domains += ": " + join_names(entries, MAX_NAMES)
-        features += ": " + join_names([*numeric, *categorical, *dates], MAX_NAMES)
-    weighting, calibration = info.get("class_weight"), (check or {}).get("calibration")
-    context = None
+        entries = [f"{name} ({n_rows})" for name, n_rows in info["domains"]]
+        domains_text += ": " + join_names(entries, MAX_NAMES)
+        features_text += ": " + join_names([*numeric, *categorical, *dates], MAX_NAMES)
+    class_weight, calibration = info.get("class_weight"), (check or {}).get("calibration")
+    weight_text = f"{class_weight}: all classes have the same weight" if class_weight else None
+    caution = None
     if info.get("context"):
-        context = "predict --context assumes that the rows are representative of their domain"
+        caution = "predict --context assumes that the rows are representative of their domain"
         if (batch_size := info["context"].get("batch_size")) is not None:
-            context += f"; the score with context was measured on {batch_size:,} rows per domain"
+            caution += f"; the score with context was measured on {batch_size:,} rows per domain"
     facts = [
         ("method", f"{method} ({parameters})" if parameters else method),
-        ("class weights", f"{weighting}: all classes have the same weight" if weighting else None),
+        ("class weights", weight_text),
         ("components", info["n_components"]),
         ("target", f"{schema['target']} ({target_type})"),
-        ("domains", domains),
-        ("features", features),
+        ("domains", domains_text),
+        ("features", features_text),
         ("rows", f"{info['n_rows']:,}"),
         ("unseen domains", describe_check(check) if check else None),
-        ("context", context),
+        ("context", caution),
         ("prediction sets", describe_sets(calibration) if calibration else None),
         *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
         *(describe_adaptation(info) if "site" in info else []),
@@ -129,19 +134,20 @@ def describe_adaptation(info: dict[str, Any]) -> list[tuple[str, str]]:
     site, classes = info["site"], info["classes"]
     terms = site["corrections"]["plain"]
     if classes is None:
-        name, sign, (level, slope) = "RMSE", -1, terms
+        metric_name, sign, (level, slope) = "RMSE", -1, terms
         correction = f"level {level:+.3g}" + (f", slope {slope:+.3g}" if slope else "")
     else:
-        name, sign = "balanced accuracy", 1
-        shifts = ", ".join(f"{c} {value:+.2f}" for c, value in zip(classes, terms, strict=True))
-        correction = f"log-odds by class: {shifts}" if any(terms) else "none"
+        metric_name, sign = "balanced accuracy", 1
+        entries = [f"{label} {term:+.2f}" for label, term in zip(classes, terms, strict=True)]
+        correction = f"log-odds by class: {', '.join(entries)}" if any(terms) else "none"
     facts = [("site labels", str(site["n_labels"])), ("correction", correction)]
-    gains = [row for row in site["label_gain"] if row[0] <= site["n_labels"] and row[1] == row[1]]
-    if gains:
-        text = f"{sign * gains[0][1]:.3g} without labels"
-        if len(gains) > 1:
-            text += f", {sign * gains[-1][1]:.3g} with {gains[-1][0]}"
-        facts.append((f"expected {name}", text))
+    scores_by_count = {n: sign * score for n, score, *_ in site["label_gain"] if not isnan(score)}
+    counts = [n for n in scores_by_count if n <= site["n_labels"]]
+    if counts:
+        text = f"{scores_by_count[counts[0]]:.3g} without labels"
+        if len(counts) > 1:
+            text += f", {scores_by_count[counts[-1]]:.3g} with {counts[-1]}"
+        facts.append((f"expected {metric_name}", text))
     return facts
 
 
@@ -172,14 +178,14 @@ def describe_check(check: dict[str, Any]) -> str:
     (90 % interval)``.
     """
     is_error = check["metric"].startswith("neg_")
-    name = check["metric"].removeprefix("neg_").replace("_", " ")
-    model, worst, constant = (
+    metric_name = check["metric"].removeprefix("neg_").replace("_", " ")
+    model_text, worst_text, constant_text = (
         f"{-value:.4g}" if is_error else f"{value:.3f}"
         for value in (check["model"], check["worst"], check["constant"])
     )
     if check.get("range") is not None:
         low, high = sorted(-bound if is_error else bound for bound in check["range"])
-        model += f" on average, {low:.3g} to {high:.3g} on a single new domain (90 % interval)"
-    name = "RMSE" if name == "root mean squared error" else name
-    worst = f"worst domain {worst} ({check['worst_domain']})"
-    return f"{name} {model}, {worst}; constant prediction {constant}"
+        model_text += f" on average, {low:.3g} to {high:.3g} on a single new domain (90 % interval)"
+    metric_name = "RMSE" if metric_name == "root mean squared error" else metric_name
+    scores_text = f"{model_text}, worst domain {worst_text} ({check['worst_domain']})"
+    return f"{metric_name} {scores_text}; constant prediction {constant_text}"

@@ -92,7 +92,7 @@ class ReadingOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return the options as keyword arguments of functions that read tables."""
-        return {**vars(self), "na": [v for values in self.na or () for v in split_commas(values)]}
+        return {**vars(self), "na": [cell for text in self.na or () for cell in split_commas(text)]}
 
 
 class PartialFailure(Exception):
@@ -115,14 +115,14 @@ def command(
             parameters += inspect.signature(groups[name], eval_str=True).parameters.values()
         else:
             parameters.append(parameter)
-    keyword = inspect.Parameter.KEYWORD_ONLY
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
     for name, help_text in COMMON_OPTIONS.items():
-        annotation = Annotated[bool, help_text]
-        parameters.append(inspect.Parameter(name, keyword, default=False, annotation=annotation))
-    parameters = [p.replace(annotation=_typer_annotation(p), kind=keyword) for p in parameters]
+        option = inspect.Parameter(name, keyword_only, default=False)
+        parameters.append(option.replace(annotation=Annotated[bool, help_text]))
+    parameters = [p.replace(annotation=_typer_annotation(p), kind=keyword_only) for p in parameters]
 
     @wraps(function)
-    def run(json: bool, debug: bool, **values: Any) -> None:
+    def run(json: bool, debug: bool, **arguments: Any) -> None:
         def fail(message: str, code: int) -> NoReturn:
             if debug:
                 stderr().print(traceback.format_exc(), markup=False, soft_wrap=True)
@@ -132,11 +132,11 @@ def command(
 
         common.mode["json"] = json
         try:
-            if not 0 <= (seed := values.get("seed", 0)) < 2**32:
+            if not 0 <= (seed := arguments.get("seed", 0)) < 2**32:
                 raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
             for name, group in groups.items():
-                values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
-            function(**values)
+                arguments[name] = group(**{f.name: arguments.pop(f.name) for f in fields(group)})
+            function(**arguments)
         except (typer.Exit, BrokenPipeError):
             raise
         except KeyboardInterrupt:
@@ -189,8 +189,8 @@ def _format_part(part: Any) -> str:
     return " ".join(f"{option} {shlex.quote(text)}" for text in values)
 
 
-def refuse_options(context: typer.Context, accepted_names: str, reason: str) -> None:
+def refuse_options(context: typer.Context, accepted_names: set[str], reason: str) -> None:
     """Raise an error if an option was passed that is not in ``accepted_names``."""
-    for name in sorted(context.params.keys() - {*accepted_names.split(), *COMMON_OPTIONS}):
+    for name in sorted(context.params.keys() - accepted_names - COMMON_OPTIONS.keys()):
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
             raise ValueError(f"remove --{name.replace('_', '-')}: {reason}")

@@ -29,10 +29,11 @@ def reproduce(
     timing: Annotated[bool, "Measure time and memory after the experiments."] = True,
     report: Annotated[bool, "Write the HTML report."] = True,
 ) -> None:
-    """Rerun the DCM paper's experiments and compare with its results.
+    """Rerun the experiments of the DCM paper and compare the results.
 
-    Each repeat is saved as soon as it is finished. To continue an interrupted run, run the same
-    command again. The results do not depend on the number of processes.
+    DCM stands for domain-based covariance minimization. Each repeat is saved as soon as it is
+    finished. To continue an interrupted run, run the same command again. The results do not depend
+    on the number of processes.
     """
     from joblib import effective_n_jobs
 
@@ -48,7 +49,7 @@ def reproduce(
     tables = select_tables(table)
     if report:
         common.require_extra("report", "--no-report")
-    if any(entry.data_files for entry in tables):
+    if any(paper_table.data_files for paper_table in tables):
         common.require_extra("data")
     check_data(tables)
     store = ResultStore(out or Path("domainwise-results") / (f"{table}-quick" if quick else table))
@@ -79,10 +80,10 @@ def reproduce(
         )
         raise typer.Exit(1) from None
     _publish(store.folder, html=report)
-    for row in failed_runs:
-        run_name = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
+    for run in failed_runs:
+        run_name = f"{run['case']} {run.get('setting', 'timing')} {run.get('repeat', '')}"
         stderr().print(
-            f"[red]failed[/red]: {escaped(run_name)} {row['method']}: {escaped(row['error'])}"
+            f"[red]failed[/red]: {escaped(run_name)} {run['method']}: {escaped(run['error'])}"
         )
     if failed_runs:
         raise typer.Exit(1)
@@ -143,7 +144,10 @@ def _publish(folder: Path, *, html: bool) -> None:
 
 @options.command
 def datasets() -> None:
-    """List the data sets and show whether they are on this machine."""
+    """List the data sets and show whether they are on this machine.
+
+    A function in the Python module domainwise.datasets loads each of them.
+    """
     from domainwise.datasets import list_datasets
 
     entries = list_datasets()
@@ -156,11 +160,11 @@ def datasets() -> None:
     rows = []
     for info in entries:
         counts = f"{info.rows:,}", str(info.domains), str(info.features), str(info.classes or "–")
-        present = "[green]yes[/green]" if info.present else "[yellow]no[/yellow]"
-        rows.append((info.name, *counts, present, info.description))
+        present_text = "[green]yes[/green]" if info.present else "[yellow]no[/yellow]"
+        rows.append((info.name, *counts, present_text, info.description))
     stdout().print(common.text_table(columns, rows, text_columns=columns[-1:]))
     if not all(info.present for info in entries):
         stdout().print(
-            "\nPut missing files into $DOMAINWISE_DATA. To see where a file comes from, call its "
-            "loader, whose error message says so."
+            "\nPut missing files into $DOMAINWISE_DATA. To find out where to get a file, call the "
+            "function that loads it; its error message says so."
         )

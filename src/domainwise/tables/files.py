@@ -168,8 +168,9 @@ def iter_table(
         other_columns = [name for name in frame.columns if name not in {*labels, *text_columns}]
         for name in frame.columns:
             frame[name] = mark_missing(frame[name], na, nan_text=name not in labels)
-        options = {"earlier_marks": marks, "fallback": fallback[0]}
-        marks |= decimal_marks(frame, other_columns, decimal, **options)
+        marks |= decimal_marks(
+            frame, other_columns, decimal, earlier_marks=marks, fallback=fallback[0]
+        )
         for name in other_columns:
             frame[name] = typed_numbers(with_points(frame[name], marks.get(name)))
         yield frame
