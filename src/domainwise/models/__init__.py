@@ -1,1 +1,1 @@
-"""The registry of methods, models of whole tables, and applying them to files of any size."""
+"""Methods by name, models for tables, and functions that apply models to files of any size."""

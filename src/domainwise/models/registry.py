@@ -15,7 +15,6 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -28,14 +27,14 @@ from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.invariant.search import InvariantSearchCV
 from domainwise.kernels.landmarks import landmark_count
-from domainwise.models.search import MethodSearch
+from domainwise.models.search import BOOSTING, MethodSearch
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.scoring.predictions import has_argument, requests_domains
 from domainwise.search import grids
 from domainwise.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
 from domainwise.shift.watch import ShiftWatch
 
-#: Maximum number of landmarks in a search: the cost of its dozens of fits is quadratic in them.
+#: Maximum number of landmarks in a search; the time for its dozens of fits grows quadratically.
 SEARCH_LANDMARKS = 500
 #: Suffix of a method's name if it predicts with the domains of new rows.
 CONTEXT = "+context"
@@ -104,8 +103,8 @@ class Method:
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
         """Return the key and name of each row in tables, and whether predictions use domains."""
         key, label = self.key, self.label(classification)
-        with_context = [(key + CONTEXT, label + CONTEXT, True)] if self.context else []
-        return [(key, label, False), *with_context]
+        context_rows = [(key + CONTEXT, label + CONTEXT, True)] if self.context else []
+        return [(key, label, False), *context_rows]
 
     def grid(self, classification: bool) -> Grid | None:
         """Candidates by argument; None if there is no search."""
@@ -125,19 +124,19 @@ class Method:
                 f"method {self.key!r} is already a predictor; got predictor={setting.predictor!r}. "
                 "Use predictor='auto'"
             )
-        needed, has_wrong_type = "regressor", is_classifier
+        role, has_wrong_type = "regressor", is_classifier
         if setting.classification:
-            needed, has_wrong_type = "classifier", is_regressor
+            role, has_wrong_type = "classifier", is_regressor
         if self.kind == "own" and has_wrong_type(estimator):
             raise ValueError(
-                f"methods: {self.key!r} must be a {needed}, because the task is {setting.task}"
+                f"methods: {self.key!r} must be a {role}, because the task is {setting.task}"
             )
         grid = self.grid(setting.classification)
         units = {name: v.unit for name, v in (grid or {}).items() if isinstance(v, InUnits)}
-        values = {n: v.values if isinstance(v, InUnits) else v for n, v in (grid or {}).items()}
+        plain_grid = {n: v.values if isinstance(v, InUnits) else v for n, v in (grid or {}).items()}
         return MethodSearch(
             estimator,
-            None if grid is None else {name: list(v) for name, v in values.items()},
+            None if grid is None else {name: list(v) for name, v in plain_grid.items()},
             units,
             step="project" if self.kind == "projection" else "",
             searches=self.searches,
@@ -151,7 +150,7 @@ class Method:
     def pipeline(self, setting: Setting, preprocessor: Any, *, watch: bool = False) -> Pipeline:
         """Return preprocessing and estimator as an unfitted pipeline.
 
-        With ``watch`` it also computes the statistics that :func:`~domainwise.check_shift` needs.
+        ``watch`` adds a step with the statistics that :func:`~domainwise.check_shift` needs.
         """
         steps = [("watch", ShiftWatch())] if watch else []
         steps += [("prepare", clone(preprocessor))] if self.prepare else []
@@ -168,8 +167,8 @@ class ClassMeans(LinearDiscriminantAnalysis):
         model: Any = super().fit(X, y)
         # Class frequencies are weights of the pooled covariance, which is intended. They also shift
         # the intercepts (one for two classes, otherwise one for each class): undo this shift.
-        shift = np.log(model.priors_)
-        shift = shift[1:] - shift[:1] if len(shift) == 2 else shift
+        log_priors = np.log(model.priors_)
+        shift = log_priors[1:] - log_priors[:1] if len(log_priors) == 2 else log_priors
         model.intercept_ = model.intercept_ - shift
         model.priors_ = np.full(len(model.classes_), 1.0 / len(model.classes_))
         return self
@@ -182,27 +181,27 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
             f"methods must be names, (name, estimator) or (name, estimator, grid); got {entry!r}"
         )
     name, estimator, grid = (*entry, None)[:3]
-    required = ("fit", "predict", "get_params")
-    if isinstance(estimator, type) or not all(hasattr(estimator, m) for m in required):
+    required_methods = ("fit", "predict", "get_params")
+    if isinstance(estimator, type) or not all(hasattr(estimator, m) for m in required_methods):
         raise ValueError(f"methods: {name!r} must be a scikit-learn estimator; got {estimator!r}")
     dict_of_lists = SequenceOf(SequenceOf(object), of_dict=True)
     if grid is not None and not dict_of_lists.is_satisfied_by(grid or {"": [0]}):
         raise ValueError(f"methods: the grid for {name!r} must be a dict of lists; got {grid!r}")
     last_step = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-    if isinstance(last_step, MethodSearch):  # its predict always takes domains
-        context = has_argument(last_step.estimator.predict)
+    if isinstance(last_step, MethodSearch):  # predict of MethodSearch always takes domains
+        uses_context = has_argument(last_step.estimator.predict)
     else:
-        context = requests_domains(estimator, "predict") or has_argument(estimator.predict)
-    about = type(estimator).__name__ + (f"; the search chooses {', '.join(grid)}" if grid else "")
+        uses_context = requests_domains(estimator, "predict") or has_argument(estimator.predict)
+    summary = type(estimator).__name__ + (f"; the search chooses {', '.join(grid)}" if grid else "")
     return Method(
         name,
         (name, name),
         partial(_clone, estimator),
         None if grid is None else (grid, grid),
         "own",
-        (about, about),
+        (summary, summary),
         prepare=prepare,
-        context=context,
+        context=uses_context,
     )
 
 
@@ -212,22 +211,22 @@ def _clone(estimator: Any, setting: Setting) -> Any:
 
 def head(setting: Setting) -> Any:
     """Return the simple predictor that follows a projection."""
-    accepted = PREDICTORS[setting.task]
-    if setting.predictor not in ("auto", *accepted):
+    predictor_names = PREDICTORS[setting.task]
+    if setting.predictor not in ("auto", *predictor_names):
         raise ValueError(
             f"predictor={setting.predictor!r} is not supported for {setting.task}. Use one of "
-            f"{', '.join(accepted)}"
+            f"{', '.join(predictor_names)}"
         )
-    predictor = accepted[0] if setting.predictor == "auto" else setting.predictor
-    weight = setting.class_weight
+    predictor = predictor_names[0] if setting.predictor == "auto" else setting.predictor
+    class_weight = setting.class_weight
     if predictor == "ridge":
         return Ridge()
     if predictor == "lda":
-        return LinearDiscriminantAnalysis() if weight is None else ClassMeans()
+        return LinearDiscriminantAnalysis() if class_weight is None else ClassMeans()
     if predictor == "logistic":
-        return LogisticRegression(max_iter=1000, class_weight=weight)
+        return LogisticRegression(max_iter=1000, class_weight=class_weight)
     if setting.classification:
-        return SVC(class_weight=weight)
+        return SVC(class_weight=class_weight)
     # An SVR's C and epsilon are in units of the target, so the target is standardized.
     return TransformedTargetRegressor(SVR(), transformer=StandardScaler())
 
@@ -240,70 +239,70 @@ N_MACHINES = 5  #: number of SVMs that are averaged
 TREES = 100  #: number of boosting iterations
 
 
-def _constant(s: Setting) -> Any:
-    return DummyClassifier() if s.classification else DummyRegressor()
+def _constant(setting: Setting) -> Any:
+    return DummyClassifier() if setting.classification else DummyRegressor()
 
 
-def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
+def _by_task(classifier: Any, regressor: Any, setting: Setting, **options: Any) -> Any:
     """Return the classifier with class weights, or the regressor, depending on the task."""
-    if s.classification:
-        return classifier(class_weight=s.class_weight, **options)
+    if setting.classification:
+        return classifier(class_weight=setting.class_weight, **options)
     return regressor(**options)
 
 
-def _boosting(s: Setting) -> Any:
+def _boosting(setting: Setting) -> Any:
     """Return histogram gradient boosting; with up to 255 rows, every value can have its own bin.
 
     With class weights there are fewer bins, because scikit-learn then computes bin borders one by
     one, which takes longer than growing the trees.
     """
-    is_weighted = s.classification and s.class_weight is not None
-    n_bins = (32 if is_weighted else 63) if s.n_rows < 2000 else (63 if is_weighted else 255)
-    n_bins = 255 if s.n_rows <= 255 else n_bins
-    options: Any = dict(early_stopping=False, max_iter=TREES, max_bins=n_bins, random_state=s.seed)
-    return _either(HistGradientBoostingClassifier, HistGradientBoostingRegressor, s, **options)
+    is_weighted = setting.classification and setting.class_weight is not None
+    n_bins = (32 if is_weighted else 63) if setting.n_rows < 2000 else (63 if is_weighted else 255)
+    n_bins = 255 if setting.n_rows <= 255 else n_bins
+    options: Any = dict(max_iter=TREES, max_bins=n_bins, random_state=setting.seed)
+    return _by_task(*BOOSTING, setting, early_stopping=False, **options)
 
 
-def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = False) -> Any:
+def _by_n_rows(make_exact: Any, fast_class: type, setting: Setting, fast: bool = False) -> Any:
     """Return the exact projection, or, with many rows or ``fast``, the one with landmarks."""
-    if not fast and s.n_rows <= EXACT_ROWS:
-        return exact()
-    too_many = landmark_count("auto", s.n_rows) > SEARCH_LANDMARKS
-    # It is a fraction of the rows, because a search also fits to fewer rows.
-    n_landmarks = SEARCH_LANDMARKS / s.n_rows if too_many else "auto"
-    return landmarks(n_landmarks=n_landmarks, random_state=s.seed)
+    if not fast and setting.n_rows <= EXACT_ROWS:
+        return make_exact()
+    use_fraction = landmark_count("auto", setting.n_rows) > SEARCH_LANDMARKS
+    # Pass a fraction of the rows, because the search also fits to fewer rows.
+    n_landmarks = SEARCH_LANDMARKS / setting.n_rows if use_fraction else "auto"
+    return fast_class(n_landmarks=n_landmarks, random_state=setting.seed)
 
 
-def dcm_path(s: Setting, fast: bool = False) -> Any:
+def dcm_path(setting: Setting, fast: bool = False) -> Any:
     """Return a search for DCM whose candidates share matrix products."""
-    exact = partial(DCMCV, random_state=s.seed)
-    return _sized(exact, FastDCMCV, s, fast).set_params(n_jobs=s.n_jobs)
+    make_exact = partial(DCMCV, random_state=setting.seed)
+    return _by_n_rows(make_exact, FastDCMCV, setting, fast).set_params(n_jobs=setting.n_jobs)
 
 
-def _invariant(s: Setting) -> Any:
+def _invariant(setting: Setting) -> Any:
     """Return an average of the best SVMs: scores on few domains are too noisy to choose one."""
     # With more rows, all candidates would be calibrated, not only the selected ones.
-    calibrated = s.probability and s.n_rows <= EXACT_ROWS
-    classifier = partial(InvariantSVC, probability=calibrated)
-    machine = _either(classifier, InvariantSVR, s, random_state=s.seed)
-    return InvariantSearchCV(machine, {}, n_average=N_MACHINES, n_jobs=s.n_jobs)
+    use_probability = setting.probability and setting.n_rows <= EXACT_ROWS
+    classifier = partial(InvariantSVC, probability=use_probability)
+    svm = _by_task(classifier, InvariantSVR, setting, random_state=setting.seed)
+    return InvariantSearchCV(svm, {}, n_average=N_MACHINES, n_jobs=setting.n_jobs)
 
 
-def _invariant_ridge(s: Setting) -> Any:
-    options: Any = dict(random_state=s.seed, n_jobs=s.n_jobs)
-    return _either(InvariantRidgeClassifierCV, InvariantRidgeCV, s, **options)
+def _invariant_ridge(setting: Setting) -> Any:
+    options: Any = dict(random_state=setting.seed, n_jobs=setting.n_jobs)
+    return _by_task(InvariantRidgeClassifierCV, InvariantRidgeCV, setting, **options)
 
 
-def _ensemble(s: Setting) -> Any:
-    options: Any = dict(random_state=s.seed, n_jobs=s.n_jobs, cv=s.cv)
-    return _either(DomainEnsembleClassifier, DomainEnsembleRegressor, s, **options)
+def _ensemble(setting: Setting) -> Any:
+    options: Any = dict(random_state=setting.seed, n_jobs=setting.n_jobs, cv=setting.cv)
+    return _by_task(DomainEnsembleClassifier, DomainEnsembleRegressor, setting, **options)
 
 
 DCMCV_GRID = dcm_grid(*WEIGHTS, conditionals=(False, True))
-_svm = partial(_either, SVC, SVR)
-_linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
+_svm = partial(_by_task, SVC, SVR)
+_linear = partial(_by_task, partial(LogisticRegression, max_iter=1000), Ridge)
 # Iterative solvers converge slowly for DICA (theory 5.2).
-_dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
+_dica = partial(_by_n_rows, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
 _DCM = "domain-based covariance minimization (DCM)"
 _LINEAR = "and a linear model; the search chooses"
@@ -360,14 +359,14 @@ def _for_tasks(about: str | tuple[str, str]) -> tuple[str, str]:
     return (about, about) if isinstance(about, str) else about
 
 
-def _projection(label: str, *values: Grid, build: Any = None, **options: Any) -> Method:
+def _projection(label: str, *task_grids: Grid, build: Any = None, **options: Any) -> Method:
     """Return the projection with this label; labels that begin with Fast require landmarks."""
     name, searches = label.removeprefix("Fast"), build is dcm_path
     if build is None:
-        build = partial(_sized, getattr(estimators, name), getattr(estimators, f"Fast{name}"))
+        build = partial(_by_n_rows, getattr(estimators, name), getattr(estimators, f"Fast{name}"))
     build = build if name == label else partial(build, fast=True)
-    grids, labels = (values[0], values[-1]), (label, label)
-    return Method(label.lower(), labels, build, grids, "projection", searches=searches, **options)
+    key, labels, grid_pair = label.lower(), (label, label), (task_grids[0], task_grids[-1])
+    return Method(key, labels, build, grid_pair, "projection", searches=searches, **options)
 
 
 METHODS: dict[str, Method] = {
@@ -434,12 +433,12 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     for method in METHODS.values():
         if lower_name in (method.key, *(label.lower() for label in method.labels)):
             return method
-    accepted = [*(["auto"] if n_rows is not None else []), *METHODS]
-    raise ValueError(f"method {name!r} is unknown. Use one of {', '.join(accepted)}")
+    accepted_names = [*(["auto"] if n_rows is not None else []), *METHODS]
+    raise ValueError(f"method {name!r} is unknown. Use one of {', '.join(accepted_names)}")
 
 
 def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]:
-    """Raise ValueError for methods that do not support the task; omit them from "all"."""
+    """Check that methods support the task; if all methods are passed, return only those that do."""
     if {*METHODS} <= {method.key for method in methods}:
         methods = [m for m in methods if classification or not m.classes_only]
     for method in methods:
@@ -463,14 +462,14 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
     if ALL in names:
         names = [*METHODS, *(name for name in names if name != ALL)]
     keys = {find_method(name).key for name in names if isinstance(name, str)}
-    chosen = [method for method in METHODS.values() if method.key in keys]
+    chosen_methods = [method for method in METHODS.values() if method.key in keys]
     for entry in (name for name in names if not isinstance(name, str)):
         method = entry if isinstance(entry, Method) else own_method(entry, prepare)
-        others = [*chosen, *METHODS.values()]
-        used_names = {name.lower() for other in others for name in (other.key, *other.labels)}
+        all_methods = [*chosen_methods, *METHODS.values()]
+        used_names = {name.lower() for other in all_methods for name in (other.key, *other.labels)}
         if method.kind == "own" and method.key.lower() in used_names:
             raise ValueError(
                 f"methods: {method.key!r} is the name of another method. Choose another name"
             )
-        chosen.append(method)
-    return chosen
+        chosen_methods.append(method)
+    return chosen_methods

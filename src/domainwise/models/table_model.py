@@ -37,7 +37,7 @@ WITHOUT_ROWS = ("constant", "linear", "boosting")
 
 @dataclass(frozen=True)
 class TableModel:
-    """A fitted pipeline together with the columns it expects."""
+    """A fitted pipeline, and the schema of the columns that it expects."""
 
     pipeline: Pipeline  #: takes a data frame with the columns of the schema
     schema: Schema
@@ -70,13 +70,13 @@ class TableModel:
         classes: Any = getattr(self.pipeline, "classes_", None)
         outputs = Predictions(self.pipeline, X, classes, sample_domain)
         columns = {"prediction": outputs.labels}
-        prefix, values = "probability", outputs.probabilities
-        if values is None:
-            prefix, values = "decision", outputs.decisions
-        if values is not None:
-            values = values.reshape(len(values), -1)  # for two classes, there may be one column
-            by_class = zip(classes[-values.shape[1] :], values.T, strict=True)
-            columns |= {f"{prefix}_{label}": column for label, column in by_class}
+        prefix, class_outputs = "probability", outputs.probabilities
+        if class_outputs is None:
+            prefix, class_outputs = "decision", outputs.decisions
+        if class_outputs is not None:
+            class_outputs = class_outputs.reshape(len(class_outputs), -1)  # decisions may be 1-D
+            labelled_columns = zip(classes[-class_outputs.shape[1] :], class_outputs.T, strict=True)
+            columns |= {f"{prefix}_{label}": column for label, column in labelled_columns}
         if coverage is not None:
             columns |= self._set_columns(outputs, coverage)
         return import_pandas().DataFrame(columns)
@@ -87,11 +87,11 @@ class TableModel:
         site_quantiles = getattr(model, "site_quantiles_", None)
         calibration = (self.info.get("check") or {}).get("calibration")
         if site_quantiles is not None:
-            with_context = outputs.sample_domain is not None and "context" in site_quantiles
-            mode = "context" if with_context else "plain"
-            output, quantiles = "probabilities", site_quantiles[mode]
+            has_context = outputs.sample_domain is not None and "context" in site_quantiles
+            mode = "context" if has_context else "plain"
+            output_name, quantiles = "probabilities", site_quantiles[mode]
         elif calibration is not None:
-            output, quantiles = calibration["of"], stored_quantiles(calibration, coverage)
+            output_name, quantiles = calibration["of"], stored_quantiles(calibration, coverage)
         else:
             raise TableError(
                 "this model has no prediction sets, because it was fitted without the check on "
@@ -100,9 +100,10 @@ class TableModel:
         if outputs.classes is None:
             low, high = quantiles.intervals(outputs.labels.astype(np.float64), coverage).T
             return {"low": low, "high": high}
-        values = outputs.labels if output == "prediction" else getattr(outputs, output)
-        sets = quantiles.sets(scores_by_class({output: values}, outputs.classes)[1], coverage)
-        return {f"in_set_{label}": sets[:, i] for i, label in enumerate(outputs.classes)}
+        values = outputs.labels if output_name == "prediction" else getattr(outputs, output_name)
+        class_scores = scores_by_class({output_name: values}, outputs.classes)[1]
+        is_in_set = quantiles.sets(class_scores, coverage)
+        return {f"in_set_{label}": is_in_set[:, i] for i, label in enumerate(outputs.classes)}
 
     def read(
         self, path: str | Path, columns: Sequence[str], *, na: Sequence[str] = (), **options: Any
@@ -111,10 +112,9 @@ class TableModel:
 
         See :func:`~domainwise.tables.files.iter_table` for the other arguments.
         """
-        names = table_columns(path, encoding=options.get("encoding"))
-        require_columns(columns, names, str(path), reason=", which the model needs")
-        schema = self.schema
-        fallback = schema.decimal, schema.encoding
+        column_names = table_columns(path, encoding=options.get("encoding"))
+        require_columns(columns, column_names, str(path), reason=", which the model needs")
+        schema, fallback = self.schema, (self.schema.decimal, self.schema.encoding)
         options |= {"text_columns": schema.categorical, "fallback": fallback}
         return iter_table(path, columns=columns, na=[*schema.na, *na], **options)
 
@@ -130,8 +130,8 @@ class TableModel:
         ``X`` and ``X_site`` are data frames from :meth:`Schema.prepare`, and ``y`` contains targets
         as in the training table.
         """
-        method = self.pipeline[-1]
-        if not hasattr(method, "adapt"):
+        estimator = self.pipeline[-1]
+        if not hasattr(estimator, "adapt"):
             text = f"this model ({self.info.get('method')}) cannot be adapted. Fit a model with "
             remedy = Argument("method", "ensemble"), " or ", Argument("method", "invariantridge")
             raise TableError(text, *remedy)
@@ -139,15 +139,15 @@ class TableModel:
         X_unlabelled = None if X_site is None else prepare(X_site)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContextWarning)
-            adapted_method = method.adapt(prepare(X), y, X_site=X_unlabelled)
-        steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], adapted_method)]
-        model = adapted_method.estimator_
-        site = {
+            adapted_estimator = estimator.adapt(prepare(X), y, X_site=X_unlabelled)
+        steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], adapted_estimator)]
+        model = adapted_estimator.estimator_
+        site_info = {
             "n_labels": model.n_site_labels_,
             "corrections": {name: c.tolist() for name, c in model.corrections_.items()},
             "label_gain": [[*row] for row in model.label_gain_.tolist()],
         }
-        return replace(self, pipeline=Pipeline(steps), info={**self.info, "site": site})
+        return replace(self, pipeline=Pipeline(steps), info={**self.info, "site": site_info})
 
     @config_context(transform_output="default")
     def projection(self, X: Any) -> Any:
@@ -172,8 +172,8 @@ def labelled_rows(model: TableModel, path: str | Path, **options: Any) -> tuple[
     label_columns = [schema.target] if classes is not None else []
     (frame,) = model.read(path, [*schema.features, schema.target], labels=label_columns, **options)
     schema = replace(schema, na=(*schema.na, *options.get("na", ())))
-    rows, y, _ = schema.read_labels(frame, classes)
-    if not len(rows):
+    row_indices, y, _ = schema.read_labels(frame, classes)
+    if not len(row_indices):
         raise TableError(
             f"{path} has no labelled rows: column {schema.target!r} is empty. Label some rows"
         )
@@ -189,7 +189,7 @@ def labelled_rows(model: TableModel, path: str | Path, **options: Any) -> tuple[
                 f"{y.max():.4g}, but the model was fitted to values between {low:.4g} and "
                 f"{high:.4g}. Check the unit, and that the target is the same"
             )
-    return schema.prepare(frame.iloc[rows]), y, len(frame) - len(rows)
+    return schema.prepare(frame.iloc[row_indices]), y, len(frame) - len(row_indices)
 
 
 def table_setting(
@@ -243,20 +243,20 @@ def fit_table(
         refuse_rows(method.key, method.key not in WITHOUT_ROWS)
     setting = table_setting(table, **options)
     pipeline = method.pipeline(setting, make_preprocessor(table.schema), watch=True)
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("ignore", ClassShareWarning)  # class weights follow the metric
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
     if not rows:
         refuse_rows(method.key, training_rows(pipeline))
-    messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-    domains, counts = np.unique(table.sample_domain, return_counts=True)
+    messages = [str(w.message) for w in caught_warnings if issubclass(w.category, UserWarning)]
+    domains, row_counts = np.unique(table.sample_domain, return_counts=True)
     info = describe_model(
         method,
         setting,
         pipeline[-1],
         classes=table.classes,
-        domains=list(zip(domains.tolist(), counts.tolist(), strict=True)),
+        domains=list(zip(domains.tolist(), row_counts.tolist(), strict=True)),
         notes=[*table.notes, *dict.fromkeys(messages)],
     )
     return TableModel(pipeline, table.schema, info)
@@ -283,7 +283,7 @@ def describe_model(
     projector, context = search.projection_, None
     model: Any = getattr(search, "estimator_", None)
     if getattr(model, "uses_context", False):
-        # "promised" is set to True if the model is chosen by its score with context.
+        # "promised" is later set to True if the model is chosen by its score with context.
         context = {"batch_size": int(model.context_batch_size_), "promised": False}
     predictor = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
     return {
@@ -305,6 +305,6 @@ def describe_model(
 
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as JSON values; infinite numbers become text."""
-    values = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
-    infinite = {n: str(v) for n, v in values.items() if isinstance(v, float) and not np.isfinite(v)}
-    return values | infinite
+    plain_values = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
+    is_infinite = {n: isinstance(v, float) and not np.isfinite(v) for n, v in plain_values.items()}
+    return {n: str(v) if is_infinite[n] else v for n, v in plain_values.items()}
