@@ -118,8 +118,8 @@ DEFECTS = [
     ),
     Defect(
         "the ensemble's weights for a held-out domain know its scores",
-        "metrics[:, present[present != domain]]",
-        "metrics[:, present]",
+        "metrics[:, scored_domains[scored_domains != domain]]",
+        "metrics[:, scored_domains]",
         ("ensemble/test_weights.py",),
     ),
     Defect(

@@ -63,7 +63,6 @@ from domainwise.ensemble.members import (
 from domainwise.ensemble.moments import Moments, source_limits
 from domainwise.estimators.projection import fixed_seed
 from domainwise.scoring.measures import check_task
-from domainwise.scoring.predictions import HeldOut
 from domainwise.scoring.statistics import expected_score
 from domainwise.splits.folds import LeaveDomainsOut, domain_folds, draw_rows
 
@@ -75,6 +74,7 @@ MAX_ROWS = 20_000
 MIN_WEIGHT = 0.02
 #: Name prefix of members that use context.
 CONTEXT_PREFIX = "context_"
+OutlierByCode = dict[int, Outlier | None]  #: an outlying statistic, or None, for domain codes
 
 
 @arguments
@@ -94,7 +94,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     #: Ranges of the shares of predicted classes on source domains, with and without context.
     _shares: ShareRange | None = field(default=None, init=False)
     _plain_shares: ShareRange | None = field(default=None, init=False)
-    #: Ranges of source statistics, and weight of context by batch size; None in older model files.
+    #: Range of domain statistics, and weight of context by batch size; None in older model files.
     _source_range: SourceRange | None = field(default=None, init=False)
     _trust: Trust | None = field(default=None, init=False)
 
@@ -154,9 +154,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return self
 
     def _fit(self, X: Array, y: Array, target: Labels, sample_domain: Any, learn_from: Any) -> None:
-        """Fit to all rows of X; ``y`` contains class codes, or target values of unit variance."""
+        """Fit and weight the members; ``y`` contains class codes, or a target of unit variance."""
         start = time.monotonic()
-        types = self._member_types()
+        member_types = self._member_types()
         domain = domain_labels(sample_domain, X)
         if self.context is True and domain.n_categories < 2:
             raise ValueError(
@@ -168,101 +168,102 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self.domain_context_ = DomainContext().fit(X)
         Z = self.domain_context_._standardized(X)
         self._reach = source_limits(np.nan_to_num(Z), domain.codes, domain.n_categories)
-        if learn_from is None:
-            rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), self._seed)
-        else:
-            rows = _check_learn_from(learn_from, len(X))
-        classification = target.codes is not None
+        max_rows = max(MAX_ROWS, 2 * domain.n_categories)
+        training_rows = draw_rows(domain.codes, max_rows, self._seed)
+        if learn_from is not None:
+            training_rows = _check_learn_from(learn_from, len(X))
+        is_classification = target.codes is not None
         context_domains = self._domains_for_context(target, domain)
-        features = self._features(X, domain if len(context_domains) else None)
+        features_by_context = self._features(X, domain if len(context_domains) else None)
         self._source_range = self._trust = None
-        size = self.context_batch_size_ = int(np.median(np.bincount(domain.codes)))
+        self.context_batch_size_ = int(np.median(np.bincount(domain.codes)))
         if len(context_domains):
             args = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
             self._source_range = SourceRange.of_sources(Z, *args, self._seed)
-        codes = np.asarray(domain.codes)
-        if classification:  # class weights refer to class codes
+        all_domain_codes = np.asarray(domain.codes)
+        if is_classification:  # class weights refer to class codes
             target = Labels(target.codes, np.arange(target.n_categories))
         options = {"class_weight": self._code_weights(), "seed": self._seed}
         all_data = {
-            in_context: MemberData(values, y, target=target, domain=domain, **options)
-            for in_context, values in features.items()
+            in_context: MemberData(features, y, target=target, domain=domain, **options)
+            for in_context, features in features_by_context.items()
         }
-        y, domain, target = y[rows], domain.take(rows), target.take(rows)
+        y, domain, target = y[training_rows], domain.take(training_rows), target.take(training_rows)
         data = {
-            in_context: MemberData(values[rows], y, target=target, domain=domain, **options)
-            for in_context, values in features.items()
+            in_context: replace(full, X=full.X[training_rows], y=y, target=target, domain=domain)
+            for in_context, full in all_data.items()
         }
         cv = self.cv
         if cv is None and domain.n_categories > 1:
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
-        splits, _ = domain_folds(y, domain.codes, classification=classification, cv=cv)
-        fewer_splits = joined_splits(splits, y, classification) if self.cv is None else splits
+        splits, _ = domain_folds(y, domain.codes, classification=is_classification, cv=cv)
+        fewer_splits = joined_splits(splits, y, is_classification) if self.cv is None else splits
         scored_rows = np.unique(np.concatenate([test for _, test in splits]))
         context_rows = scored_rows[np.isin(domain.codes[scored_rows], context_domains)]
-        row_sets = {False: scored_rows, True: context_rows}
-        scorers = {key: self._score(y, domain, indices) for key, indices in row_sets.items()}
-        planned_members = [(member, member.name, False) for member in types]
+        rows_by_context = {False: scored_rows, True: context_rows}
+        scorers = {key: self._score(y, domain, rows) for key, rows in rows_by_context.items()}
+        plan = [(m, m.name, False) for m in member_types]
         if len(context_domains):
-            planned_members += [(m, CONTEXT_PREFIX + m.name, True) for m in types if m.in_context]
+            plan += [(m, CONTEXT_PREFIX + m.name, True) for m in member_types if m.in_context]
         self.members_: dict[str, Member] = {}
         self.dropped_: list[str] = []
-        predicted: dict[str, Array] = {}
-        seconds: dict[str, float] = {}
-        for member, name, in_context in planned_members:
+        predictions: dict[str, Array] = {}
+        seconds_by_name: dict[str, float] = {}
+        for member_type, name, in_context in plan:
             member_start = time.monotonic()
             # With context there are twice as many features, so a fit takes about twice as long.
-            expected_seconds = member_start - start + 2 * seconds.get(member.name, 0.0)
+            expected_seconds = member_start - start + 2 * seconds_by_name.get(member_type.name, 0.0)
             is_too_long = self.time_budget is not None and expected_seconds > self.time_budget
-            if predicted and is_too_long:
+            if predictions and is_too_long:
                 self.dropped_.append(name)
                 continue
-            plain = self.members_.get(member.name)
-            self.members_[name], predicted[name] = member.search(
-                replace(data[in_context], plain_candidates=plain.parameters if plain else ()),
-                fewer_splits if member.expensive else splits,
+            plain_member = self.members_.get(member_type.name)
+            plain_candidates = plain_member.parameters if plain_member else ()
+            self.members_[name], predictions[name] = member_type.search(
+                replace(data[in_context], plain_candidates=plain_candidates),
+                fewer_splits if member_type.expensive else splits,
                 scorers[in_context],
                 name,
                 in_context=in_context,
                 n_jobs=self.n_jobs,
                 all_data=all_data[in_context] if learn_from is None else None,
             )
-            seconds[name] = time.monotonic() - member_start
+            seconds = seconds_by_name[name] = time.monotonic() - member_start
             if self.verbose:
-                print(f"{type(self).__name__}: fitted {name} in {seconds[name]:.1f} s", flush=True)
+                print(f"{type(self).__name__}: fitted {name} in {seconds:.1f} s", flush=True)
         if self.dropped_:
             warn_caller(
                 f"time_budget={self.time_budget} s does not suffice for all members. These were "
                 f"not fitted: {', '.join(self.dropped_)}. Increase time_budget to fit them."
             )
-        self._weight_members(predicted, scorers[False], scorers[True], context_domains)
+        self._weight_members(predictions, scorers, context_domains)
         if self.uses_context:
-            types_by_name = {CONTEXT_PREFIX + m.name: m for m in types}
-            samples = SourceSamples(Z, codes, rows, context_rows, context_domains, size)
-            self._trust = self._learn_trust(data[True], samples, predicted, types_by_name)
+            types_by_name = {CONTEXT_PREFIX + m.name: m for m in member_types}
+            row_args = (Z, all_domain_codes, training_rows, context_rows)
+            samples = SourceSamples(*row_args, context_domains, self.context_batch_size_)
+            self._trust = self._learn_trust(data[True], samples, predictions, types_by_name)
 
     def _member_types(self) -> list[MemberType]:
         """Return a member type for each name or estimator in ``members``."""
-        types: list[MemberType] = []
+        member_types: list[MemberType] = []
         members: Any = AUTO if isinstance(self.members, str) else self.members
         for member in members:
             if isinstance(member, str) and member in MEMBER_TYPES:
-                types.append(MEMBER_TYPES[member]())
+                member_types.append(MEMBER_TYPES[member]())
             elif isinstance(member, tuple) and len(member) == 2 and hasattr(member[1], "fit"):
                 self._check_member(*member)
-                types.append(UserMember(str(member[0]), member[1]))
+                member_types.append(UserMember(str(member[0]), member[1]))
             else:
                 raise ValueError(
                     f"members contains {member!r}. Choose from {', '.join(MEMBER_TYPES)}, or pass "
                     "your own estimators as pairs (name, estimator)."
                 )
-        names = [member.name for member in types]
+        names = [member.name for member in member_types]
         if not names or len(set(names)) < len(names):
             raise ValueError(
-                f"members must contain at least one member, and each name only once; got "
-                f"{self.members!r}"
+                f"members must contain at least one member, each name once; got {self.members!r}"
             )
-        return types
+        return member_types
 
     def _check_member(self, name: Any, estimator: Any) -> None:
         """Refuse a regressor among classifiers, and a classifier among regressors."""
@@ -283,48 +284,49 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         """
         context = self.domain_context_
         Z = context._standardized(X)
-        plain_values = np.clip(np.nan_to_num(Z), *self._reach)
+        plain_Z = np.clip(np.nan_to_num(Z), *self._reach)
         if domain is None:
-            return {False: plain_values}
+            return {False: plain_Z}
         refuse_too_large(X, "X")
         moments = context._moments_of(Z, domain)
-        return {False: plain_values, True: self._in_context(Z, plain_values, domain.codes, moments)}
+        return {False: plain_Z, True: self._in_context(Z, plain_Z, domain.codes, moments)}
 
-    def _in_context(self, Z: Array, plain: Array, codes: Array, moments: Moments) -> Array:
-        """Return the features for members with context; ``codes`` are groups in ``moments``."""
+    def _in_context(self, Z: Array, plain_Z: Array, group_codes: Array, moments: Moments) -> Array:
+        """Return features for members with context; the groups are those of ``moments``."""
         context = self.domain_context_
         mean, variance = context._shrunk_moments(moments, with_domains=True)
-        relative_values = context._relative_values(Z, codes, mean, variance)
+        relative_values = context._relative_values(Z, group_codes, mean, variance)
         factors = np.ones(Z.shape[1])
         factors[context.relative_features_] = RELATIVE_FACTOR
-        return np.column_stack([factors * plain, relative_values])
+        return np.column_stack([factors * plain_Z, relative_values])
 
     def _weight_members(
         self,
-        predicted: dict[str, Array],
-        score: HeldOutScore,
-        context_score: HeldOutScore,
+        predictions: dict[str, Array],
+        scorers: dict[bool, HeldOutScore],
         context_domains: Array,
     ) -> None:
         """Compute member weights, and the scores of the ensemble on held-out domains.
 
-        ``context_score`` scores members with context, on rows from the ``context_domains``.
+        ``scorers[True]`` scores members with context, on rows from the ``context_domains``.
         """
-        plain_predictions = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
-        context_predictions = {n: p for n, p in predicted.items() if self.members_[n].in_context}
-        self.weights_, plain_mix, plain_held_out = score.mix_predictions(plain_predictions)
+        score, context_score = scorers[False], scorers[True]
+        by_context: dict[bool, dict[str, Array]] = {False: {}, True: {}}
+        for name, member in self.members_.items():
+            by_context[member.in_context][name] = predictions[name]
+        self.weights_, plain_mix, plain_held_out = score.mix_predictions(by_context[False])
         self.domain_scores_ = score.scores(plain_held_out)
         self.expected_score_ = expected_score(self.domain_scores_, self._seed)
         self._shares = self._plain_shares = None
         self._quantiles = {"plain": score.quantiles(plain_held_out)}
-        self.calibration_domains_ = self.domains_[np.unique(score.domains[score.rows])]
+        self.calibration_domains_ = self.domains_[np.unique(score.domain_codes[score.rows])]
         self.promise_ = PROMISES[self.calibration]
         self.context_weights_ = self.weights_
         self.context_domain_scores_ = self.domain_scores_
         self.context_expected_score_ = self.expected_score_
         context_held_out = None
-        if context_predictions:
-            weights, context_mix, held_out_mix = context_score.mix_predictions(context_predictions)
+        if by_context[True]:
+            weights, context_mix, held_out_mix = context_score.mix_predictions(by_context[True])
             mixes = {"plain": plain_held_out, "context": held_out_mix}
             mix_weights, _, context_held_out = context_score.mix_predictions(mixes, PRIOR)
             combined_mix = mix_weights["plain"] * plain_mix + mix_weights["context"] * context_mix
@@ -336,57 +338,59 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             self.context_expected_score_ = expected_score(self.context_domain_scores_, self._seed)
             self._quantiles["context"] = score.quantiles(context_held_out)
             if score.classes is not None:
-                rows, domains = context_score.rows, score.domains[context_score.rows]
-                self._shares = ShareRange.of_sources(combined_mix[rows], domains, context_domains)
-                self._plain_shares = ShareRange.of_sources(
-                    plain_mix[rows], domains, context_domains
-                )
+                rows = context_score.rows
+                domain_args = (score.domain_codes[rows], context_domains)
+                self._shares = ShareRange.of_sources(combined_mix[rows], *domain_args)
+                self._plain_shares = ShareRange.of_sources(plain_mix[rows], *domain_args)
         self._reset_adaptation()
-        self.held_out_: HeldOut | None = score.held_out(plain_held_out, context_held_out, predicted)
+        self.held_out_ = score.held_out(plain_held_out, context_held_out, predictions)
 
     def _learn_trust(
         self,
         data: MemberData,
         samples: SourceSamples,
-        predicted: dict[str, Array],
+        predictions: dict[str, Array],
         types_by_name: dict[str, MemberType],
     ) -> Trust:
         """Measure how much weight context should have in small batches.
 
         Members with context are refitted to a sample of rows, without one half of the source
-        domains. Their predictions for this half differ between small batches and whole domains. The
+        domains, and predict the rows of this half in small batches and in whole domains. The
         difference is added to the held-out predictions from which member weights were computed.
         """
         weights = self.context_weights_
         members = [m for n, m in self.members_.items() if m.in_context and weights[n] > MIN_WEIGHT]
-        plain = np.tensordot(list(self.weights_.values()), [predicted[n] for n in self.weights_], 1)
-        context = np.tensordot(list(weights.values()), [predicted[n] for n in weights], 1)
-        results = []
-        for held_out, batches in samples.halves(self._seed):
-            train = data.sample(np.flatnonzero(~np.isin(data.domain.codes, held_out)), TRUST_ROWS)
+        plain_mix = np.tensordot(
+            [*self.weights_.values()], [predictions[n] for n in self.weights_], 1
+        )
+        context_mix = np.tensordot([*weights.values()], [predictions[n] for n in weights], 1)
+        results_by_half = []
+        for held_out_domains, batches in samples.halves(self._seed):
+            is_held_out = np.isin(data.domain.codes, held_out_domains)
+            train = data.sample(np.flatnonzero(~is_held_out), TRUST_ROWS)
             is_one_domain = len(np.unique(data.domain.codes[train])) < 2
             if is_one_domain or (data.n_classes and len(np.unique(data.y[train])) < 2):
                 continue
             rows = np.concatenate([batch.rows for batch in batches])
             Z = samples.Z[samples.training_rows[rows]]
             moments = Moments.stacked([batch.moments for batch in batches])
-            group = np.repeat(np.arange(len(batches)), [len(batch.rows) for batch in batches])
-            clipped = np.clip(np.nan_to_num(Z), *self._reach)
-            batch_features = self._in_context(Z, clipped, group, moments)
+            batch_indices = np.repeat(np.arange(len(batches)), [len(b.rows) for b in batches])
+            clipped_Z = np.clip(np.nan_to_num(Z), *self._reach)
+            batch_features = self._in_context(Z, clipped_Z, batch_indices, moments)
             stacked_X, n = np.concatenate([batch_features, data.X[rows]]), len(rows)
-            change = np.zeros((n, plain.shape[1]))
+            change = np.zeros((n, plain_mix.shape[1]))
             for member in members:
-                values = types_by_name[member.name].refit_predict(data, member, train, stacked_X)
-                change += weights[member.name] * (values[:n] - values[n:])
-            sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(group))
-            results.append((rows, sizes, context[rows] + change))
-        if not results:
+                outputs = types_by_name[member.name].refit_predict(data, member, train, stacked_X)
+                change += weights[member.name] * (outputs[:n] - outputs[n:])
+            batch_sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(batch_indices))
+            results_by_half.append((rows, batch_sizes, context_mix[rows] + change))
+        if not results_by_half:
             return Trust(samples.size)
-        rows, sizes, batch_mix = (np.concatenate(values) for values in zip(*results, strict=True))
-        domains = np.unique([sizes, data.domain.codes[rows]], axis=1, return_inverse=True)[1]
+        rows, batch_sizes, batch_mix = map(np.concatenate, zip(*results_by_half, strict=True))
+        groups = np.unique([batch_sizes, data.domain.codes[rows]], axis=1, return_inverse=True)[1]
         y = np.eye(data.n_classes)[data.y[rows]] if data.n_classes else data.y[rows][:, None]
-        row_weights = equal_weights(domains.ravel(), *([data.y[rows]] if data.n_classes else []))
-        return Trust.fitted(samples.size, sizes, plain[rows], batch_mix, y, row_weights)
+        row_weights = equal_weights(groups.ravel(), data.y[rows] if data.n_classes else None)
+        return Trust.fitted(samples.size, batch_sizes, plain_mix[rows], batch_mix, y, row_weights)
 
     def _member_outputs(self, features: Array, *, in_context: bool) -> dict[str, Array]:
         """Return the predictions of all members that use context, or of all that do not."""
@@ -403,16 +407,14 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if sample_domain is None or not self.uses_context:
             outputs = self._member_outputs(self._features(X)[False], in_context=False)
             return mix(outputs, self.weights_)
-        plain_values, values, unusual_domains = self._predict_in_batches(X, domain)
+        plain_predictions, predictions, unusual_domains = self._predict_in_batches(X, domain)
         if unusual_domains:
             self._warn_without_context(unusual_domains, domain)
             is_unusual = np.isin(np.asarray(domain.codes), list(unusual_domains))
-            values[is_unusual] = plain_values[is_unusual]
-        return values
+            predictions[is_unusual] = plain_predictions[is_unusual]
+        return predictions
 
-    def _predict_in_batches(
-        self, X: Array, domain: Labels
-    ) -> tuple[Array, Array, dict[int, Outlier | None]]:
+    def _predict_in_batches(self, X: Array, domain: Labels) -> tuple[Array, Array, OutlierByCode]:
         """Predict rows without context, and in the context of their batches.
 
         Return both predictions, and the outlying statistic (or None) of each unusual domain, by
@@ -420,44 +422,45 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         domain and content and predicted once, so that results do not depend on the order of rows.
         """
         refuse_too_large(X, "X")
-        codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
-        order = np.lexsort([keys, codes])
+        domain_codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
+        order = np.lexsort([keys, domain_codes])
         is_first_copy = np.ones(len(X), dtype=bool)
-        is_first_copy[1:] = (np.diff(codes[order]) != 0) | (keys[order][1:] != keys[order][:-1])
-        distinct_index = np.empty(len(X), dtype=np.intp)
-        distinct_index[order] = np.cumsum(is_first_copy) - 1
+        is_first_copy[1:] = (np.diff(domain_codes[order]) != 0) | (np.diff(keys[order]) != 0)
+        distinct_indices = np.empty(len(X), dtype=np.intp)
+        distinct_indices[order] = np.cumsum(is_first_copy) - 1
         Z = self.domain_context_._standardized(X)
         batches = self._batches(Z, keys, domain)
         distinct_rows = order[is_first_copy]
-        codes, keys, Z, X = (values[distinct_rows] for values in (codes, keys, Z, X))
+        domain_codes, keys, Z, X = (array[distinct_rows] for array in (domain_codes, keys, Z, X))
         features = self._features(X)[False]
         outputs = self._member_outputs(features, in_context=False)
-        plain = mix(outputs, self.weights_)
+        plain_predictions = mix(outputs, self.weights_)
         outliers, source_range = {}, self._source_range
         trust = np.zeros(domain.n_categories)
         for code, batch in batches.items():
-            outliers[code] = None if source_range is None else source_range.outlier(batch.moments)
-            if outliers[code] is None:
+            outlier = None if source_range is None else source_range.outlier(batch.moments)
+            outliers[code] = outlier
+            if outlier is None:
                 trust[code] = 1.0 if self._trust is None else self._trust(batch.n_rows)
-        used_rows = np.flatnonzero(trust[codes] > 0.0)
-        final_values = plain.copy()
-        plain_sum = mix(outputs, self.context_weights_)[used_rows]
+        context_rows = np.flatnonzero(trust[domain_codes] > 0.0)
+        predictions = plain_predictions.copy()
+        plain_sum = mix(outputs, self.context_weights_)[context_rows]
         context_sum = np.zeros(plain_sum.shape)
-        n_parts = np.array([batches[code].n_parts for code in codes[used_rows].tolist()], dtype=int)
-        for part in range(n_parts.max(initial=0)):
-            indices = np.flatnonzero(n_parts > part)
-            rows = used_rows[indices]
-            moments = context_moments(batches, part, Z[rows], keys[rows], codes[rows])
-            values = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
-            outputs = self._member_outputs(values, in_context=True)
-            context_sum[indices] += mix(outputs, self.context_weights_)
-        with_context = context_sum / n_parts[:, None] + plain_sum
-        weight = trust[codes[used_rows]][:, None]
-        final_values[used_rows] = np.where(
-            weight < 1.0, weight * with_context + (1.0 - weight) * plain[used_rows], with_context
-        )
-        plain, final_values = plain[distinct_index], final_values[distinct_index]
-        return plain, final_values, self._unusual_domains(plain, final_values, domain, outliers)
+        context_codes = domain_codes[context_rows]
+        n_parts = np.array([batches[code].n_parts for code in context_codes.tolist()], dtype=int)
+        for part_index in range(n_parts.max(initial=0)):
+            indices = np.flatnonzero(n_parts > part_index)
+            rows = context_rows[indices]
+            moments = context_moments(batches, part_index, Z[rows], keys[rows], domain_codes[rows])
+            X_context = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
+            context_outputs = self._member_outputs(X_context, in_context=True)
+            context_sum[indices] += mix(context_outputs, self.context_weights_)
+        context_predictions = context_sum / n_parts[:, None] + plain_sum
+        t = trust[context_codes][:, None]
+        weighted_sum = t * context_predictions + (1.0 - t) * plain_predictions[context_rows]
+        predictions[context_rows] = np.where(t < 1.0, weighted_sum, context_predictions)
+        pair = (plain_predictions[distinct_indices], predictions[distinct_indices])
+        return *pair, self._unusual_domains(*pair, domain, outliers)
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
         """Return batches by domain code, without single-row batches."""
@@ -465,12 +468,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if statistics is not None:
             pairs = enumerate(np.asarray(domain.names).tolist())
             return {code: statistics.batch(name) for code, name in pairs}
-        codes = np.asarray(domain.codes)
-        counts = np.bincount(codes, minlength=domain.n_categories)
-        order = np.lexsort([keys, codes])
-        moments = Moments.of_rows(Z[order], codes[order], domain.n_categories).by_group()
+        domain_codes = np.asarray(domain.codes)
+        domain_sizes = np.bincount(domain_codes, minlength=domain.n_categories)
+        order = np.lexsort([keys, domain_codes])
+        moments = Moments.of_rows(Z[order], domain_codes[order], domain.n_categories).by_group()
         batches = {}
-        for code, rows in enumerate(np.split(order, np.cumsum(counts)[:-1])):
+        for code, rows in enumerate(np.split(order, np.cumsum(domain_sizes)[:-1])):
             if part_count(len(rows), self._batch_size) > 1:
                 batches[code] = Batch.from_rows(Z[rows], keys[rows], self._batch_size)
             elif len(rows) > 1 or self._trust is None:
@@ -491,10 +494,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return self.on_target_scale(self._predict(X, sample_domain))
 
     def _site_outputs(self, X: Any, X_site: Any) -> Array:
-        labelled_rows, site_rows = (self._check_rows(rows, reset=False) for rows in (X, X_site))
-        rows = np.concatenate([labelled_rows, site_rows])
-        values = self._predict_checked(rows, np.zeros(len(rows), dtype=np.intp))
-        return self.on_target_scale(values)[: len(labelled_rows)]
+        labeled_rows, site_rows = (self._check_rows(rows, reset=False) for rows in (X, X_site))
+        rows = np.concatenate([labeled_rows, site_rows])
+        predictions = self._predict_checked(rows, np.zeros(len(rows), dtype=np.intp))
+        return self.on_target_scale(predictions)[: len(labeled_rows)]
 
     @property
     def feature_limits(self) -> Array:
@@ -507,39 +510,39 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return any(member.in_context for member in self.members_.values())
 
     def _unusual_domains(
-        self, plain: Array, mixed: Array, domain: Labels, outliers: dict[int, Outlier | None]
-    ) -> dict[int, Outlier | None]:
+        self, plain_predictions: Array, predictions: Array, domain: Labels, outliers: OutlierByCode
+    ) -> OutlierByCode:
         """Return the domains to predict without context, with their outlying statistics or None.
 
         With context, a batch of a single class looks like any other batch, so the class shares of
         predictions without context are checked as well.
         """
         statistics = self.domain_context_._statistics
-        unusual = {code: outlier for code, outlier in outliers.items() if outlier is not None}
+        unusual_codes = {code for code, outlier in outliers.items() if outlier is not None}
         if statistics is not None and statistics.without_context is not None:
-            names = np.asarray(domain.names).tolist()
-            excluded = {c for c, name in enumerate(names) if name in statistics.without_context}
-            return {code: unusual.get(code) for code in sorted(excluded | set(unusual))}
-        is_outside = np.zeros(domain.n_categories, dtype=bool)
-        for predicted, source_shares in ((mixed, self._shares), (plain, self._plain_shares)):
-            if source_shares is not None:
-                shares = class_shares(predicted, domain.codes, domain.n_categories)
-                is_outside |= source_shares.excludes(shares, np.bincount(domain.codes))
-        outside_codes = np.flatnonzero(is_outside).tolist()
-        return {code: unusual.get(code) for code in sorted({*outside_codes, *unusual})}
+            names = enumerate(np.asarray(domain.names).tolist())
+            unusual_codes |= {code for code, name in names if name in statistics.without_context}
+            return {code: outliers.get(code) for code in sorted(unusual_codes)}
+        checks = ((predictions, self._shares), (plain_predictions, self._plain_shares))
+        for probabilities, share_range in checks:
+            if share_range is not None:
+                shares = class_shares(probabilities, domain.codes, domain.n_categories)
+                is_outside = share_range.excludes(shares, np.bincount(domain.codes))
+                unusual_codes.update(np.flatnonzero(is_outside).tolist())
+        return {code: outliers.get(code) for code in sorted(unusual_codes)}
 
-    def _warn_without_context(self, unusual: dict[int, Outlier | None], domain: Labels) -> None:
+    def _warn_without_context(self, outliers: OutlierByCode, domain: Labels) -> None:
         """Warn about unusual domains, which are predicted without context."""
-        names = np.asarray(domain.names)
-        columns = getattr(self, "feature_names_in_", None)
+        domain_names = np.asarray(domain.names)
+        column_names = getattr(self, "feature_names_in_", None)
         reasons = []
-        for code, outlier in list(unusual.items())[:5]:
+        for code, outlier in list(outliers.items())[:5]:
             reason = "the shares of predicted classes are outside the range of the source domains"
             if outlier is not None:
-                column = outlier.feature if columns is None else columns[outlier.feature]
-                reason = outlier.describe(column)
-            reasons.append(f"{names[code]} ({reason})")
-        dots = " ..." if len(unusual) > 5 else ""
+                i = outlier.feature
+                reason = outlier.describe(i if column_names is None else column_names[i])
+            reasons.append(f"{domain_names[code]} ({reason})")
+        dots = " ..." if len(outliers) > 5 else ""
         warn_caller(
             f"Context was not used for these domains: {', '.join(reasons)}{dots}. Their rows were "
             "predicted one by one. Pass all rows of each domain together, check the units of the "
@@ -566,7 +569,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         """Return an unfitted ensemble with the best model of each member, which needs no search."""
         check_is_fitted(self)
         best = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
-        members = [(n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in best.items()]
+        members = [(n, e.settled() if hasattr(e, "settled") else clone(e)) for n, e in best.items()]
         return clone(self).set_params(members=members, context=False, cv=2)
 
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
@@ -582,14 +585,14 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return tags
 
 
-def _check_learn_from(learn_from: Any, n: int) -> Array:
+def _check_learn_from(learn_from: Any, n_rows: int) -> Array:
     """Check row indices, or a boolean mask of rows, and return row indices."""
     rows = np.asarray(learn_from)
-    rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n else rows
+    rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n_rows else rows
     are_indices = rows.ndim == 1 and rows.dtype.kind in "iu" and len(np.unique(rows)) == len(rows)
-    if not are_indices or not len(rows) or rows.min() < 0 or rows.max() >= n:
+    if not are_indices or not len(rows) or rows.min() < 0 or rows.max() >= n_rows:
         raise ValueError(
-            f"learn_from must select at least one row, with a boolean mask of {n} values or with "
-            f"row indices from 0 to {n - 1}, each only once; got {learn_from!r}"
+            f"learn_from must select at least one row, with a boolean mask of {n_rows} values or "
+            f"with row indices from 0 to {n_rows - 1}, each only once; got {learn_from!r}"
         )
     return rows

@@ -23,18 +23,18 @@ from domainwise.ensemble.moments import Moments
 MAX_PARTS = 6
 #: A batch is divided if it is at least this many times as large as a typical source domain.
 MIN_DIVIDED_RATIO = 1.5
-#: Candidates for ``half`` of :class:`Trust`, and its value if it cannot be measured.
+#: Candidates for ``half`` of :class:`Trust`, and the value that is used if it cannot be measured.
 HALF_TRUST = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0)
 DEFAULT_HALF = 20.0
 #: Batch sizes for which trust and the limits for outliers are measured.
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 #: Lower bound for variances before logarithms are taken; the variance of all source rows is 1.
 MIN_VARIANCE = 1e-3
-#: Minimum number of values of a feature whose variance is checked.
+#: Minimum number of observed values with which the variance of a feature is checked.
 MIN_VARIANCE_ROWS = 8
 #: Minimum number of source domains from which a range is computed.
 MIN_DOMAINS = 4
-#: Expected share of domains outside the range among domains that resemble the sources.
+#: Expected share of domains outside the range, among domains that resemble the source domains.
 OUTLIER_RATE = 0.01
 #: Number of batches of each size drawn from a source domain, and maximum number of its rows used.
 DRAWS, MAX_DRAWN_ROWS = 4, 2000
@@ -63,14 +63,14 @@ def row_keys(X: Array, seed: int) -> Array:
 
 
 def random_numbers(keys: Array, stream: int = 0) -> Array:
-    """Return pseudo-random numbers from row keys and a stream number; copies of a row differ."""
+    """Return a pseudo-random number for each key and this stream; equal keys get different ones."""
     order = np.argsort(keys, kind="stable")
     sorted_keys = keys[order]
     copy_indices = np.arange(len(keys)) - np.searchsorted(sorted_keys, sorted_keys)
     numbers = np.empty_like(keys)
-    start = np.array([2 * stream + 1], dtype=np.uint64) * _HASH_INCREMENT
-    steps = start + copy_indices.astype(np.uint64) * np.uint64(0x5851F42D)
-    numbers[order] = _scramble(sorted_keys + steps)
+    offset = np.array([2 * stream + 1], dtype=np.uint64) * _HASH_INCREMENT
+    offsets = offset + copy_indices.astype(np.uint64) * np.uint64(0x5851F42D)
+    numbers[order] = _scramble(sorted_keys + offsets)
     return numbers
 
 
@@ -86,7 +86,7 @@ def part_count(n_rows: int, size: float) -> int:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the rows of a batch."""
+    """One of the random parts of a batch."""
 
     keys: Array
     moments: Moments  #: of all rows
@@ -98,7 +98,7 @@ class Part:
         return cls(keys, _moments(Z), _moments(Z[:-1]))
 
     def context_moments(self, Z: Array, keys: Array) -> Moments:
-        """Return the moments of the part as the context of each row.
+        """Return, for each row, the moments of the part as its context.
 
         A row that is not in the part replaces the last row of the part.
         """
@@ -108,8 +108,8 @@ class Part:
         )
         moments_with_row = self.without_last.merged(row_moments)
         is_inside = np.isin(keys, self.keys)[:, None]
-        names = ("count", "mean", "squares")
-        pairs = ((getattr(self.moments, n), getattr(moments_with_row, n)) for n in names)
+        field_names = ("count", "mean", "squares")
+        pairs = ((getattr(self.moments, n), getattr(moments_with_row, n)) for n in field_names)
         return Moments(*(np.where(is_inside, *pair) for pair in pairs))
 
 
@@ -135,9 +135,9 @@ class Batch:
         If a domain is too large for memory, ``Z`` is a sample of its ``n_rows`` rows, and
         ``moments`` are those of all rows.
         """
-        n = len(Z) if n_rows is None else n_rows
+        n_total = len(Z) if n_rows is None else n_rows
         order = np.argsort(keys, kind="stable")
-        if moments is None or n == len(Z):
+        if moments is None or n_total == len(Z):
             moments = _moments(Z[order])
         n_parts = part_count(len(Z), size)
         parts = []
@@ -146,31 +146,32 @@ class Batch:
             order = random_order(keys, division) if index == 0 else order
             rows = np.array_split(order, n_parts)[index]
             parts.append(Part.from_rows(Z[rows], keys[rows]))
-        return cls(n, moments, parts)
+        return cls(n_total, moments, parts)
 
     @property
     def n_parts(self) -> int:
         """Number of contexts in which each row is predicted."""
         return max(1, len(self.parts))
 
-    def context_moments(self, part: int, Z: Array, keys: Array) -> Moments:
-        """Return the moments of the part with this index as the context of each row."""
+    def context_moments(self, part_index: int, Z: Array, keys: Array) -> Moments:
+        """Return, for each row, the moments of the part with this index."""
         if self.parts:
-            return self.parts[part].context_moments(Z, keys)
+            return self.parts[part_index].context_moments(Z, keys)
         moments = self.moments
         arrays = (moments.count, moments.mean, moments.squares)
         return Moments(*(np.broadcast_to(array, Z.shape) for array in arrays))
 
 
 def context_moments(
-    batches: Mapping[int, Batch], part: int, Z: Array, keys: Array, codes: Array
+    batches: Mapping[int, Batch], part_index: int, Z: Array, keys: Array, domain_codes: Array
 ) -> Moments:
     """Return, for each row, the moments of a part of its batch; rows must be sorted by domain."""
-    present, firsts = np.unique(codes, return_index=True)
-    domain_rows = np.split(np.arange(len(Z)), firsts[1:])
-    pairs = zip(present.tolist(), domain_rows, strict=True)
-    moments = [batches[c].context_moments(part, Z[rows], keys[rows]) for c, rows in pairs]
-    return Moments.stacked(moments)
+    present_codes, first_rows = np.unique(domain_codes, return_index=True)
+    rows_by_domain = np.split(np.arange(len(Z)), first_rows[1:])
+    pairs = zip(present_codes.tolist(), rows_by_domain, strict=True)
+    return Moments.stacked(
+        [batches[c].context_moments(part_index, Z[rows], keys[rows]) for c, rows in pairs]
+    )
 
 
 def _moments(Z: Array) -> Moments:
@@ -225,35 +226,36 @@ class SourceSamples:
     """Source domains from which small batches are drawn."""
 
     Z: Array  #: standardized rows
-    codes: Array  #: domain code of each row
+    domain_codes: Array  #: domain code of each row
     training_rows: Array  #: indices of the rows to which members are fitted
     scored_rows: Array  #: indices into ``training_rows`` of rows with held-out predictions
     domains: Array  #: codes of the domains to draw from
     size: int  #: typical number of rows in a source domain
 
     def halves(self, seed: int) -> Iterator[tuple[Array, list[SmallBatch]]]:
-        """Yield each half of the domains, and small batches drawn from it."""
+        """Yield the domain codes of each half of the domains, and small batches drawn from it."""
         rng = np.random.default_rng(seed)
-        for half in np.array_split(rng.permutation(self.domains)[:TRUST_DOMAINS], 2):
-            draws = [draw for domain in half for draw in self._draws(domain, rng)]
+        for half_domains in np.array_split(rng.permutation(self.domains)[:TRUST_DOMAINS], 2):
+            draws = [draw for domain in half_domains for draw in self._draws(domain, rng)]
             if not draws:
                 continue
             sizes = [len(batch) for _, batch in draws]
-            group = np.repeat(np.arange(len(draws)), sizes)
+            batch_indices = np.repeat(np.arange(len(draws)), sizes)
             Z = self.Z[np.concatenate([batch for _, batch in draws])]
-            moments = Moments.of_rows(Z, group, len(draws)).by_group()
+            moments = Moments.of_rows(Z, batch_indices, len(draws)).by_group()
             batches = zip(draws, sizes, moments, strict=True)
-            yield half, [SmallBatch(rows, size, m) for (rows, _), size, m in batches]
+            yield half_domains, [SmallBatch(rows, size, m) for (rows, _), size, m in batches]
 
-    def _draws(self, domain: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+    def _draws(self, domain_code: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
         """Yield indices into ``training_rows`` to predict in a batch, and all rows of the batch."""
-        domain_rows = rng.permutation(np.flatnonzero(self.codes == domain))[:MAX_DRAWN_ROWS]
+        domain_rows = np.flatnonzero(self.domain_codes == domain_code)
+        domain_rows = rng.permutation(domain_rows)[:MAX_DRAWN_ROWS]
         scored_rows = self.scored_rows
-        scored_rows = scored_rows[self.codes[self.training_rows[scored_rows]] == domain]
+        scored_rows = scored_rows[self.domain_codes[self.training_rows[scored_rows]] == domain_code]
         for size in SIZES:
             if size >= min(self.size, len(domain_rows)) or not len(scored_rows):
                 return
-            n = min(size, len(scored_rows), TRUST_PREDICTED // 2)
+            n = min(size, len(scored_rows), TRUST_PREDICTED // 2)  # predicted rows in a batch
             n_batches = max(1, min(TRUST_PREDICTED, len(scored_rows)) // n)
             for rows in rng.permutation(scored_rows)[: n * n_batches].reshape(n_batches, n):
                 other_rows = rng.choice(domain_rows, size, replace=False)
@@ -303,41 +305,45 @@ class SourceRange:
 
     @classmethod
     def of_sources(
-        cls, Z: Array, codes: Array, n_domains: int, features: Array, seed: int
+        cls, Z: Array, domain_codes: Array, n_domains: int, features: Array, seed: int
     ) -> SourceRange | None:
         """Compute the range from standardized rows; None if there are too few domains."""
         if n_domains < MIN_DOMAINS or not len(features):
             return None
         rng = np.random.default_rng(seed)
-        order = np.lexsort([row_keys(Z, seed), codes])  # independent of the order of rows
-        rows = np.split(order, np.cumsum(np.bincount(codes, minlength=n_domains))[:-1])
-        samples = [rng.permutation(domain_rows)[:MAX_DRAWN_ROWS] for domain_rows in rows]
+        order = np.lexsort([row_keys(Z, seed), domain_codes])  # independent of the order of rows
+        ends = np.cumsum(np.bincount(domain_codes, minlength=n_domains))
+        rows_by_domain = np.split(order, ends[:-1])
+        samples = [rng.permutation(rows)[:MAX_DRAWN_ROWS] for rows in rows_by_domain]
         Z = Z[:, features]
-        statistics, counts = _statistics(Moments.of_rows(Z, codes, n_domains))
+        statistics, counts = _statistics(Moments.of_rows(Z, domain_codes, n_domains))
         noise = _noise(Z, samples)
         masks = ~np.eye(n_domains, dtype=bool)  # all domains except one
         summaries = [_summary(statistics[:, mask], counts[mask], noise[:, mask]) for mask in masks]
         sizes, limits = [], []
         for size in (*SIZES, None):  # None for whole domains
-            large_domains = [d for d in range(n_domains) if size is None or len(rows[d]) > size]
-            if len(large_domains) < MIN_DOMAINS:
-                continue
-            domains = np.repeat(large_domains, 1 if size is None else DRAWS)
-            batch_rows = [
-                rows[d] if size is None else rng.choice(samples[d], size, False) for d in domains
+            domains = [
+                d for d, rows in enumerate(rows_by_domain) if size is None or len(rows) > size
             ]
-            group = np.repeat(np.arange(len(domains)), [len(batch) for batch in batch_rows])
-            moments = Moments.of_rows(Z[np.concatenate(batch_rows)], group, len(domains))
-            batch_values, count = _statistics(moments)
+            if len(domains) < MIN_DOMAINS:
+                continue
+            batch_domains = np.repeat(domains, 1 if size is None else DRAWS)
+            batches = [
+                rows_by_domain[d] if size is None else rng.choice(samples[d], size, False)
+                for d in batch_domains
+            ]
+            batch_indices = np.repeat(np.arange(len(batches)), [len(rows) for rows in batches])
+            moments = Moments.of_rows(Z[np.concatenate(batches)], batch_indices, len(batches))
             mean, between, within = (
-                np.stack([summaries[d][i] for d in domains], axis=1) for i in range(3)
+                np.stack([summaries[d][i] for d in batch_domains], axis=1) for i in range(3)
             )
-            distance = _distances(batch_values, count, mean, between, within, n_domains - 1)
-            log_distances = np.log(np.maximum(np.abs(distance).max(axis=(0, 2)), 1e-3))
-            n = len(large_domains)  # the limit is an upper prediction bound (Student's t)
+            distances = _distances(*_statistics(moments), mean, between, within, n_domains - 1)
+            log_distances = np.log(np.maximum(np.abs(distances).max(axis=(0, 2)), 1e-3))
+            n = len(domains)  # the limit is an upper prediction bound (Student's t)
             deviation = log_distances.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
-            sizes.append(float(np.median([len(r) for r in rows])) if size is None else size)
             limits.append(np.exp(log_distances.mean() - stdtrit(n - 1, OUTLIER_RATE) * deviation))
+            median_size = float(np.median([len(rows) for rows in rows_by_domain]))
+            sizes.append(median_size if size is None else size)
         order = np.argsort(sizes, kind="stable")
         sorted_limits = (np.array(sizes)[order], np.array(limits)[order])
         summary = _summary(statistics, counts, noise)
@@ -345,18 +351,18 @@ class SourceRange:
 
     def outlier(self, moments: Moments) -> Outlier | None:
         """Return the statistic of a batch that is farthest outside the range; None if inside."""
-        arrays = (getattr(moments, n)[:, self.features] for n in ("count", "mean", "squares"))
-        statistics, count = (values[..., 0, :] for values in _statistics(Moments(*arrays)))
-        count = np.minimum(count, self.sizes[-1])  # limits for larger batches are unknown
+        arrays = (a[:, self.features] for a in (moments.count, moments.mean, moments.squares))
+        statistics, counts = (array[..., 0, :] for array in _statistics(Moments(*arrays)))
+        counts = np.minimum(counts, self.sizes[-1])  # limits for larger batches are unknown
         summary = (self.mean, self.between, self.within, self.n_domains)
-        distance = _distances(statistics, count, *summary)
-        statistic, column = np.unravel_index(int(np.abs(distance).argmax()), distance.shape)
-        n = max(float(count.max()), 1.0)
-        limit = float(np.interp(np.log(n), np.log(self.sizes), self.limits))
-        extreme_z = float(distance[statistic, column])
-        if abs(extreme_z) <= limit:
+        distances = _distances(statistics, counts, *summary)
+        i, j = np.unravel_index(int(np.abs(distances).argmax()), distances.shape)
+        n_rows = max(float(counts.max()), 1.0)
+        limit = float(np.interp(np.log(n_rows), np.log(self.sizes), self.limits))
+        distance = float(distances[i, j])
+        if abs(distance) <= limit:
             return None
-        return Outlier(("mean", "spread")[statistic], int(self.features[column]), extreme_z, limit)
+        return Outlier(("mean", "spread")[i], int(self.features[j]), distance, limit)
 
 
 def _summary(statistics: Array, counts: Array, noise: Array) -> tuple[Array, Array, Array]:
@@ -372,13 +378,13 @@ def _summary(statistics: Array, counts: Array, noise: Array) -> tuple[Array, Arr
 
 
 def _distances(
-    statistics: Array, count: Array, mean: Array, between: Array, within: Array, n_domains: int
+    statistics: Array, counts: Array, mean: Array, between: Array, within: Array, n_domains: int
 ) -> Array:
     """Return distances of statistics from those of the sources, in standard deviations."""
-    variance = (between + within / np.maximum(count, 1.0)) * (1.0 + 1.0 / n_domains)
-    distance = (statistics - mean) / np.sqrt(np.maximum(variance, 1e-12))
-    is_checked = np.array([count >= 1.0, count >= MIN_VARIANCE_ROWS])
-    return np.asarray(np.where(is_checked, distance, 0.0))
+    variance = (between + within / np.maximum(counts, 1.0)) * (1.0 + 1.0 / n_domains)
+    distances = (statistics - mean) / np.sqrt(np.maximum(variance, 1e-12))
+    is_checked = np.array([counts >= 1.0, counts >= MIN_VARIANCE_ROWS])
+    return np.asarray(np.where(is_checked, distances, 0.0))
 
 
 def _statistics(moments: Moments) -> tuple[Array, Array]:
@@ -387,16 +393,16 @@ def _statistics(moments: Moments) -> tuple[Array, Array]:
     return np.array([moments.mean, log_variances]), np.asarray(moments.count)
 
 
-def _noise(Z: Array, rows: Sequence[Array]) -> Array:
+def _noise(Z: Array, rows_by_domain: Sequence[Array]) -> Array:
     """Return the sampling variance, for one row, of the mean and log variance in each domain.
 
     For log variances, it is computed from the difference between random halves of a domain.
     """
-    counts = np.array([len(domain_rows) for domain_rows in rows])
-    is_second_half = np.concatenate([np.arange(n) >= n // 2 for n in counts])
-    group = np.repeat(np.arange(len(rows)), counts)
-    Z = Z[np.concatenate(rows)]
-    halves = Moments.of_rows(Z, 2 * group + is_second_half, 2 * len(rows))
+    sizes = np.array([len(domain_rows) for domain_rows in rows_by_domain])
+    is_second_half = np.concatenate([np.arange(n) >= n // 2 for n in sizes])
+    domain_codes = np.repeat(np.arange(len(sizes)), sizes)
+    Z = Z[np.concatenate(rows_by_domain)]
+    halves = Moments.of_rows(Z, 2 * domain_codes + is_second_half, 2 * len(sizes))
     log_variances = _statistics(halves)[0][1]
-    between_halves = counts[:, None] * (log_variances[::2] - log_variances[1::2]) ** 2 / 4.0
-    return np.array([Moments.of_rows(Z, group, len(rows)).variance, between_halves])
+    log_variance_noise = sizes[:, None] * (log_variances[::2] - log_variances[1::2]) ** 2 / 4.0
+    return np.array([Moments.of_rows(Z, domain_codes, len(sizes)).variance, log_variance_noise])

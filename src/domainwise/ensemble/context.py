@@ -46,7 +46,7 @@ class DomainStatistics:
 def rounded(values: Any) -> Any:
     """Round to multiples of 2^-36, which are much larger than rounding errors of sums.
 
-    Otherwise the order of rows could decide on which side of a tree's threshold a value falls.
+    Without rounding, the order of rows could decide on which side of a tree's threshold a value is.
     """
     return namespace(values).round(values * 2.0**36) / 2.0**36
 
@@ -85,8 +85,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Add the relative values.
     summary : bool, default=False
         Add statistics of the domain: :math:`a \mu_d` and :math:`\log(a \sigma_d^2 + 1 - a) / 2` of
-        each feature. An RBF kernel on these and the features is a product of a row kernel and a
-        domain kernel, as in marginal transfer learning.
+        each feature. An RBF kernel on the features and these statistics is a product of a row
+        kernel and a domain kernel, as in marginal transfer learning.
     shrinkage : float, default=20.0
         The :math:`\kappa` above, as a number of rows.
     clip : float, default=6.0
@@ -147,7 +147,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     shrinkage: float = 20.0
     clip: float = 6.0
     _statistics: DomainStatistics | None = field(default=None, init=False)
-    #: Properties of the first batch that later batches must have; None in older model files.
+    #: Properties of the first batch that later batches must share; None in older model files.
     _first_batch: dict[str, str] | None = field(default=None, init=False)
     _moments: Moments = field(init=False)
     _levels: Levels = field(init=False)
@@ -161,7 +161,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Rows from all source domains; missing values are NaN.
         y : ignored
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row. It is only checked, because all rows have the same weight.
+            The domain of each row. It is checked but not used: all rows have the same weight.
 
         Returns
         -------
@@ -224,11 +224,11 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         domain, Z = domain_labels(sample_domain, rows), self._standardized(rows)
         with_domains = sample_domain is not None
         moments = self._moments_of(Z, domain) if with_domains else no_moments(Z)
-        values = self._in_context(Z, domain.codes, moments, with_domains=with_domains)
-        return cast(values, rows.dtype)
+        transformed_rows = self._in_context(Z, domain.codes, moments, with_domains=with_domains)
+        return cast(transformed_rows, rows.dtype)
 
     def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Label, Moments]:
-        """Return the moments of each domain's standardized rows; those of batches can be merged."""
+        """Return the moments of each domain's standardized rows; chunks can be merged."""
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
         domain = domain_labels(sample_domain, X)
@@ -254,9 +254,10 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         names : ndarray of str
         """
         names = super().get_feature_names_out(input_features)
-        base_names = names[self.relative_features_]
+        relative_names = names[self.relative_features_]
         suffixes = ["_relative"] * self.relative + ["_mean", "_deviation"] * self.summary
-        return np.array([*names, *(f"{n}{s}" for s in suffixes for n in base_names)], dtype=object)
+        added_names = (f"{name}{suffix}" for suffix in suffixes for name in relative_names)
+        return np.array([*names, *added_names], dtype=object)
 
     def _learn(self, X: Any, sample_domain: Any, *, reset: bool) -> Self:
         self._validate_params()
@@ -289,12 +290,12 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if is_tensor(X):
             import torch
 
-            filled = torch.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)
-            backend_of(X).check_rows(self, filled, reset=reset)
-            refuse_too_large(filled.abs().max().cpu().numpy(), "X")
+            filled_X = torch.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)
+            backend_of(X).check_rows(self, filled_X, reset=reset)
+            refuse_too_large(filled_X.abs().max().cpu().numpy(), "X")
             return X.detach()
-        floats = (np.float64, np.float32)
-        X = validate_rows(self, X, dtype=floats, reset=reset, ensure_all_finite="allow-nan")
+        float_types = (np.float64, np.float32)
+        X = validate_rows(self, X, dtype=float_types, reset=reset, ensure_all_finite="allow-nan")
         refuse_too_large(X, "X")
         return X
 
@@ -309,26 +310,27 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return Moments.of_rows(Z, domain.codes, domain.n_categories)
         return Moments.stacked([self._statistics.moments[name] for name in domain.names.tolist()])
 
-    def _in_context(self, Z: Any, codes: Any, moments: Moments, *, with_domains: bool) -> Any:
+    def _in_context(self, Z: Any, group_codes: Any, moments: Moments, *, with_domains: bool) -> Any:
         """Return the output columns for standardized rows."""
         xp = namespace(Z)
-        features = self.relative_features_
+        feature_indices = self.relative_features_
         mean, variance = self._shrunk_moments(moments, with_domains=with_domains)
-        columns = [Z]
+        column_blocks = [Z]
         if self.relative:
             factors = as_type_of(np.ones(Z.shape[1]), Z)
-            factors[features] = RELATIVE_FACTOR
-            columns = [Z * factors, self._relative_values(Z, codes, mean, variance)]
+            factors[feature_indices] = RELATIVE_FACTOR
+            column_blocks = [Z * factors, self._relative_values(Z, group_codes, mean, variance)]
         if self.summary:
             log_deviation = xp.log(xp.clip(variance, MIN_VARIANCE, None)) / 2
-            columns += [rounded(values[codes][:, features]) for values in (mean, log_deviation)]
-        return xp.concatenate(columns, axis=1)
+            for statistic in (mean, log_deviation):
+                column_blocks.append(rounded(statistic[group_codes][:, feature_indices]))
+        return xp.concatenate(column_blocks, axis=1)
 
-    def _relative_values(self, Z: Any, codes: Any, mean: Any, variance: Any) -> Any:
+    def _relative_values(self, Z: Any, group_codes: Any, mean: Any, variance: Any) -> Any:
         """Return relative values, computed from the shrunk mean and variance of each domain."""
-        xp, features = namespace(Z), self.relative_features_
-        deviation = xp.sqrt(variance)[codes][:, features]
-        distance = (Z - mean[codes])[:, features]
+        xp, feature_indices = namespace(Z), self.relative_features_
+        deviation = xp.sqrt(variance)[group_codes][:, feature_indices]
+        distance = (Z - mean[group_codes])[:, feature_indices]
         # Without shrinkage, the deviation is 0 if all values of a domain are equal.
         ratio = distance / xp.where(deviation > 0, deviation, 1.0)
         ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))

@@ -36,20 +36,20 @@ def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> 
 def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
     """Return transformed rows as a Dask collection; domain statistics are computed immediately."""
     refuse_output_in_memory(context, X)
-    column = partitions.label_column(X, sample_domain, "sample_domain")
-    domain = sample_domain if column is None else X[column]
+    domain_column = partitions.label_column(X, sample_domain, "sample_domain")
+    domain = sample_domain if domain_column is None else X[domain_column]
     X = backend_of(X).check_rows(context, X, reset=False)
     layout, _ = partitions.layout_of(X)
-    rows = partitions.tasks_of(X)
+    row_tasks = partitions.tasks_of(X)
     context_constant, statistics = constant(context, "context"), None
-    labels: list[Any] = [None] * len(rows)
+    label_tasks: list[Any] = [None] * len(row_tasks)
     if domain is not None:
         partitions.check_aligned(X, domain, "sample_domain")
-        labels = partitions.tasks_of(domain)
-        pairs = zip(rows, labels, strict=True)
-        moments = [call(_domain_moments, *pair, context_constant, layout) for pair in pairs]
-        statistics = constant(run([tree(moments, _join_domains)])[0], "statistics")
-    pairs = zip(rows, labels, strict=True)
+        label_tasks = partitions.tasks_of(domain)
+        pairs = zip(row_tasks, label_tasks, strict=True)
+        moment_tasks = [call(_domain_moments, *pair, context_constant, layout) for pair in pairs]
+        statistics = constant(run([tree(moment_tasks, _join_domains)])[0], "statistics")
+    pairs = zip(row_tasks, label_tasks, strict=True)
     tasks = [call(_in_context, *pair, context_constant, layout, statistics) for pair in pairs]
     return collect(tasks, X, context.get_feature_names_out(), layout.dtype)
 
@@ -65,40 +65,41 @@ def _moments(rows: Any, layout: Layout) -> SourceMoments:
 
 
 @task
-def _join_moments(totals: list[SourceMoments]) -> SourceMoments:
-    n, moments, levels = totals[0]
-    for next_n, next_moments, next_levels in totals[1:]:
+def _join_moments(partition_moments: list[SourceMoments]) -> SourceMoments:
+    n, moments, levels = partition_moments[0]
+    for next_n, next_moments, next_levels in partition_moments[1:]:
         n, moments, levels = n + next_n, moments.merged(next_moments), levels.merged(next_levels)
     return n, moments, levels
 
 
 @task
-def _domain_moments(rows: Any, domain: Any, context: Any, layout: Layout) -> DomainMoments:
+def _domain_moments(rows: Any, labels: Any, context: Any, layout: Layout) -> DomainMoments:
     Z = context._standardized(layout.values(rows, missing=True))
-    names, codes = _categories(domain, len(Z))
+    names, codes = _categories(labels, len(Z))
     return names, Moments.of_rows(Z, codes, len(names))
 
 
 @task
-def _join_domains(totals: list[DomainMoments]) -> DomainMoments:
-    name_arrays = [names for names, _ in totals if len(names)]
-    names = np.unique(np.concatenate(name_arrays)) if name_arrays else totals[0][0]
-    total: Moments | None = None
-    for partition_names, moments in totals:
+def _join_domains(partition_moments: list[DomainMoments]) -> DomainMoments:
+    name_arrays = [names for names, _ in partition_moments if len(names)]
+    names = np.unique(np.concatenate(name_arrays)) if name_arrays else partition_moments[0][0]
+    merged_moments: Moments | None = None
+    for partition_names, moments in partition_moments:
         if not len(partition_names):
             continue
         codes = np.searchsorted(names, partition_names)
-        arrays = []
+        expanded_arrays = []
         for values in (moments.count, moments.mean, moments.squares):
-            arrays.append(np.zeros((len(names), values.shape[1])))
-            arrays[-1][codes] = values
-        total = Moments(*arrays) if total is None else total.merged(Moments(*arrays))
-    return names, totals[0][1] if total is None else total
+            expanded_arrays.append(np.zeros((len(names), values.shape[1])))
+            expanded_arrays[-1][codes] = values
+        expanded = Moments(*expanded_arrays)
+        merged_moments = expanded if merged_moments is None else merged_moments.merged(expanded)
+    return names, partition_moments[0][1] if merged_moments is None else merged_moments
 
 
 @task
 def _in_context(
-    rows: Any, domain: Any, context: Any, layout: Layout, statistics: DomainMoments | None
+    rows: Any, labels: Any, context: Any, layout: Layout, statistics: DomainMoments | None
 ) -> Any:
     X = layout.values(rows, missing=True)
     Z = context._standardized(X)
@@ -106,7 +107,7 @@ def _in_context(
         codes, moments = np.zeros(len(X), dtype=np.intp), no_moments(Z)
     else:
         names, moments = statistics
-        partition_names, codes = _categories(domain, len(X))
+        partition_names, codes = _categories(labels, len(X))
         codes = np.searchsorted(names, partition_names)[codes] if len(partition_names) else codes
     values = context._in_context(Z, codes, moments, with_domains=statistics is not None)
     values = values.astype(X.dtype, copy=False)
@@ -115,7 +116,7 @@ def _in_context(
     return type(rows)(values, index=rows.index, columns=context.get_feature_names_out())
 
 
-def _categories(domain: Any, n_rows: int) -> tuple[Array, Array]:
-    """Return the names of the domains of a partition, and the domain codes of its rows."""
-    labels = check_sample_domain(domain, n_rows, "delta")
-    return labels.names, labels.codes
+def _categories(labels: Any, n_rows: int) -> tuple[Array, Array]:
+    """Return the names of the domains in a partition, and the domain codes of its rows."""
+    domain = check_sample_domain(labels, n_rows, "delta")
+    return domain.names, domain.codes

@@ -31,7 +31,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     members are averaged, with weights that grow exponentially with their balanced accuracy on these
     domains.
 
-    If several rows of a new domain are predicted together, ``predict(X, sample_domain=...)`` also
+    If several rows from a new domain are predicted together, ``predict(X, sample_domain=...)`` also
     uses members whose features are relative to the domain (:class:`DomainContext`). This assumes
     that the rows are representative of the domain. ``predict(X)`` predicts each row independently.
 
@@ -119,18 +119,18 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     Notes
     -----
     Features are standardized with the means and standard deviations of the source rows, and missing
-    values (NaN) are replaced by the mean. Values of a new domain are clipped if they are farther
-    beyond those of all sources than the most extreme source is beyond the others. Without
-    ``sample_domain`` in ``fit``, members are compared on folds of rows.
+    values (NaN) are replaced by the mean. Values from a new domain are clipped if they are farther
+    outside the range of all source domains than the most extreme source domain is outside the range
+    of the others. Without ``sample_domain`` in ``fit``, members are compared on folds of rows.
 
-    Batches may have any number of rows. If a batch is larger than source domains, the context of a
-    row is six random parts of the batch in turn, which are as large as source domains. This takes
-    at most seven times as long as predictions without context. In a smaller batch, context has less
-    weight, and for a single row it has none. The order of rows does not matter.
+    Any number of rows can be predicted together. If a domain has more rows than a typical source
+    domain, they are divided at random into parts of that size, and each row is predicted in the
+    context of six parts in turn, which takes at most seven times as long as without context. If it
+    has fewer rows, context has less weight, and none for a single row. Their order does not matter.
 
-    Context can be misleading, for example if a batch contains only one class. The rows of a domain
+    Context can be misleading, for example if all rows belong to one class. The rows of a domain
     are therefore predicted one by one, with a warning, if the mean or variance of a feature is
-    outside the range of source domains with as many rows, or if the shares of predicted classes are
+    outside the range of source domains of the same size, or if the shares of predicted classes are
     outside the range of the source domains.
 
     Examples
@@ -165,8 +165,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
 
     def _encode_target(self, y: Array) -> Array:
         """Return class codes; classes that were not seen in fit have the code ``len(classes_)``."""
-        codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
-        return np.where(self.classes_[codes] == y, codes, len(self.classes_))
+        class_codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        return np.where(self.classes_[class_codes] == y, class_codes, len(self.classes_))
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the class of each row.
@@ -182,8 +182,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         -------
         y : ndarray of shape (n_rows,)
         """
-        codes = self._corrected(X, sample_domain).argmax(axis=1)
-        return np.asarray(self.classes_[codes])
+        class_codes = self._corrected(X, sample_domain).argmax(axis=1)
+        return np.asarray(self.classes_[class_codes])
 
     def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
@@ -204,17 +204,18 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         return values
 
     def _code_weights(self) -> Any:
-        """Return class weights by code."""
+        """Return class weights by class code."""
         if not isinstance(self.class_weight, dict):
             return self.class_weight
-        names = self.classes_.tolist()
-        return {code: float(self.class_weight.get(name, 1.0)) for code, name in enumerate(names)}
+        pairs = enumerate(self.classes_.tolist())
+        return {code: float(self.class_weight.get(name, 1.0)) for code, name in pairs}
 
-    def _score(self, codes: Array, domain: Labels, rows: Array) -> HeldOutScore:
+    def _score(self, class_codes: Array, domain: Labels, rows: Array) -> HeldOutScore:
         is_balanced = self.class_weight == "balanced"
-        weights = compute_sample_weight(None if is_balanced else self._code_weights(), codes)
-        row_args = (domain.codes, len(self.domains_), rows, weights)
-        return HeldOutScore(codes, self.classes_, *row_args, is_balanced, self.scoring)
+        class_weight = None if is_balanced else self._code_weights()
+        row_weights = compute_sample_weight(class_weight, class_codes)
+        row_args = (domain.codes, len(self.domains_), rows, row_weights)
+        return HeldOutScore(class_codes, self.classes_, *row_args, is_balanced, self.scoring)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         """Return the domains on which members with context are scored; empty without context."""

@@ -23,8 +23,8 @@ INVALID_TREE = "a tree refers to nodes, features or values that do not exist"
 def round_leaves(forest: Any) -> Any:
     """Round the leaf values of a forest to the precision of model files, and return the forest."""
     for tree in forest.estimators_:
-        values = tree.tree_.value  # a view of the tree's own array
-        values[...] = values.astype(_precision(forest))
+        leaf_values = tree.tree_.value  # a view of the tree's own array
+        leaf_values[...] = leaf_values.astype(_precision(forest))
     return forest
 
 
@@ -42,9 +42,9 @@ def pack_forest(model: Any) -> Any:
         np.concatenate([getattr(tree, name) for tree in trees])
         for name in ("children_right", "feature", "threshold")
     )
-    values, is_split = np.concatenate([tree.value[:, 0] for tree in trees]), right_child >= 0
+    node_values, is_split = np.concatenate([tree.value[:, 0] for tree in trees]), right_child >= 0
     threshold_32 = threshold.astype(np.float32)
-    next_lower = np.nextafter(threshold_32, np.float32(-np.inf))
+    lower_neighbor = np.nextafter(threshold_32, np.float32(-np.inf))
     forest, template = copy(model), copy(model.estimators_[0])
     del template.tree_
     forest.estimators_ = [template]
@@ -53,9 +53,9 @@ def pack_forest(model: Any) -> Any:
         "sizes": np.array([tree.node_count for tree in trees], dtype=np.int32),
         "depths": np.array([tree.max_depth for tree in trees], dtype=np.int32),
         "feature": np.where(is_split, feature, -1).astype("i4" if feature.max() > 2**15 else "i2"),
-        "threshold": np.where(threshold_32 > threshold, next_lower, threshold_32)[is_split],
+        "threshold": np.where(threshold_32 > threshold, lower_neighbor, threshold_32)[is_split],
         "right": right_child[is_split].astype(np.int32),
-        "values": values[~is_split].astype(_precision(model)),
+        "values": node_values[~is_split].astype(_precision(model)),
     }
 
 
@@ -79,8 +79,8 @@ def unpack_forest(state: Any) -> Any:
     is_valid = (right > node_index[is_split] + 1) & (right < np.repeat(sizes, sizes)[is_split])
     if not (is_valid.all() and feature.max() < forest.n_features_in_):
         raise ValueError(INVALID_TREE)
-    small_tree = ExtraTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0]).tree_
-    nodes = np.zeros(len(feature), dtype=small_tree.__getstate__()["nodes"].dtype)
+    example_tree = ExtraTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0]).tree_
+    nodes = np.zeros(len(feature), dtype=example_tree.__getstate__()["nodes"].dtype)
     nodes["left_child"] = np.where(is_split, node_index + 1, -1)
     nodes["right_child"] = nodes["feature"] = nodes["threshold"] = -1
     nodes["right_child"][is_split] = right
@@ -91,7 +91,7 @@ def unpack_forest(state: Any) -> Any:
     values[~is_split, 0] = state["values"]
     forest.estimators_ = []
     for start, end, depth in zip(ends - sizes, ends, state["depths"], strict=True):
-        tree = type(small_tree)(forest.n_features_in_, np.array([n_classes], dtype=np.intp), 1)
+        tree = type(example_tree)(forest.n_features_in_, np.array([n_classes], dtype=np.intp), 1)
         tree_state: dict[str, Any] = {"max_depth": int(depth), "node_count": int(end - start)}
         tree.__setstate__(tree_state | {"nodes": nodes[start:end], "values": values[start:end]})
         estimator = copy(template)

@@ -1,7 +1,7 @@
 """Member types of an ensemble, and fitted members.
 
-A member type is a kind of search (:mod:`domainwise.search.driver`). One of its arguments is the
-*path*: among candidates that differ only in this argument, the best one is selected. The
+A member type is a kind of search, as defined in :mod:`domainwise.search.driver`. Candidates that
+differ only in one argument, named by ``path``, compete, and the best of them is selected. The
 ``n_average`` best of the selected candidates are averaged, because scores on few domains are noisy.
 To add a type, write a class and add it to ``_TYPES``; grids are in ``search/grids.py``.
 """
@@ -72,7 +72,7 @@ class MemberData(Data):
         return int(self.target.n_categories)
 
     def sample(self, rows: Array, max_rows: int | None) -> Array:
-        """Sample at most ``max_rows`` of these rows, evenly from their domains; None for all."""
+        """Sample at most ``max_rows`` of these rows, evenly from their domains; None keeps all."""
         if max_rows is None:
             return rows
         max_rows = max(max_rows, 2 * self.domain.n_categories)
@@ -98,32 +98,32 @@ class Member:
         vars(self).update(state, estimators=[unpack_forest(model) for model in state["estimators"]])
 
     def predict(self, X: Array) -> Array:
-        """Return class probabilities, or a column of values, for standardized rows."""
+        """Return class probabilities, or a column of predicted targets, for standardized rows."""
         X = soft_clip(X, self.clip)
-        values = [outputs(model, X, self.n_classes) for model in self.estimators]
-        for output in values:
-            check_outputs(output, len(X), self.name)
-        mean = np.mean(values, axis=0)
+        estimator_outputs = [outputs(model, X, self.n_classes) for model in self.estimators]
+        for array in estimator_outputs:
+            check_outputs(array, len(X), self.name)
+        mean = np.mean(estimator_outputs, axis=0)
         return np.asarray(mean if self.curve is None else self.curve.probabilities(mean))
 
 
 class MemberType:
-    """A member type, which is a kind of search."""
+    """Base class of member types, each of which is a kind of search."""
 
     name: str
-    path: ClassVar[str] = ""
+    path: ClassVar[str] = ""  #: the argument in which the candidates of a path differ
     #: Arguments that the candidates of a batch share; None puts each candidate in its own batch.
     shared: ClassVar[tuple[str, ...] | None] = None
     n_average: ClassVar[int] = 1
-    #: Maximum number of rows to which it is fitted; None for no limit in the final fit.
+    #: Maximum number of rows to which estimators are fitted; None for no limit.
     max_rows: ClassVar[int | None] = 20_000
     #: Whether fits are so slow that domains are held out in fewer groups.
     expensive = False
-    #: Whether it is also fitted with context.
+    #: Whether estimators are also fitted with context.
     in_context = True
     #: Limit that large values approach, in standard deviations; None for no limit.
     clip: ClassVar[float | None] = None
-    one_pass = False
+    one_pass = False  #: see Searchable in search/driver.py
 
     def search(
         self,
@@ -149,13 +149,13 @@ class MemberType:
         # A user's scorer might be undefined on the few domains in the first round of a race.
         race = Race() if score.scoring is None else None
         with threadpool_limits(1):
-            result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
-            assert result.held_out is not None
-            mean = result.held_out.mean(axis=0, dtype=np.float64)
+            search_result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
+            assert search_result.held_out is not None
+            mean = search_result.held_out.mean(axis=0, dtype=np.float64)
             curve = score.curve(mean) if score.n_classes else None
-            estimators = self.fit(data if all_data is None else all_data, result.chosen)
+            estimators = self.fit(data if all_data is None else all_data, search_result.chosen)
         output_arguments = (score.n_classes, self.clip, curve)
-        member = Member(name, in_context, result.chosen, estimators, *output_arguments)
+        member = Member(name, in_context, search_result.chosen, estimators, *output_arguments)
         return member, np.asarray(mean if curve is None else curve.probabilities(mean))
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -163,7 +163,7 @@ class MemberType:
         return [{}]
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Return the indices of candidates that share computations."""
+        """Return lists of indices of candidates that share computations."""
         if self.shared is None:
             return [[i] for i in range(len(candidates))]
         return batches_by(candidates, self.shared)
@@ -173,11 +173,11 @@ class MemberType:
     ) -> Outcomes:
         """Return the outputs of candidates for the test rows of splits."""
         with one_thread():  # results do not depend on n_jobs, not even their last bits
-            by_split = [self.outputs(data, *split, batch, score) for split in splits]
-        return Outcomes(list(zip(*by_split, strict=True)))
+            outputs_by_split = [self.outputs(data, *split, batch, score) for split in splits]
+        return Outcomes(list(zip(*outputs_by_split, strict=True)))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Any]:
-        """Return the outputs of a batch for the test rows of a split."""
+        """Return the outputs of a batch of candidates for the test rows of a split."""
         rows = data.sample(train, self.max_rows)
         models = [self.fitted(data, candidate, rows) for candidate in batch]
         return [score.outcome(model, data.X[test], data.y[test]) for model in models]
@@ -208,13 +208,13 @@ class MemberType:
     def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
         """Return the estimator for a candidate, fitted to these rows."""
         model, y = self.weighted_estimator(data, candidate), data.y[rows]
-        arguments: dict[str, Any] = {}
+        fit_arguments: dict[str, Any] = {}
         if has_fit_parameter(model, "sample_domain"):
-            arguments["sample_domain"] = data.domain.codes[rows]
+            fit_arguments["sample_domain"] = data.domain.codes[rows]
         lacks_weights = data.class_weight is not None and "class_weight" not in model.get_params()
         if lacks_weights and has_fit_parameter(model, "sample_weight"):
-            arguments["sample_weight"] = compute_sample_weight(data.class_weight, y)
-        return model.fit(data.X[rows], y, **arguments)
+            fit_arguments["sample_weight"] = compute_sample_weight(data.class_weight, y)
+        return model.fit(data.X[rows], y, **fit_arguments)
 
 
 def check_outputs(values: Array, n_rows: int, name: str) -> None:
@@ -233,17 +233,17 @@ def check_outputs(values: Array, n_rows: int, name: str) -> None:
 
 
 def soft_clip(X: Array, clip: float | None) -> Array:
-    """Clip large values smoothly to ``clip``; small values hardly change."""
+    """Clip values smoothly to the range from ``-clip`` to ``clip``; small values hardly change."""
     return X if clip is None else clip * np.tanh(X / clip)
 
 
 def gammas(kernel: str, X: Array) -> list[float]:
     """Return values of gamma around the median heuristic, or around 1 if all rows are equal."""
     try:
-        median = resolve_gamma("median", kernel, X)
+        median_gamma = resolve_gamma("median", kernel, X)
     except ValueError:
-        median = 1.0
-    return [factor * median for factor in grids.MEMBER_GAMMAS]
+        median_gamma = 1.0
+    return [factor * median_gamma for factor in grids.MEMBER_GAMMAS]
 
 
 class _Linear(MemberType):
@@ -269,9 +269,9 @@ class _ExtraTrees(MemberType):
 
     def candidates(self, data: Any) -> list[Candidate]:
         max_features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
-        many_features = data.X.shape[1] > MANY_FEATURES
+        has_many_features = data.X.shape[1] > MANY_FEATURES
         leaf_sizes = grids.TREE_LEAVES[-1:] if len(data.X) > MANY_ROWS else grids.TREE_LEAVES
-        max_features = max_features[:1] if many_features else max_features
+        max_features = max_features[:1] if has_many_features else max_features
         candidates = grid(max_features=max_features, min_samples_leaf=leaf_sizes)
         return restrict(candidates, data.plain_candidates, ("max_features", "min_samples_leaf"))
 
@@ -284,21 +284,21 @@ class _ExtraTrees(MemberType):
         # fitting a scikit-learn forest.
         rows = data.sample(train, self.max_rows)
         X, X_test = (data.X[indices].astype(np.float32) for indices in (rows, test))
-        y, weight = data.y[rows].astype(np.float64)[:, None], None
+        y, sample_weight = data.y[rows].astype(np.float64)[:, None], None
         if data.class_weight is not None:
-            weight = compute_sample_weight(data.class_weight, data.y[rows])
-        values = []
+            sample_weight = compute_sample_weight(data.class_weight, data.y[rows])
+        batch_outputs = []
         for candidate in batch:
-            total = np.zeros(len(test))
+            output_sum = np.zeros(len(test))
             for i in range(COMPARED_TREES):
                 tree = ExtraTreeRegressor(**candidate, random_state=data.seed + i)
-                tree.fit(X, y, weight, check_input=False)
-                total += tree.predict(X_test, check_input=False)
-            mean = (total / COMPARED_TREES)[:, None]
+                tree.fit(X, y, sample_weight, check_input=False)
+                output_sum += tree.predict(X_test, check_input=False)
+            mean = (output_sum / COMPARED_TREES)[:, None]
             if data.n_classes:
                 mean = log_probabilities(np.hstack([1.0 - mean, mean]))
-            values.append(mean.astype(np.float32))
-        return values
+            batch_outputs.append(mean.astype(np.float32))
+        return batch_outputs
 
     def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
         return round_leaves(super().fitted(data, candidate, rows))
@@ -317,20 +317,20 @@ class _Boosting(MemberType):
     #: Tree sizes for few rows, and for many rows.
     sizes: ClassVar[tuple[tuple[int, ...], tuple[int, ...]]] = grids.BOOSTING_DEPTHS
     max_rounds: ClassVar[int] = 120
-    settings: ClassVar[Candidate] = {}
+    settings: ClassVar[Candidate] = {}  #: arguments that all candidates share
 
     def candidates(self, data: Any) -> list[Candidate]:
-        stages = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]
+        round_counts = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]
         sizes = self.sizes[len(data.X) > MANY_ROWS]
-        candidates = grid(**{self.shared[0]: sizes, self.path: stages})
+        candidates = grid(**{self.shared[0]: sizes, self.path: round_counts})
         return restrict(candidates, data.plain_candidates, self.shared)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         model = self.fitted(data, batch[-1], data.sample(train, self.max_rows))
-        stages = list(model.staged(data.X[test], {candidate[self.path] for candidate in batch}))
+        staged = model.staged(data.X[test], {candidate[self.path] for candidate in batch})
         if data.n_classes:
-            stages = [decision_outputs(v, model.classes_, data.n_classes) for v in stages]
-        return [values.astype(np.float32) for values in stages]
+            staged = (decision_outputs(array, model.classes_, data.n_classes) for array in staged)
+        return [array.astype(np.float32) for array in staged]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         boosting = SymmetricBoostingClassifier if data.n_classes else SymmetricBoostingRegressor
@@ -420,10 +420,10 @@ class _InvariantSVM(MemberType):
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         rows = data.sample(train, self.COMPARED_ROWS)
-        y, domain = data.y[rows], data.domain.codes[rows]
+        y, domain_codes = data.y[rows], data.domain.codes[rows]
         machines = [self.weighted_estimator(data, candidate) for candidate in batch]
-        path = KernelPath.evaluate(machines[0], data.X[rows], data.X[test])
-        pairs = (path.fitted(machine, y, domain) for machine in machines)
+        kernel_path = KernelPath.evaluate(machines[0], data.X[rows], data.X[test])
+        pairs = (kernel_path.fitted(machine, y, domain_codes) for machine in machines)
         return [score.outcome(model, test_kernel, data.y[test]) for model, test_kernel in pairs]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
@@ -441,15 +441,15 @@ class _InvariantRidge(MemberType):
     CONTEXT_KERNELS = 3
 
     def candidates(self, data: Any) -> list[Candidate]:
-        penalties = [(0.0, False)]
+        weight_pairs = [(0.0, False)]
         if data.domain.n_categories > 1:
             conditionals = (False, True) if data.n_classes else (False,)
-            penalties += [(w, c) for c in conditionals for w in grids.RIDGE_MEMBER_WEIGHTS]
+            weight_pairs += [(w, c) for c in conditionals for w in grids.RIDGE_MEMBER_WEIGHTS]
         candidates: list[Candidate] = [
             {"kernel": kernel, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
             for kernel in ("rbf", "laplacian")
             for gamma in gammas(kernel, data.X)
-            for (w, c), alpha in product(penalties, grids.RIDGE_MEMBER_ALPHAS)
+            for (w, c), alpha in product(weight_pairs, grids.RIDGE_MEMBER_ALPHAS)
         ]
         best_candidates = data.plain_candidates[: self.CONTEXT_KERNELS]
         return restrict(candidates, best_candidates, ("kernel", "gamma"))
@@ -484,19 +484,20 @@ class UserMember(MemberType):
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         """Return the outputs of the estimator, and check them."""
-        values = super().outputs(data, train, test, batch, score)
-        for output in values:
-            check_outputs(output, len(test), self.name)
-        return values
+        batch_outputs = super().outputs(data, train, test, batch, score)
+        for array in batch_outputs:
+            check_outputs(array, len(test), self.name)
+        return batch_outputs
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         """Return a copy of the estimator."""
         return clone(self.template)
 
 
-def grid(**values: Sequence[Any]) -> list[Candidate]:
+def grid(**values_by_argument: Sequence[Any]) -> list[Candidate]:
     """Return all combinations of values; the last argument varies fastest."""
-    return [dict(zip(values, choice, strict=True)) for choice in product(*values.values())]
+    combinations = product(*values_by_argument.values())
+    return [dict(zip(values_by_argument, values, strict=True)) for values in combinations]
 
 
 def restrict(
@@ -504,8 +505,8 @@ def restrict(
 ) -> list[Candidate]:
     """Return the candidates with the same values of these arguments as a chosen candidate.
 
-    If ``chosen`` is empty, return all candidates. Gamma depends on the columns, so the closest
-    value is used.
+    If ``chosen`` is empty, return all candidates. The values of gamma in the grid depend on the
+    columns, so the value closest to the chosen one is used.
     """
 
     def distance(reference: Candidate, candidate: Candidate) -> float:
@@ -517,8 +518,8 @@ def restrict(
         )
 
     closest_candidates = [min(candidates, key=partial(distance, reference)) for reference in chosen]
-    kept_values = [{name: candidate[name] for name in names} for candidate in closest_candidates]
-    return [c for c in candidates if not chosen or {name: c[name] for name in names} in kept_values]
+    allowed = [{name: candidate[name] for name in names} for candidate in closest_candidates]
+    return [c for c in candidates if not chosen or {name: c[name] for name in names} in allowed]
 
 
 _TYPES = (_Linear, _Boosting, _ExtraTrees, _InvariantRidge, _InvariantSVM, _LightGBM, _CatBoost)

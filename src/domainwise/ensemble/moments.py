@@ -22,38 +22,38 @@ class Moments:
     squares: Any  #: sum of squared deviations from the mean
 
     @classmethod
-    def of_rows(cls, X: Any, codes: Any, n_groups: int) -> Moments:
+    def of_rows(cls, X: Any, group_codes: Any, n_groups: int) -> Moments:
         """Compute the moments of float64 rows by group; missing values are NaN."""
         xp = namespace(X)
         is_missing = xp.isnan(X)
-        filled = xp.where(is_missing, 0.0, X)
-        count = group_sums(xp.where(is_missing, 0.0, xp.ones_like(X)), codes, n_groups)
+        filled_X = xp.where(is_missing, 0.0, X)
+        count = group_sums(xp.where(is_missing, 0.0, xp.ones_like(X)), group_codes, n_groups)
         divisor = xp.where(count > 0, count, 1.0)
-        mean = group_sums(filled, codes, n_groups) / divisor
-        deviations = xp.where(is_missing, 0.0, filled - mean[codes])
-        # The mean of large numbers has a rounding error, which is subtracted.
-        residual = group_sums(deviations, codes, n_groups)
-        squares = group_sums(deviations**2, codes, n_groups) - residual**2 / divisor
-        return cls(count, mean + residual / divisor, xp.where(squares > 0, squares, 0.0))
+        mean = group_sums(filled_X, group_codes, n_groups) / divisor
+        deviations = xp.where(is_missing, 0.0, filled_X - mean[group_codes])
+        # The mean of large numbers has a rounding error, which is corrected here.
+        residual_sums = group_sums(deviations, group_codes, n_groups)
+        squares = group_sums(deviations**2, group_codes, n_groups) - residual_sums**2 / divisor
+        return cls(count, mean + residual_sums / divisor, xp.where(squares > 0, squares, 0.0))
 
     def merged(self, other: Moments) -> Moments:
         """Return the moments of both sets of rows together (Chan's update)."""
         count = self.count + other.count
         share = other.count / np.maximum(count, 1.0)
-        step = other.mean - self.mean
-        squares = self.squares + other.squares + step**2 * self.count * share
-        return Moments(count, self.mean + step * share, squares)
+        difference = other.mean - self.mean
+        squares = self.squares + other.squares + difference**2 * self.count * share
+        return Moments(count, self.mean + difference * share, squares)
 
     @classmethod
     def stacked(cls, moments: Sequence[Moments]) -> Moments:
         """Concatenate the groups of several moments."""
-        values = zip(*((m.count, m.mean, m.squares) for m in moments), strict=True)
-        return cls(*map(np.concatenate, values))
+        arrays = zip(*((m.count, m.mean, m.squares) for m in moments), strict=True)
+        return cls(*map(np.concatenate, arrays))
 
     def by_group(self) -> list[Moments]:
         """Split into the moments of individual groups."""
-        values = zip(self.count, self.mean, self.squares, strict=True)
-        return [Moments(*(row[None] for row in group)) for group in values]
+        rows_by_group = zip(self.count, self.mean, self.squares, strict=True)
+        return [Moments(*(row[None] for row in rows)) for rows in rows_by_group]
 
     @property
     def variance(self) -> Any:
@@ -98,32 +98,33 @@ def no_moments(X: Any) -> Moments:
     return Moments(zeros, zeros, zeros)
 
 
-def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
+def group_sums(values: Any, group_codes: Any, n_groups: int) -> Any:
     """Sum the rows of each group."""
     if is_tensor(values):
-        return values.new_zeros((n_groups, values.shape[1])).index_add_(0, codes, values)
+        return values.new_zeros((n_groups, values.shape[1])).index_add_(0, group_codes, values)
     n = len(values)
-    indicators = csr_matrix((np.ones(n), (codes, np.arange(n))), shape=(n_groups, n))
+    indicators = csr_matrix((np.ones(n), (group_codes, np.arange(n))), shape=(n_groups, n))
     return np.asarray(indicators @ values)
 
 
 def rows_moments(X: Any) -> tuple[Moments, Levels]:
     """Return the moments and levels of all rows, on the host."""
     xp = namespace(X)
-    codes = cast(as_type_of(np.zeros(len(X)), X), xp.int64)
-    on_device = Moments.of_rows(cast(X, xp.float64), codes, 1)
-    moments = Moments(*(to_host(v) for v in (on_device.count, on_device.mean, on_device.squares)))
+    group_codes = cast(as_type_of(np.zeros(len(X)), X), xp.int64)
+    device_moments = Moments.of_rows(cast(X, xp.float64), group_codes, 1)
+    arrays = (device_moments.count, device_moments.mean, device_moments.squares)
+    moments = Moments(*map(to_host, arrays))
     return moments, Levels.of_rows(X)
 
 
-def source_limits(X: Array, codes: Array, n_domains: int) -> Array:
+def source_limits(X: Array, domain_codes: Array, n_domains: int) -> Array:
     """Return limits for the features of new domains, of shape (2, n_features).
 
-    A limit is as far beyond all source domains as the most extreme domain is beyond the others.
-    Members that are fitted without that domain are tested up to this distance.
+    A limit is as far beyond the values of all source domains as the most extreme source domain is
+    beyond the others. Members that are fitted without that domain are tested up to this distance.
     """
-    order = np.argsort(codes, kind="stable")
-    firsts = np.searchsorted(codes[order], np.arange(n_domains))
+    order = np.argsort(domain_codes, kind="stable")
+    first_rows = np.searchsorted(domain_codes[order], np.arange(n_domains))
     signs = (-1.0, 1.0)  # the lower limit of X is the negated upper limit of -X
-    highest = [np.sort(np.maximum.reduceat(sign * X[order], firsts), axis=0) for sign in signs]
-    return np.array([s * (2 * h[-1] - h[-2:][0]) for s, h in zip(signs, highest, strict=True)])
+    maxima = [np.sort(np.maximum.reduceat(sign * X[order], first_rows), axis=0) for sign in signs]
+    return np.array([s * (2 * m[-1] - m[-2:][0]) for s, m in zip(signs, maxima, strict=True)])

@@ -67,79 +67,81 @@ class SymmetricBoosting(BaseEstimator, ABC):
 
         ``target`` has a column for each output, and ``start`` is the initial prediction.
         """
-        weight = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight)
-        weight = weight / weight.mean()
+        row_weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight)
+        row_weights = row_weights / row_weights.mean()
         rng = np.random.default_rng(self.random_state)
         borders = [bin_borders(column, self.max_bins) for column in X.T]
-        codes = np.empty(X.T.shape, dtype=np.uint8)
+        bin_codes = np.empty(X.T.shape, dtype=np.uint8)
         for j, feature_borders in enumerate(borders):
-            codes[j] = np.searchsorted(feature_borders, X[:, j])
+            bin_codes[j] = np.searchsorted(feature_borders, X[:, j])
         n_borders = np.array([len(feature_borders) for feature_borders in borders])
-        values = np.tile(start, (len(X), 1))
+        outputs = np.tile(start, (len(X), 1))
         shape = (self.max_iter, self.max_depth)
         self.start_ = start
         self.features_ = np.zeros(shape, dtype=np.intp)
         self.thresholds_ = np.full(shape, np.inf)  # inf sends all rows to the left child
         self.leaves_ = np.zeros((self.max_iter, 2**self.max_depth, len(start)))
         for i in range(self.max_iter if n_borders.any() else 0):
-            gradient, curvature = self._derivatives(values, target)
-            gradient, curvature = weight[:, None] * gradient, weight[:, None] * curvature
+            gradient, curvature = self._derivatives(outputs, target)
+            gradient, curvature = row_weights[:, None] * gradient, row_weights[:, None] * curvature
             rows: Any = slice(None)
             if len(X) > SEARCHED_ROWS:
                 rows = rng.permutation(len(X))[:SEARCHED_ROWS]
             columns = np.sort(rng.permutation(np.flatnonzero(n_borders))[:SEARCHED_FEATURES])
-            row_values = np.column_stack([gradient[rows], weight[rows]])
+            row_values = np.column_stack([gradient[rows], row_weights[rows]])
             row_values *= rng.exponential(size=(len(row_values), 1))
             # A cell is a pair of a column and a bin; a row adds the same values to all its cells.
-            cells = codes[columns][:, rows] + self.max_bins * np.arange(len(columns))[:, None]
+            cells = bin_codes[columns][:, rows] + self.max_bins * np.arange(len(columns))[:, None]
             cell_values = [np.tile(column, len(columns)) for column in row_values.T]
-            leaf = np.zeros(len(X), dtype=np.intp)
+            leaf_indices = np.zeros(len(X), dtype=np.intp)
             for level in range(self.max_depth):
-                gains = self._gains(cells, leaf[rows], cell_values, 2**level)
+                gains = self._gains(cells, leaf_indices[rows], cell_values, 2**level)
                 gains[np.arange(gains.shape[1]) >= n_borders[columns][:, None]] = -np.inf
-                index, cut = np.unravel_index(int(gains.argmax()), gains.shape)
-                feature = columns[index]
+                column_index, cut = np.unravel_index(int(gains.argmax()), gains.shape)
+                feature = columns[column_index]
                 self.features_[i, level] = feature
                 self.thresholds_[i, level] = borders[feature][cut]
-                leaf = 2 * leaf + (codes[feature] > cut)
+                leaf_indices = 2 * leaf_indices + (bin_codes[feature] > cut)
             n_leaves = self.leaves_.shape[1]
-            numerator = np.stack([np.bincount(leaf, v, n_leaves) for v in gradient.T], axis=1)
-            denominator = np.stack([np.bincount(leaf, v, n_leaves) for v in curvature.T], axis=1)
+            numerator, denominator = (
+                np.stack([np.bincount(leaf_indices, v, n_leaves) for v in derivative.T], axis=1)
+                for derivative in (gradient, curvature)
+            )
             denominator += self.l2_regularization * curvature.mean()
             denominator = np.where(denominator > 0, denominator, 1.0)
             self.leaves_[i] = self.learning_rate * numerator / denominator
-            values += self.leaves_[i][leaf]
+            outputs += self.leaves_[i][leaf_indices]
 
-    def _gains(self, cells: Array, leaf: Array, cell_values: list[Array], n_leaves: int) -> Array:
+    def _gains(self, cells: Array, leaves: Array, cell_values: list[Array], n_leaves: int) -> Array:
         """Return the gain of every cut of every feature, summed over the leaves that it divides."""
         n_cells = len(cells) * self.max_bins
-        indices = (cells + n_cells * leaf).ravel()
+        indices = (cells + n_cells * leaves).ravel()
         cell_sums = [np.bincount(indices, values, n_leaves * n_cells) for values in cell_values]
-        table = np.stack(cell_sums).reshape(len(cell_sums), n_leaves, -1, self.max_bins)
-        left_sums = table.cumsum(axis=-1)
+        shape = (len(cell_sums), n_leaves, -1, self.max_bins)
+        left_sums = np.stack(cell_sums).reshape(shape).cumsum(axis=-1)
         right_sums = (left_sums[..., -1:] - left_sums)[..., :-1]
         left_sums = left_sums[..., :-1]
         # If weights are 0, gradients are 0 as well; a positive penalty avoids 0 / 0.
         penalty = max(self.l2_regularization, 1e-12)
-        gain = (left_sums[:-1] ** 2).sum(axis=0) / (left_sums[-1] + penalty)
-        gain += (right_sums[:-1] ** 2).sum(axis=0) / (np.maximum(right_sums[-1], 0.0) + penalty)
-        return np.asarray(gain.sum(axis=0))
+        gains = (left_sums[:-1] ** 2).sum(axis=0) / (left_sums[-1] + penalty)
+        gains += (right_sums[:-1] ** 2).sum(axis=0) / (np.maximum(right_sums[-1], 0.0) + penalty)
+        return np.asarray(gains.sum(axis=0))
 
     def staged(self, X: Array, stages: set[int]) -> Iterator[Array]:
         """Yield outputs after these numbers of trees, of shape (n_rows, n_outputs)."""
-        values = np.tile(self.start_, (len(X), 1))
+        outputs = np.tile(self.start_, (len(X), 1))
         powers = 1 << np.arange(self.features_.shape[1])[::-1]
         trees = zip(self.features_, self.thresholds_, self.leaves_, strict=True)
         for n_trees, (features, thresholds, leaves) in enumerate(trees, 1):
-            values += leaves[(X[:, features] > thresholds) @ powers]
+            outputs += leaves[(X[:, features] > thresholds) @ powers]
             if n_trees in stages:
-                yield values.copy()
+                yield outputs.copy()
 
     def _outputs(self, X: Array) -> Array:
         return next(self.staged(np.asarray(X, dtype=np.float64), {len(self.features_)}))
 
     @abstractmethod
-    def _derivatives(self, values: Array, target: Array) -> tuple[Array, Array]:
+    def _derivatives(self, outputs: Array, target: Array) -> tuple[Array, Array]:
         """Return the negative gradient and the curvature of the loss, for each row and output."""
 
 
@@ -148,30 +150,31 @@ class SymmetricBoostingClassifier(ClassifierMixin, SymmetricBoosting):
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to classes."""
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        multiclass = len(self.classes_) > 2
-        target = np.eye(len(self.classes_))[codes] if multiclass else codes[:, None].astype(float)
+        self.classes_, class_codes = np.unique(y, return_inverse=True)
+        target = class_codes[:, None].astype(float)
+        if len(self.classes_) > 2:
+            target = np.eye(len(self.classes_))[class_codes]
         self._fit(np.asarray(X), target, sample_weight, np.zeros(target.shape[1]))
         return self
 
     def decision_function(self, X: Array) -> Array:
-        """Return the log-odds of the second of two classes, or the values of all classes."""
-        values = self._outputs(X)
-        return values[:, 0] if len(self.classes_) == 2 else values
+        """Return the log-odds of the second of two classes, or the outputs for all classes."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict_proba(self, X: Array) -> Array:
         """Return the probability of each class."""
-        values = self._outputs(X)
+        outputs = self._outputs(X)
         if len(self.classes_) == 2:
-            values = np.column_stack([-values, values]) / 2
-        return np.asarray(softmax(values, axis=1))
+            outputs = np.column_stack([-outputs, outputs]) / 2
+        return np.asarray(softmax(outputs, axis=1))
 
     def predict(self, X: Array) -> Array:
         """Return the most probable class of each row."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
-    def _derivatives(self, values: Array, target: Array) -> tuple[Array, Array]:
-        p = expit(values) if len(self.classes_) == 2 else softmax(values, axis=1)
+    def _derivatives(self, outputs: Array, target: Array) -> tuple[Array, Array]:
+        p = expit(outputs) if len(self.classes_) == 2 else softmax(outputs, axis=1)
         return target - p, p * (1 - p)
 
 
@@ -188,14 +191,14 @@ class SymmetricBoostingRegressor(RegressorMixin, SymmetricBoosting):
         """Return the predicted value of each row."""
         return self._outputs(X)[:, 0]
 
-    def _derivatives(self, values: Array, target: Array) -> tuple[Array, Array]:
-        return target - values, np.ones_like(values)
+    def _derivatives(self, outputs: Array, target: Array) -> tuple[Array, Array]:
+        return target - outputs, np.ones_like(outputs)
 
 
 def bin_borders(column: Array, max_bins: int) -> Array:
     """Return the borders of bins with similar counts, at midpoints between adjacent values."""
-    values, counts = np.unique(column, return_counts=True)
-    midpoints = (values[1:] + values[:-1]) / 2
+    distinct_values, counts = np.unique(column, return_counts=True)
+    midpoints = (distinct_values[1:] + distinct_values[:-1]) / 2
     if len(midpoints) < max_bins:
         return np.asarray(midpoints)
     ranks = np.arange(1, max_bins) / max_bins * len(column)
