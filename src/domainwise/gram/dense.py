@@ -29,15 +29,15 @@ POWER_ITERATIONS = 4
 #: Solutions of ``(K + shift I) X = V`` computed with float32 inverses are used without refinement
 #: if the shift is above this fraction of the trace of K.
 MIN_UNREFINED_SHIFT = 1e-4
-#: Inverses in float32 are tried if the trace of K is between the first two numbers, so that the
-#: entries of K fit float32, and the shift is above the third number times the trace.
+#: Inverses in float32 are tried if the trace of K is between the first two numbers, so that float32
+#: can represent the entries of K, and the shift is above the third number times the trace.
 MIN_TRACE, MAX_TRACE, MIN_SHIFT = 1e-20, 1e30, 1e-6
 #: If the norm of K is below the first number times the shift, the inverse is computed by the second
 #: number of Chebyshev iterations, without a factorization.
 MAX_CHEBYSHEV_NORM, CHEBYSHEV_ITERATIONS = 0.2, 3
 #: Maximum number of refinements of a solution, and the relative residual at which they stop.
 MAX_REFINEMENTS, REFINED_RESIDUAL = 6, 1e-12
-#: Negative eigenvalues up to this fraction of the largest one can be rounding errors in float32.
+#: Rounding in float32 can cause negative eigenvalues up to this fraction of the largest one.
 MAX_NEGATIVE = 1e-4
 
 
@@ -89,33 +89,33 @@ class DenseGram(RowsGram):
         """Solve with each shift, in float32 with refinement in float64 if that converges."""
         if self.lapack or len(shifts) < 2 or self.xp is not np:
             return super().solve_shifts(V, shifts)
-        return [self._float32.solve(V, shift) or self.solve(V, shift) for shift in shifts]
+        return [self._float32_solver.solve(V, shift) or self.solve(V, shift) for shift in shifts]
 
     @cached_property
-    def _float32(self) -> RefinedCholesky:
+    def _float32_solver(self) -> RefinedCholesky:
         return RefinedCholesky(self.K)
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
-        """Return the inverse from one factorization, in float32 if that is precise enough."""
-        if shift >= self._float32.trace:  # at least as large as all eigenvalues of K
+        """Return a function that applies the inverse, in float32 if that is precise enough."""
+        if shift >= self._float32_solver.trace:  # at least as large as all eigenvalues of K
             return lambda R: R
-        inverse = self._float32.inverse(shift) or cholesky_inverse(self.K, shift)
+        inverse = self._float32_solver.inverse(shift) or cholesky_inverse(self.K, shift)
         return inverse or super().preconditioner(shift)
 
     def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return float32 inverses if the squares of their errors are negligible, else None."""
-        min_shift = MIN_UNREFINED_SHIFT * self._float32.trace
+        """Return float32 inverses if their squared errors are negligible, else None."""
+        min_shift = MIN_UNREFINED_SHIFT * self._float32_solver.trace
         if self.lapack or self.xp is not np or not min(shifts) > min_shift:
             return None
-        inverses: list[Any] = [self._float32.inverse(shift) for shift in shifts]
+        inverses: list[Any] = [self._float32_solver.inverse(shift) for shift in shifts]
         return None if None in inverses else inverses
 
     def first_block(self, k: int) -> Matrix:
         """Return random columns after a few power iterations with K in float32."""
-        block, K32 = super().first_block(k + 10), self._float32.K32
+        block, K32 = super().first_block(k + 10), self._float32_solver.K32
         block = cast(block - block.mean(0), K32.dtype)
-        for _ in range(POWER_ITERATIONS if self._float32.in_range else 0):
-            block = (block.T @ K32).T / self._float32.trace
+        for _ in range(POWER_ITERATIONS if self._float32_solver.in_range else 0):
+            block = (block.T @ K32).T / self._float32_solver.trace
         return cast(block, self.xp.float64)
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
@@ -132,15 +132,15 @@ class DenseGram(RowsGram):
         try:
             if use_arpack:
                 start = self.random(1)[:, 0]
-                values, X = eigsh(self.K, k, which="LA", v0=start - start.mean())
+                eigenvalues, X = eigsh(self.K, k, which="LA", v0=start - start.mean())
             else:
-                values, X = eigh(self.K, subset_by_index=[n - k, n - 1])
+                eigenvalues, X = eigh(self.K, subset_by_index=[n - k, n - 1])
         except (ArpackError, np.linalg.LinAlgError):
             return super().leading(k)
-        order = np.argsort(values)[::-1]
-        values, X = values[order], X[:, order] - X[:, order].mean(axis=0)
+        order = np.argsort(eigenvalues)[::-1]
+        eigenvalues, X = eigenvalues[order], X[:, order] - X[:, order].mean(axis=0)
         info = {"eigen_solver": "arpack" if use_arpack else "lapack", "converged": True}
-        self._leading = RitzPairs(values, X, self.K @ X, info)
+        self._leading = RitzPairs(eigenvalues, X, self.K @ X, info)
         return self._leading
 
     def ritz(
@@ -162,11 +162,12 @@ def check_dense_memory(
     advice: str = 'use solver="exact" with a positive ridge, which does not store them',
 ) -> None:
     """Raise MemoryError if a dense computation does not fit into the free memory."""
-    needed, free = 4 * 8 * n_samples**2, available_memory()
-    if free is not None and needed > free:
+    needed_bytes, free_bytes = 4 * 8 * n_samples**2, available_memory()
+    if free_bytes is not None and needed_bytes > free_bytes:
         raise MemoryError(
             f"{task} stores {n_samples} x {n_samples} matrices, which need about "
-            f"{needed / 2**30:.1f} GiB, but only {free / 2**30:.1f} GiB are free; {advice}"
+            f"{needed_bytes / 2**30:.1f} GiB, but only {free_bytes / 2**30:.1f} GiB are free; "
+            f"{advice}"
         )
 
 
@@ -185,9 +186,9 @@ def available_memory(X: Any = None) -> int | None:
     return None
 
 
-def dense_fits(n_samples: int, free: int | None) -> bool:
+def dense_fits(n_samples: int, free_bytes: int | None) -> bool:
     """Whether an N x N matrix and its factor take less than half of the free memory."""
-    return free is not None and 3 * 8 * n_samples**2 < free / 2
+    return free_bytes is not None and 3 * 8 * n_samples**2 < free_bytes / 2
 
 
 def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
@@ -228,10 +229,9 @@ class RefinedCholesky:
         if not self.in_range or not shift > MIN_SHIFT * self.trace:
             return None
         if shift not in self._inverses:
-            chebyshev = self._norm < MAX_CHEBYSHEV_NORM * shift
-            self._inverses[shift] = (
-                partial(self._chebyshev, shift) if chebyshev else cholesky_inverse(self.K32, shift)
-            )
+            use_chebyshev = self._norm < MAX_CHEBYSHEV_NORM * shift
+            iterate = partial(self._chebyshev, shift)
+            self._inverses[shift] = iterate if use_chebyshev else cholesky_inverse(self.K32, shift)
         inverse = self._inverses[shift]
         if inverse is None:
             return None
@@ -289,8 +289,8 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
         )
     keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
     shifted_d = xp.where(keep, d, 0.0) + shift
-    inverse = xp.where(shifted_d > 0, 1.0 / xp.where(shifted_d > 0, shifted_d, 1.0), 0.0)
-    X = U @ (inverse[:, None] * (U.T @ V))
+    inverse_d = xp.where(shifted_d > 0, 1.0 / xp.where(shifted_d > 0, shifted_d, 1.0), 0.0)
+    X = U @ (inverse_d[:, None] * (U.T @ V))
     return X - X.mean(0), int(keep.sum())
 
 

@@ -100,9 +100,9 @@ def conjugate_gradients(
         n_products += 1
 
 
-def landmark_rows(n_samples: int, seed: int, max_rows: float = float("inf")) -> Array:
+def landmark_rows(n_samples: int, seed: int, max_landmarks: float = float("inf")) -> Array:
     """Return the indices of the landmark rows, in ascending order."""
-    m = int(min(PRECONDITIONER_RANK, n_samples, max_rows))
+    m = int(min(PRECONDITIONER_RANK, n_samples, max_landmarks))
     return np.sort(np.random.default_rng(seed).choice(n_samples, m, replace=False, shuffle=False))
 
 
@@ -117,7 +117,7 @@ def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
 class LandmarkFeatures:
     """Nystrom features ``F = k(X, landmarks) root``, uncentred, with ``F F' ~ K``.
 
-    Features have the precision of the landmarks, moments are in float64.
+    Features have the precision of the landmarks; moments are in float64.
     """
 
     def __init__(self, kernel: Kernel, landmarks: Any, eps: float) -> None:
@@ -130,11 +130,11 @@ class LandmarkFeatures:
         """Yield slices of the rows of X, and the features of these rows."""
         for rows in tiles.panels(len(X), TENSOR_PANEL_ROWS if is_tensor(X) else PANEL_ROWS):
             left = self.kernel.prepare(cast(X[rows], self.dtype)).left
-            values = self.kernel.block(left, self.right, compiled=compiled) + self.kernel.constant
-            yield rows, values @ self.root
+            C = self.kernel.block(left, self.right, compiled=compiled) + self.kernel.constant
+            yield rows, C @ self.root
 
     def moments(self, X: Any) -> Any:
-        """Return the sum of the features (first row) and of their outer products (other rows)."""
+        """Return the sums of the features (first row) and of their outer products (other rows)."""
         xp, m = namespace(X), self.root.shape[1]
         total = xp.zeros((m + 1, m), dtype=xp.float64, device=X.device)
         for _, features in self.panels(X):
@@ -145,27 +145,28 @@ class LandmarkFeatures:
 
 
 def whitened_moments(moments: Any, n_samples: int, eps: float) -> tuple[Any, Any, Any]:
-    """Return the mean of features, and :func:`inverse_root` of their centred second moments."""
+    """Return the mean of the features, and :func:`inverse_root` of their centred second moments."""
     mean = moments[0] / n_samples
     return mean, *inverse_root(moments[1:] - n_samples * namespace(mean).outer(mean, mean), eps)
 
 
 @dataclass(frozen=True)
 class Preconditioner:
-    """Approximation of ``(K + shift I)^-1``, up to a scalar factor, from ``K U ~ U diag(values)``.
+    """Approximation of ``(K + shift I)^-1``, up to a scalar factor, from ``K U ~ U diag(d)``.
 
-    In directions orthogonal to U, eigenvalues of K are approximated by the smallest of ``values``.
+    In directions orthogonal to U, the smallest of the ``eigenvalues`` d replaces those of K.
     """
 
-    values: Any  #: approximate leading eigenvalues, in ascending order
+    eigenvalues: Any  #: approximate leading eigenvalues of K, in ascending order
     project: Product  #: returns ``U'R``
     expand: Product  #: returns ``U W``
 
     def at(self, shift: float) -> Product:
         """Return the preconditioner for one shift."""
-        if not len(self.values):
+        d = self.eigenvalues
+        if not len(d):
             return lambda R: R
-        weights = ((self.values[0] + shift) / (self.values + shift) - 1.0)[:, None]
+        weights = ((d[0] + shift) / (d + shift) - 1.0)[:, None]
         return lambda R: R + self.expand(weights * self.project(R))
 
     @classmethod
@@ -175,11 +176,11 @@ class Preconditioner:
         The features, which are the largest array of a fit, are overwritten by U.
         """
         moments, dtype = np.asarray(features.T @ features, dtype=np.float64), features.dtype
-        values, root = inverse_root(moments, float(np.finfo(dtype).eps))
+        eigenvalues, root = inverse_root(moments, float(np.finfo(dtype).eps))
         U = features[:, : root.shape[1]]
         for rows in tiles.panels(len(features), PANEL_ROWS):
             U[rows] = features[rows] @ root.astype(dtype)
-        return cls(values, lambda R: U.T @ cast(R, dtype), lambda W: U @ cast(W, dtype))
+        return cls(eigenvalues, lambda R: U.T @ cast(R, dtype), lambda W: U @ cast(W, dtype))
 
 
 class IterativeGram(RowsGram):
@@ -226,38 +227,39 @@ class IterativeGram(RowsGram):
             )
         if not shifts:
             return []
-        inverses, n = [self.preconditioner(shift) for shift in shifts], len(shifts)
+        inverses, n_shifts = [self.preconditioner(shift) for shift in shifts], len(shifts)
 
         def precondition(R: Matrix) -> Matrix:
-            pairs = zip(inverses, self.xp.hsplit(R, n), strict=True)
+            pairs = zip(inverses, self.xp.hsplit(R, n_shifts), strict=True)
             return self.hstack([inverse(columns) for inverse, columns in pairs])
 
         product, accurate_product = self.iteration_products()
-        result = conjugate_gradients(
+        solution = conjugate_gradients(
             product,
-            V if n == 1 else self.hstack([V] * n),
+            V if n_shifts == 1 else self.hstack([V] * n_shifts),
             self.to_device(np.repeat(np.asarray(shifts, dtype=np.float64), V.shape[1])),
-            inverses[0] if n == 1 else precondition,
+            inverses[0] if n_shifts == 1 else precondition,
             tol=self.tol,
             max_iter=self.max_iter,
             monitor=lambda i, r: self.report(f"conjugate gradients, step {i}: residual {r:.1e}"),
             accurate_product=accurate_product,
         )
-        residual, n_iterations = result.info["residual"], result.info["n_iterations"]
+        residual, n_iterations = solution.info["residual"], solution.info["n_iterations"]
         converged = residual <= self.tol
         dense_gram = None if converged else self._dense()
         if dense_gram is not None:
             self.report("conjugate gradients did not converge; solving by Cholesky")
             direct_solutions = [dense_gram.solve(V, shift) for shift in shifts]
-            if max(solution.info["residual"] for solution in direct_solutions) < residual:
-                for solution in direct_solutions:
-                    solution.info["pcg_iterations"] = n_iterations
+            if max(direct.info["residual"] for direct in direct_solutions) < residual:
+                for direct in direct_solutions:
+                    direct.info["pcg_iterations"] = n_iterations
                 return direct_solutions
         if not converged:
             warn_stopped(residual, n_iterations, self.tol)
-        rank = len(self._preconditioner.values)
-        info = {"linear_solver": "pcg", **result.info, "preconditioner_rank": rank}
-        pairs = zip(self.xp.hsplit(result.X, n), self.xp.hsplit(result.image, n), strict=True)
+        rank = len(self._preconditioner.eigenvalues)
+        info = {"linear_solver": "pcg", **solution.info, "preconditioner_rank": rank}
+        blocks, images = (self.xp.hsplit(A, n_shifts) for A in (solution.X, solution.image))
+        pairs = zip(blocks, images, strict=True)
         return [Solution(X - X.mean(0), KX, dict(info)) for X, KX in pairs]
 
 
@@ -284,7 +286,7 @@ class StreamedGram(IterativeGram):
         self.info = {**self.info, "iterations": iteration_path}
         if not use_float32:
             return self.product, None
-        assert self.row_means is not None  # computes them now, in full precision
+        assert self.row_means is not None  # the property computes them now, in full precision
         multiply = partial(tiles.symmetric_product, self.kernel, self.prepared, float32=True)
         return lambda V: self.centred_product(V, multiply), self.product
 
@@ -295,11 +297,11 @@ class StreamedGram(IterativeGram):
     def _landmark_features(self) -> Array:
         """Return centred Nystrom features of the rows; float32 is enough for a preconditioner."""
         compiled = tiles.use_compiled(self.n_samples**2)
-        max_rows = COMPILED_RANK * self.n_samples**0.5 if compiled else float("inf")
-        landmarks = self.X[landmark_rows(self.n_samples, self.seed, max_rows)]
+        max_landmarks = COMPILED_RANK * self.n_samples**0.5 if compiled else float("inf")
+        landmarks = self.X[landmark_rows(self.n_samples, self.seed, max_landmarks)]
         nystrom = LandmarkFeatures(self.kernel, landmarks, float(np.finfo(self.dtype).eps))
         features = np.empty((self.n_samples, nystrom.root.shape[1]), dtype=np.float32)
-        for rows, values in nystrom.panels(self.X, compiled=compiled):
-            features[rows] = values
+        for rows, panel_features in nystrom.panels(self.X, compiled=compiled):
+            features[rows] = panel_features
         features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
         return features

@@ -1,4 +1,4 @@
-"""The base class of Gram operators whose thin matrices are arrays or tensors of N rows."""
+"""The base class of Gram operators whose thin matrices are arrays or tensors with N rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domainwise.labels.factors import RowLabels
 from domainwise.methods.components import norms
 from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, project_pencil
 
-#: An iteration has stalled if this number of steps did not halve its residual.
+#: An iteration has stalled if this number of steps did not halve the residual.
 STALL_STEPS = 8
 #: A subspace that would exceed this number of columns is replaced by its leading Ritz vectors.
 MAX_COLUMNS = 400
@@ -65,9 +65,9 @@ class RowsGram(Gram):
         """Return a small matrix on the device of the thin matrices."""
         return A if self.xp is np else self.xp.from_numpy(np.array(A)).to(self.device)
 
-    def random(self, columns: int) -> Matrix:
+    def random(self, n_columns: int) -> Matrix:
         """Return a thin matrix of standard normal numbers, determined by the seed."""
-        shape = (self.n_samples, columns)
+        shape = (self.n_samples, n_columns)
         if self.xp is np:
             return np.random.default_rng(self.seed).standard_normal(shape)
         generator = self.xp.Generator(self.device).manual_seed(self.seed)
@@ -80,14 +80,14 @@ class RowsGram(Gram):
     def centred_product(self, V: Matrix, multiply: Callable[[Matrix], Matrix]) -> Matrix:
         """Return ``H K H V``, where ``multiply`` multiplies by K."""
         (n, r), with_ones = V.shape, self._row_means is None
-        centred = self.xp.empty((n, r + with_ones), dtype=self.xp.float64, device=self.device)
-        self.xp.subtract(V, V.mean(0), out=centred[:, :r])
+        centred_V = self.xp.empty((n, r + with_ones), dtype=self.xp.float64, device=self.device)
+        self.xp.subtract(V, V.mean(0), out=centred_V[:, :r])
         if with_ones:
-            centred[:, r] = 1.0
-        return self._centred_image(multiply(centred), r)
+            centred_V[:, r] = 1.0
+        return self._centred_image(multiply(centred_V), r)
 
     def _centred_image(self, KV: Matrix, r: int) -> Matrix:
-        """Centre the first r columns of a product; a further column is ``K 1``."""
+        """Centre the first r columns of a product; a further column, if present, is ``K 1``."""
         if KV.shape[1] > r:
             self._row_means = KV[:, r] / self.n_samples
             KV = KV[:, :r]
@@ -102,7 +102,7 @@ class RowsGram(Gram):
         return self._row_means
 
     def offset(self, dual: Matrix) -> Matrix:
-        """Return the value to subtract from ``k(x)'dual`` so that training rows have mean zero."""
+        """Return the mean of ``k(x)'dual`` over the training rows, which projections subtract."""
         return self.row_means @ dual
 
     def ritz(
@@ -131,9 +131,9 @@ class RowsGram(Gram):
         min_tol = 1e-6 if self.dtype == np.float32 else 1e-12
         tol = max(self.tol * (1e-2 if depth == 1 else 1.0), min_tol)
         block_size = min(grow or block.shape[1], block.shape[1])
-        empty = self.combine(block, np.zeros((block.shape[1], 0)))
-        X, KX, KKX = empty, empty, empty if depth == 2 else None
-        block = _orthonormal(self, block, empty)
+        empty_block = self.combine(block, np.zeros((block.shape[1], 0)))
+        X, KX, KKX = empty_block, empty_block, empty_block if depth == 2 else None
+        block = _orthonormal(self, block, empty_block)
         history: list[float] = []
         while True:
             if block.shape[1]:
@@ -141,13 +141,13 @@ class RowsGram(Gram):
                 X, KX = self.hstack([X, block]), self.hstack([KX, image])
                 if depth == 2:
                     KKX = self.hstack([KKX, self.product(image)])
-            values, C, AX, BX = project_pencil(self, images, X, KX, KKX)
+            eigenvalues, C, AX, BX = project_pencil(self, images, X, KX, KKX)
             n_leading = min(block_size, C.shape[1])
             n_pairs = min(k, n_leading)
             coefs = C[:, :n_leading]
-            left, right = self.combine(AX, coefs), self.combine(BX, coefs * values[:n_leading])
+            left, right = self.combine(AX, coefs), self.combine(BX, coefs * eigenvalues[:n_leading])
             residuals, ritz_images = left - right, self.combine(KX, coefs)
-            # Errors are relative to the largest pair, which limits the precision of the others.
+            # Errors are relative to the largest norm, which limits the precision of all pairs.
             scale = norms(self, left).max(initial=np.finfo(float).tiny)
             errors = norms(self, residuals) / scale
             history.append(float(errors[:n_pairs].max(initial=0.0)))
@@ -156,7 +156,7 @@ class RowsGram(Gram):
             if converged or stalled or not block.shape[1] or len(history) >= self.max_iter:
                 info = {"n_iterations": len(history), "residual": history[-1]}
                 X, KX = self.combine(X, C[:, :n_pairs]), self.combine(KX, C[:, :n_pairs])
-                return RitzPairs(values[:n_pairs], X, KX, info | {"converged": converged})
+                return RitzPairs(eigenvalues[:n_pairs], X, KX, info | {"converged": converged})
             if X.shape[1] + block_size > max(MAX_COLUMNS, 3 * block_size):
                 basis = C[:, : 2 * block_size]
                 d, U = np.linalg.eigh(basis.T @ self.inner(X, X) @ basis)
@@ -174,7 +174,7 @@ class RowsGram(Gram):
         return self.random(min(self.n_samples, k + 8))
 
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Return the rows of ``values`` where any component has its largest absolute value."""
+        """Return the rows of ``values`` in which a component has its largest absolute value."""
         row_indices = self.xp.unique(abs(values).argmax(0))
         return to_host(values[row_indices])
 
@@ -184,13 +184,13 @@ class RowsGram(Gram):
             print(f"[domainwise] {message}", flush=True)
 
 
-def _orthonormal(gram: Gram, V: Matrix, against: Matrix) -> Matrix:
-    """Return an orthonormal basis of the columns of V, made orthogonal to ``against``."""
+def _orthonormal(gram: Gram, V: Matrix, X: Matrix) -> Matrix:
+    """Return an orthonormal basis of the columns of V after projecting out those of X."""
     lengths = norms(gram, V)
     V = gram.combine(V, np.diag(1.0 / np.where(lengths > 0, lengths, 1.0)))
     for _ in range(2):
-        if against.shape[1]:
-            V = V - gram.combine(against, gram.inner(against, V))
+        if X.shape[1]:
+            V = V - gram.combine(X, gram.inner(X, V))
         d, U = np.linalg.eigh(gram.inner(V, V))
         keep = d > 1e-14 * max(float(d[-1]), 1e-8)
         V = gram.combine(V, U[:, keep] / np.sqrt(d[keep]))

@@ -60,9 +60,9 @@ def n_threads() -> int:
     return max(counts, default=1)
 
 
-def blas_limit(threads: int) -> Any:
-    """Limit the threads of BLAS until ``restore_original_limits`` of the result is called."""
-    return _controller().limit(limits=threads, user_api="blas")
+def blas_limit(max_threads: int) -> Any:
+    """Limit the threads of BLAS until the result's ``restore_original_limits`` is called."""
+    return _controller().limit(limits=max_threads, user_api="blas")
 
 
 def one_thread() -> Any:
@@ -76,7 +76,7 @@ def single_blas_thread(active: bool = True) -> AbstractContextManager[Any]:
 
 
 def tile_side(itemsize: int, max_bytes: int | None = None) -> int:
-    """Return the side of a square tile that fits scikit-learn's ``working_memory``."""
+    """Return the side of a square tile that fits into scikit-learn's ``working_memory``."""
     tile_bytes = min(float(get_config()["working_memory"]) * 2**20, max_bytes or MAX_TILE_BYTES)
     return max(1, int(np.sqrt(tile_bytes / itemsize)))
 
@@ -108,7 +108,7 @@ def tile_values(
 def in_threads(
     n_tasks: int, work: Callable[[int, int], Any], *, sequential: bool = False
 ) -> list[Any]:
-    """Run ``work(thread, n_threads)`` for each thread and return the results in order.
+    """Run ``work(thread, pool_size)`` in up to ``n_tasks`` threads; return the results in order.
 
     ``sequential=True`` uses one thread, for tensors, because torch starts its own threads.
     """
@@ -181,9 +181,9 @@ class FusedTiles:
         Z = self.functions.pack_thin(V, n_blocks, dtype)
         pairs = np.column_stack(np.triu_indices(n_blocks))
 
-        def work(thread: int, threads: int) -> Array:
+        def work(thread: int, pool_size: int) -> Array:
             total = np.zeros(Z.shape)
-            self.add_products(self.left, pairs[thread::threads], Z, Z, total)
+            self.add_products(self.left, pairs[thread::pool_size], Z, Z, total)
             return total
 
         total = np.sum(in_threads(len(pairs), work), axis=0)
@@ -196,8 +196,8 @@ class FusedTiles:
         thread_rows = -(-n_left // (n_threads() * block_rows)) * block_rows
         row_panels, total = panels(n_left, min(8192, thread_rows)), np.empty((n_left, V.shape[1]))
 
-        def work(thread: int, threads: int) -> None:
-            for panel in row_panels[thread::threads]:
+        def work(thread: int, pool_size: int) -> None:
+            for panel in row_panels[thread::pool_size]:
                 left = self.pack(prepare_panel(panel))
                 out = np.zeros((len(left), *Z.shape[1:]))
                 pairs = np.argwhere(np.ones((len(left), n_blocks), dtype=bool))
@@ -208,9 +208,9 @@ class FusedTiles:
         return total
 
 
-def use_compiled(entries: int) -> bool:
+def use_compiled(n_entries: int) -> bool:
     """Whether compiled functions are installed, and faster than NumPy for a matrix of this size."""
-    return entries >= COMPILED_ENTRIES and compiled_functions() is not None
+    return n_entries >= COMPILED_ENTRIES and compiled_functions() is not None
 
 
 def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
@@ -219,13 +219,13 @@ def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
         return False
     eps = float(np.finfo(np.float32).eps)
     if kernel.name == "rbf" and not kernel.by_differences:
-        # The second-to-last column, half the squared norm, bounds the error of exponents.
+        # The second-to-last column, -1/2 times the squared norm, bounds the error of exponents.
         return float(np.abs(rows.left[:, -2]).max()) * eps <= EXPONENT_ERROR["float32"]
     if not use_compiled(len(rows.left) ** 2):
         return False
     if kernel.name == "poly":
-        norms = [float(squared_norms(side).max()) ** 0.5 for side in (rows.left, rows.right)]
-        largest_value = (norms[0] * norms[1] + abs(kernel.coef0)) ** float(kernel.degree)
+        max_norms = [float(squared_norms(side).max()) ** 0.5 for side in (rows.left, rows.right)]
+        largest_value = (max_norms[0] * max_norms[1] + abs(kernel.coef0)) ** float(kernel.degree)
         return float(kernel.degree).is_integer() and largest_value <= MAX_POLYNOMIAL["float32"]
     return kernel.name in ("rbf", "laplacian")
 
@@ -256,10 +256,10 @@ def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, float32: bool = 
     side = _device_tile_side(V, dtype)
     tiles = upper_tiles(n, side)
 
-    def work(thread: int, threads: int) -> Any:
+    def work(thread: int, pool_size: int) -> Any:
         total = xp.zeros(V.shape, dtype=xp.float64, device=V.device)
         buffer = xp.empty(side * side, dtype=dtype, device=V.device)
-        for a, b in tiles[thread::threads]:
+        for a, b in tiles[thread::pool_size]:
             tile = tile_values(kernel, left[a], right[b], buffer)
             total[a] += tile @ V[b]
             if a != b:
@@ -288,9 +288,9 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
     row_panels = panels(len(X), side)
     total = xp.zeros((len(X), V.shape[1]), dtype=xp.float64, device=V.device)
 
-    def work(thread: int, threads: int) -> None:
+    def work(thread: int, pool_size: int) -> None:
         buffer = xp.empty(side * side, dtype=dtype, device=V.device)
-        for a in row_panels[thread::threads]:
+        for a in row_panels[thread::pool_size]:
             left = prepare_panel(a)
             for b in panels(len(rows.right), side):
                 total[a] += tile_values(kernel, left, rows.right[b], buffer) @ V[b]
@@ -301,7 +301,7 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
 
 
 def column_scale(V: Any) -> Any:
-    """Largest absolute value of each column (1 if it is 0), to scale V to the range of float32."""
+    """Return the largest absolute value of each column (1 if it is 0), to scale V for float32."""
     largest_values = namespace(V).amax(abs(V), 0)
     return largest_values + (largest_values == 0)
 
@@ -317,8 +317,8 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
     tiles = upper_tiles(n, _device_tile_side(X, rows.left.dtype, max_bytes))
     compiled = use_compiled(n * n)
 
-    def work(thread: int, threads: int) -> None:
-        for a, b in tiles[thread::threads]:
+    def work(thread: int, pool_size: int) -> None:
+        for a, b in tiles[thread::pool_size]:
             tile = kernel.block(rows.left[a], rows.right[b], compiled=compiled)
             K[a, b] = (tile + tile.T) / 2 if a == b else tile
             if a != b:
@@ -355,19 +355,19 @@ def centred_inner_products(
 ) -> NDArray[np.float64]:
     """Return tr(H K_i H K_j) for all pairs of kernels, in one pass over their tiles.
 
-    Each is computed as tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
+    Each trace is computed as tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
     """
     products = np.zeros((len(kernels), len(kernels)))
     row_sums = np.zeros((len(kernels), n_samples))
     for rows, columns in upper_tiles(n_samples, block_size):
-        tile_list = [kernel(rows, columns) for kernel in kernels]
+        kernel_tiles = [kernel(rows, columns) for kernel in kernels]
         is_off_diagonal = rows != columns
-        for i, tile in enumerate(tile_list):
+        for i, tile in enumerate(kernel_tiles):
             row_sums[i, rows] += tile.sum(axis=1)
             if is_off_diagonal:
                 row_sums[i, columns] += tile.sum(axis=0)
             for j in range(i + 1):
-                products[i, j] += (1 + is_off_diagonal) * np.vdot(tile, tile_list[j])
+                products[i, j] += (1 + is_off_diagonal) * np.vdot(tile, kernel_tiles[j])
     products += np.tril(products, -1).T
     totals = row_sums.sum(axis=1)
     centred_products: NDArray[np.float64] = (
@@ -380,10 +380,10 @@ def centred_inner_products(
     return centred_products
 
 
-def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
-    """Return ``inner[i, j]``, tr(K_i K_j), divided by both kernels' norms; 0 if a norm is 0."""
-    scale = np.sqrt(max(inner[i, i], 0.0) * max(inner[j, j], 0.0))
-    return float(np.clip(inner[i, j] / scale, 0.0, 1.0)) if scale > 0 else 0.0
+def alignment(inner_products: NDArray[np.float64], i: int, j: int) -> float:
+    """Return tr(K_i K_j), entry (i, j), divided by both kernels' norms; 0 if a norm is 0."""
+    scale = np.sqrt(max(inner_products[i, i], 0.0) * max(inner_products[j, j], 0.0))
+    return float(np.clip(inner_products[i, j] / scale, 0.0, 1.0)) if scale > 0 else 0.0
 
 
 def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -> tuple[Tile, int]:
@@ -392,8 +392,8 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     if kernel == "auto":
         kernel = "rbf" if is_continuous(values) else "delta"
     if kernel == "delta":
-        codes, _ = encode_labels(values, name)
-        return delta_tile(codes), len(codes)
+        label_codes, _ = encode_labels(values, name)
+        return delta_tile(label_codes), len(label_codes)
     if values.ndim == 1 and name != "Z":
         values = values[:, None]
     X = check_array(values, dtype=np.float64, input_name=name)
@@ -407,14 +407,14 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
         raise ValueError(f"{name}: {error}") from error
     prepared_rows = rbf.prepare(X)
 
-    def tile(rows: slice, columns: slice) -> NDArray[np.float64]:
+    def evaluate_tile(rows: slice, columns: slice) -> NDArray[np.float64]:
         # Use k - 1, which is precise even for a tiny gamma: centring removes the constant.
         kernel_values = rbf.block(prepared_rows.left[rows], prepared_rows.right[columns])
         if rows == columns:
             np.fill_diagonal(kernel_values, 0.0)
         return kernel_values
 
-    return tile, len(X)
+    return evaluate_tile, len(X)
 
 
 def delta_tile(codes: NDArray[np.intp]) -> Tile:
