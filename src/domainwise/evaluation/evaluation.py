@@ -344,9 +344,7 @@ class Evaluation(Results):
             "price": result.generalization_gap,
             # Unlike in "expected", larger is always better here.
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
-            "per_domain": [
-                {"ends": (row.pop("low"), row.pop("high")), **row} for row in rows
-            ],
+            "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in rows],
             "warnings": result.warnings,
         }
 
@@ -370,7 +368,7 @@ def record_columns(
 
     Decision values are included if there are no probabilities, or if ``all_outputs`` is True.
     """
-    columns: dict[str, Any] = {key: record[key] for key in ("row", "domain", "target", "prediction")}
+    columns: dict[str, Any] = {k: record[k] for k in ("row", "domain", "target", "prediction")}
     if classes is None:
         return columns
     outputs = {"probability": record["probabilities"], "decision": record["decisions"]}

@@ -1,6 +1,6 @@
 """Differences between domains, and faults in a table, such as leaks, wrong units and duplicates.
 
-All checks use all rows. In about one of ten tables without faults, a fault is reported by mistake
+All checks use all rows. In about one in ten tables without faults, a fault is reported by mistake
 (theory 19).
 """
 
@@ -29,13 +29,13 @@ from domainwise.tables.statistics import columns_of, describe_column
 MAX_COLUMNS = 40
 #: A numeric column with at most this many distinct values may contain codes, not quantities.
 MAX_CODES = 10
-#: A placeholder for missing values is a value whose share is at least the first number in some
-#: domains, and at most the second elsewhere. For outliers, these are OUTLIER_SHARES.
+#: A value may stand for missing values if its share of the rows is at least the first number in
+#: some domains, and at most the second elsewhere; OUTLIER_SHARES are used if it is an outlier.
 FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
-#: A column is missing in a domain if at least the first share of its values is missing, and present
-#: if at most the second share is missing.
+#: A column counts as missing in a domain if at least MISSING_SHARE of its values are missing, and
+#: as present if at most PRESENT_SHARE are missing.
 MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
-#: Minimum correlation of copied columns, and minimum share of rows that two domains have in common.
+#: Minimum correlation of copied columns, and minimum share of the rows of a domain that are copied.
 COPY_CORRELATION, COPIED_ROWS = 0.9995, 0.05
 #: Domains with fewer than TINY_ROWS rows are tiny. Duplicate rows are not searched for if there are
 #: more than MAX_DOMAINS domains.
@@ -63,14 +63,14 @@ class _Column:
 
     name: str
     is_number: bool
-    index: Array  #: index into ``values`` for each row; -1 if the value is missing
+    codes: Array  #: index into ``values`` of each row's value; -1 if the value is missing
     values: Array  #: distinct values, sorted if they are numbers
 
     @cached_property
     def numbers(self) -> Array:
         """Numeric values, or indices of text values; NaN if missing."""
         values = self.values if self.is_number else np.arange(len(self.values))
-        return np.append(values.astype(np.float64), np.nan)[self.index]
+        return np.append(values.astype(np.float64), np.nan)[self.codes]
 
     @property
     def is_quantity(self) -> bool:
@@ -78,13 +78,13 @@ class _Column:
         return self.is_number and len(self.values) > MAX_CODES
 
     def is_outlier(self, i: int, counts: Array) -> bool:
-        """Whether value i is an outlier of a quantity, given the ``counts`` of all values."""
+        """Whether ``values[i]`` is an outlier of a quantity; ``counts`` has the count of each."""
         if not self.is_quantity:
             return False
-        value, others = float(self.values[i]), np.delete(self.values, i)
-        shares = np.cumsum(np.delete(counts, i)) / max(counts.sum() - counts[i], 1)
-        positions = np.searchsorted(shares, (0.01, 0.5, 0.99)).clip(0, len(shares) - 1)
-        low, median, high = others[positions]
+        value, other_values = float(self.values[i]), np.delete(self.values, i)
+        cumulative_shares = np.cumsum(np.delete(counts, i)) / max(counts.sum() - counts[i], 1)
+        positions = np.searchsorted(cumulative_shares, (0.01, 0.5, 0.99))
+        low, median, high = other_values[positions.clip(0, len(other_values) - 1)]
         if value == 0 and low > 0:
             return bool(low >= 0.2 * median)
         return bool(value > high + (high - low) or value < low - (high - low))
@@ -92,49 +92,49 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Table:
-    """Columns, target and domains."""
+    """The columns, target and domains of a table, in the form that the checks use."""
 
     columns: list[_Column]
     target: Target
-    codes: Array  #: index into ``names`` of each row's domain
-    names: list[str]  #: names of the domains
+    domain_codes: Array  #: index into ``domain_names`` of each row's domain
+    domain_names: list[str]
 
     @cached_property
     def sizes(self) -> Array:
-        """Number of rows of each domain."""
-        return np.bincount(self.codes, minlength=len(self.names))
+        """Number of rows from each domain."""
+        return np.bincount(self.domain_codes, minlength=len(self.domain_names))
 
     @cached_property
-    def rows(self) -> list[Array]:
-        """Row indices of each domain."""
-        return np.split(np.argsort(self.codes, kind="stable"), np.cumsum(self.sizes)[:-1])
+    def rows_by_domain(self) -> list[Array]:
+        """Indices of the rows from each domain."""
+        return np.split(np.argsort(self.domain_codes, kind="stable"), np.cumsum(self.sizes)[:-1])
 
     def counts(self, column: _Column) -> Array:
-        """Number of rows in each domain that have a value in a column."""
-        return np.bincount(self.codes[column.index >= 0], minlength=len(self.names))
+        """Number of rows from each domain that have a value in a column."""
+        return np.bincount(self.domain_codes[column.codes >= 0], minlength=len(self.domain_names))
 
     def names_of(self, domains: Any) -> str:
-        """Names of domains, for a sentence."""
-        return names_of(*(self.names[d] for d in domains))
+        """Names of domains as part of a sentence; ``domains`` contains their codes."""
+        return names_of(*(self.domain_names[d] for d in domains))
 
     @cached_property
-    def copies(self) -> list[tuple[int, int]]:
-        """Pairs of columns that are equal up to location and scale, or up to category names."""
-        rows = spaced(np.arange(len(self.codes)), 20_000)
+    def copied_pairs(self) -> list[tuple[int, int]]:
+        """Indices of columns that are equal up to offset and scale, or up to category names."""
+        sampled_rows = spaced(np.arange(len(self.domain_codes)), 20_000)
         indices = [i for i, c in enumerate(self.columns) if c.is_number and len(c.values) > 2]
         pairs = []
         if indices:
-            X = np.column_stack([self.columns[i].numbers[rows] for i in indices])
+            X = np.column_stack([self.columns[i].numbers[sampled_rows] for i in indices])
             is_copy = np.triu(np.abs(correlations(X)) >= COPY_CORRELATION, 1)
             pairs = [(indices[a], indices[b]) for a, b in np.argwhere(is_copy).tolist()]
-        first_column: dict[bytes, int] = {}
+        first_index_by_codes: dict[bytes, int] = {}
         for i, column in enumerate(self.columns):
-            if not column.is_number and 2 < len(column.values) < len(self.codes) / 2:
-                first = first_column.setdefault(column.index.tobytes(), i)
-                pairs += [(first, i)] if first != i else []
+            if not column.is_number and 2 < len(column.values) < len(self.domain_codes) / 2:
+                first_index = first_index_by_codes.setdefault(column.codes.tobytes(), i)
+                pairs += [(first_index, i)] if first_index != i else []
         return pairs
 
-    def fault(
+    def make_fault(
         self,
         kind: str,
         severity: int,
@@ -146,13 +146,13 @@ class _Table:
         rows: int | None = None,
         leak: bool = False,
     ) -> Fault:
-        """Create a fault that affects these domains, or all domains if there are none.
+        """Create a fault that affects ``domains`` (a list of codes; all domains if it is empty).
 
-        All rows of these domains are affected, unless the number of affected ``rows`` is passed.
+        All rows from these domains are affected, unless the number of affected ``rows`` is passed.
         """
         if rows is None:
-            rows = sum(self.sizes[d] for d in domains) if len(domains) else len(self.codes)
-        names = [self.names[d] for d in domains]
+            rows = sum(self.sizes[d] for d in domains) if len(domains) else len(self.domain_codes)
+        names = [self.domain_names[d] for d in domains]
         return Fault(kind, columns, names, int(rows), severity, message, action, leak)
 
 
@@ -161,21 +161,21 @@ def describe_differences(problem: Problem) -> dict[str, Any]:
     problem = problem.full
     codes, names = problem.codes, [str(name) for name in problem.domains.tolist()]
     columns = columns_of(problem.X)
-    descriptions = [describe_column(name, column, codes, len(names)) for name, column in columns]
-    descriptions.sort(key=lambda column: -column["tells"])
-    domains = []
+    column_entries = [describe_column(name, column, codes, len(names)) for name, column in columns]
+    column_entries.sort(key=lambda entry: -entry["tells"])
+    domain_entries = []
     for code, name in enumerate(names):
         y = problem.y[codes == code]
         if problem.classes is None:
-            target: dict[str, Any] = {"target": np.quantile(y, (0.25, 0.5, 0.75)).tolist()}
+            target_summary: dict[str, Any] = {"target": np.quantile(y, (0.25, 0.5, 0.75)).tolist()}
         else:
-            target = {"classes": [int(np.sum(y == c)) for c in problem.classes]}
-        domains.append({"name": name, "rows": len(y), **target})
+            target_summary = {"classes": [int(np.sum(y == label)) for label in problem.classes]}
+        domain_entries.append({"name": name, "rows": len(y), **target_summary})
     faults = find_faults(columns, problem.y, problem.classification, codes, names)
     return {
-        "domains": domains,
-        "columns": descriptions[:MAX_COLUMNS],
-        "others": len(descriptions[MAX_COLUMNS:]),
+        "domains": domain_entries,
+        "columns": column_entries[:MAX_COLUMNS],
+        "others": len(column_entries[MAX_COLUMNS:]),
         "faults": [asdict(fault) for fault in faults],
     }
 
@@ -189,8 +189,8 @@ def find_faults(
 ) -> list[Fault]:
     """Return the possible faults in a table, the most severe first.
 
-    ``columns`` are pairs of a name and values: numbers, or NaN if missing; or text, or None if
-    missing. ``codes`` contains the index into ``domains`` of each row.
+    ``columns`` are pairs of a name and an array: numbers with NaN for missing values, or text with
+    None for missing values. ``codes`` contains the index of each row's domain in ``domains``.
     """
     n_classes = 0
     if classification:
@@ -200,18 +200,18 @@ def find_faults(
     for name, values in columns:
         is_number = values.dtype.kind == "f"
         if is_number:
-            index, is_present = np.full(len(values), -1), np.isfinite(values)
-            distinct_values, index[is_present] = np.unique(values[is_present], return_inverse=True)
+            row_codes, is_present = np.full(len(values), -1), np.isfinite(values)
+            uniques, row_codes[is_present] = np.unique(values[is_present], return_inverse=True)
         else:
-            index, distinct_values = import_pandas().factorize(values)
-        indexed_columns.append(_Column(name, is_number, index, distinct_values))
+            row_codes, uniques = import_pandas().factorize(values)
+        indexed_columns.append(_Column(name, is_number, row_codes, uniques))
     table = _Table(indexed_columns, Target(y, n_classes), np.asarray(codes), list(domains))
     faults = [*_missing(table), *_fillers(table)]
     faults += _anomalies(table, faults)
     for check in (_leaks, _identifiers, _copied_columns, _copied_rows, _small_domains):
         faults += check(table)
-    order = {kind: i for i, kind in enumerate(("unit", "sign", "filler", "missing"))}
-    return sorted(faults, key=lambda f: (-f.severity, order.get(f.kind, len(order)), -f.rows))
+    ranks = {kind: i for i, kind in enumerate(("unit", "sign", "filler", "missing"))}
+    return sorted(faults, key=lambda f: (-f.severity, ranks.get(f.kind, len(ranks)), -f.rows))
 
 
 def _drop(columns: Sequence[str]) -> str:
@@ -227,10 +227,10 @@ def _rounded(value: float) -> str:
 def _leaks(table: _Table) -> Iterator[Fault]:
     """Find columns that leak the target, or predict it as well as all other columns together."""
     X = np.column_stack([column.numbers for column in table.columns])
-    categorical = {j for j, column in enumerate(table.columns) if not column.is_number}
+    text_columns = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
-    matched_scores: dict[str, float] = {}  # of columns that are only as good as all others
-    for leak in find_leaks(X, categorical, table.target, table.rows, table.copies):
+    matched_scores: dict[str, float] = {}  # of columns as good as all others together
+    for leak in find_leaks(X, text_columns, table.target, table.rows_by_domain, table.copied_pairs):
         name = table.columns[leak.column].name
         if leak.is_matched:
             matched_scores[name] = max(leak.scores.values())
@@ -243,20 +243,20 @@ def _leaks(table: _Table) -> Iterator[Fault]:
             "together). This column may contain the answer."
         )
         action = f"If it is unknown when a prediction is made, evaluate again with {_drop([name])}."
-        yield table.fault("leak", 3, [name], domains, message, action, leak=True)
+        yield table.make_fault("leak", 3, [name], domains, message, action, leak=True)
     if matched_scores:
         names, score = list(matched_scores), max(matched_scores.values())
-        verb, they = ("predicts", "it is") if len(names) == 1 else ("each predict", "they are")
+        verb, subject = ("predicts", "it is") if len(names) == 1 else ("each predict", "they are")
         message = (
             f"{listed(names)} {verb} the target as well as all other columns together ({metric} "
             f"{score:.2f})."
         )
-        action = f"Check that {they} known when a prediction is made."
-        yield table.fault("strong column", 1, names, [], message, action)
+        action = f"Check that {subject} known when a prediction is made."
+        yield table.make_fault("strong column", 1, names, [], message, action)
 
 
 def _missing(table: _Table) -> Iterator[Fault]:
-    """Find columns that are missing in only some domains, one fault for each set of domains."""
+    """Find columns that are missing in only some domains; yield a fault for each set of domains."""
     is_large = table.sizes >= MIN_ROWS
     groups: dict[tuple[int, ...], dict[str, Array]] = {}
     for column in table.columns:
@@ -268,38 +268,38 @@ def _missing(table: _Table) -> Iterator[Fault]:
         names, shares = list(shares_by_column), np.array(list(shares_by_column.values()))
         low, high = np.quantile(shares[:, domains], (0, 1))
         range_text = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (low, high)))
-        affected = f"{range_text} % of the rows" if low < 1 else "all rows"
+        extent = f"{range_text} % of the rows" if low < 1 else "all rows"
         max_shares = np.where(is_large, shares, np.inf).max(axis=0)
-        best = int(np.argmin(max_shares))  # the domain with the fewest missing values
-        contrast = f"in only {100 * max_shares[best]:.0f} % of the rows"
-        if max_shares[best] < 0.01:
-            contrast = "in less than 1 % of the rows" if max_shares[best] > 0 else "in no row"
+        best_domain = int(np.argmin(max_shares))  # the domain with the fewest missing values
+        contrast = f"in only {100 * max_shares[best_domain]:.0f} % of the rows"
+        if max_shares[best_domain] < 0.01:
+            contrast = "in no row" if max_shares.min() == 0 else "in less than 1 % of the rows"
         message = (
-            f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in {affected} from "
-            f"{table.names_of(domains)}, but {contrast} from {table.names_of([best])}."
+            f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in {extent} from "
+            f"{table.names_of(domains)}, but {contrast} from {table.names_of([best_domain])}."
         )
         action = f"Add the values if they exist; if not, evaluate again with {_drop(names)}."
-        yield table.fault("missing", 2, names, domains, message, action)
+        yield table.make_fault("missing", 2, names, domains, message, action)
 
 
 def _fillers(table: _Table) -> Iterator[Fault]:
     """Find placeholders for missing values: values that are frequent in only some domains."""
     for column in table.columns:
-        name, n_values, has_value = column.name, len(column.values), column.index >= 0
+        name, n_values, has_value = column.name, len(column.values), column.codes >= 0
         n_present = table.counts(column)
         is_large = n_present >= MIN_ROWS
-        pairs = table.codes[has_value].astype(np.int64) * n_values + column.index[has_value]
+        pairs = table.domain_codes[has_value].astype(np.int64) * n_values + column.codes[has_value]
         pairs, counts = np.unique(pairs, return_counts=True)
-        codes, indices = np.divmod(pairs, max(n_values, 1))  # of domains and of values
+        codes, values = np.divmod(pairs, max(n_values, 1))  # codes of domains and of values
         min_counts = np.maximum(OUTLIER_SHARES[0] * n_present[codes], MIN_CLASS_ROWS)
         is_frequent = is_large[codes] & (counts >= min_counts)
         is_constant = is_frequent & (counts >= FILLER_SHARES[0] * n_present[codes])
-        if 2 * len(np.unique(codes[is_constant])) > is_large.sum():  # the column describes domains
-            continue
-        for i in np.unique(indices[is_frequent]).tolist():
-            is_value = indices == i
-            n_rows = np.bincount(codes[is_value], counts[is_value], len(table.names))
-            is_outlier = column.is_outlier(i, np.bincount(indices, counts, n_values))
+        if 2 * len(np.unique(codes[is_constant])) > is_large.sum():
+            continue  # a column that is constant in most domains describes the domains
+        for i in np.unique(values[is_frequent]).tolist():
+            is_value = values == i
+            n_rows = np.bincount(codes[is_value], counts[is_value], len(table.domain_names))
+            is_outlier = column.is_outlier(i, np.bincount(values, counts, n_values))
             # The lowest and the highest value may be the limits of a scale.
             is_limit = column.is_quantity and i in (0, n_values - 1) and not is_outlier
             share, share_elsewhere = FILLER_SHARES
@@ -314,20 +314,21 @@ def _fillers(table: _Table) -> Iterator[Fault]:
             domains = np.flatnonzero(is_filled)
             if not len(domains):
                 continue
-            text = f"{column.values[i]:g}" if column.is_number else repr(str(column.values[i]))
-            affected = [
+            value = column.values[i]
+            value_text = f"{value:g}" if column.is_number else repr(str(value))
+            extents = [
                 f"{'all' if n_rows[d] == n_present[d] else f'{n_rows[d]:,.0f} of'} "
                 f"{n_present[d]:,.0f}{' non-missing' * bool(n_present[d] < table.sizes[d])} "
                 f"rows from {table.names_of([d])}"
                 for d in domains
             ]
             message = (
-                f"{name} is {text} in {listed(affected, 3)}, and almost nowhere else: this "
+                f"{name} is {value_text} in {listed(extents, 3)}, and almost nowhere else: this "
                 "value may be a code for missing values."
             )
             action = f"Clear these cells, or evaluate again with {_drop([name])}."
             n_filled = n_rows[domains].sum()
-            yield table.fault("filler", 2, [name], domains, message, action, rows=n_filled)
+            yield table.make_fault("filler", 2, [name], domains, message, action, rows=n_filled)
 
 
 def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
@@ -337,11 +338,11 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
     """
     names = [column.name for column in table.columns]
     quantities = {i: c.numbers for i, c in enumerate(table.columns) if c.is_quantity}
-    code_of = {name: d for d, name in enumerate(table.names)}
+    code_of = {name: d for d, name in enumerate(table.domain_names)}
     excluded = {(names.index(c), code_of[d]) for f in faults for c in f.columns for d in f.domains}
     target = table.target.y if table.target.n_classes <= 2 else None
     distant_columns: dict[tuple[int, ...], list[str]] = {}
-    for anomaly in find_anomalies(names, quantities, target, table.codes, excluded):
+    for anomaly in find_anomalies(names, quantities, target, table.domain_codes, excluded):
         name, domains = names[anomaly.column], anomaly.domains
         if anomaly.kind == "level":
             distant_columns.setdefault(tuple(domains), []).append(name)
@@ -362,60 +363,61 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
             f"({table.sizes[domains].sum():,} rows) and {elsewhere} in the other domains: {reason}."
         )
         action = f"Correct these values, or evaluate again with {_drop([name])}."
-        yield table.fault(anomaly.kind, 2, [name], domains, message, action)
+        yield table.make_fault(anomaly.kind, 2, [name], domains, message, action)
     for group, columns in distant_columns.items():
         message = (
             f"The values of {listed(columns)} in {table.names_of(group)} are very different from "
             "those in all other domains."
         )
         action = "Check that these values are recorded in the same way in all domains."
-        yield table.fault("level", 1, columns, group, message, action)
+        yield table.make_fault("level", 1, columns, group, message, action)
 
 
 def _identifiers(table: _Table) -> Iterator[Fault]:
     """Find columns that identify the row or the domain."""
-    n, n_domains = len(table.codes), len(table.names)
+    n_rows, n_domains = len(table.domain_codes), len(table.domain_names)
     for column in table.columns:
-        name, n_values, has_value = column.name, len(column.values), column.index >= 0
+        name, n_values, has_value = column.name, len(column.values), column.codes >= 0
         action = f"Drop it, unless it has the same meaning in new domains: {_drop([name])}."
-        reason = identifier_reason(column.numbers, table.rows) if column.is_number else ""
-        if not column.is_number and n >= MIN_ROWS and n_values >= 0.95 * n:
+        reason = identifier_reason(column.numbers, table.rows_by_domain) if column.is_number else ""
+        if not column.is_number and n_rows >= MIN_ROWS and n_values >= 0.95 * n_rows:
             reason = "is different in almost every row"
         if reason:
             message = f"{name} {reason}: it looks like an identifier or a time stamp."
-            yield table.fault("identifier", 1, [name], [], message, action)
+            yield table.make_fault("identifier", 1, [name], [], message, action)
         elif 3 <= n_domains <= n_values <= 2 * n_domains:
-            pairs = table.codes[has_value] * n_values + column.index[has_value]
+            pairs = table.domain_codes[has_value] * n_values + column.codes[has_value]
             counts = np.bincount(pairs, minlength=n_domains * n_values).reshape(n_domains, n_values)
             n_distinct = len(np.unique(counts.argmax(axis=1)))
-            if counts.max(axis=1).sum() >= 0.98 * n and n_distinct == n_domains:
+            if counts.max(axis=1).sum() >= 0.98 * n_rows and n_distinct == n_domains:
                 message = f"{name} identifies the domain: it has a different value in each domain."
-                yield table.fault("copy of the domain", 1, [name], [], message, action)
+                yield table.make_fault("copy of the domain", 1, [name], [], message, action)
 
 
 def _copied_columns(table: _Table) -> Iterator[Fault]:
-    pairs = [(table.columns[a].name, table.columns[b].name) for a, b in table.copies]
+    """Find pairs of columns of which one can be computed from the other."""
+    pairs = [(table.columns[a].name, table.columns[b].name) for a, b in table.copied_pairs]
     if pairs:
         names, copies = (list(dict.fromkeys(n)) for n in (sum(pairs, ()), [b for _, b in pairs]))
         message = listed([f"{second} can be computed from {first}" for first, second in pairs])
         action = f"One column of each pair is enough: {_drop(copies)}."
-        yield table.fault("copied column", 1, names, [], f"{message}.", action)
+        yield table.make_fault("copied column", 1, names, [], f"{message}.", action)
 
 
 def _copied_rows(table: _Table) -> Iterator[Fault]:
     """Find pairs of domains that have more rows in common than other pairs."""
-    n, sizes = len(table.names), table.sizes
+    n, sizes, domain_codes = len(table.domain_names), table.sizes, table.domain_codes
     if n > MAX_DOMAINS:
         return
     rng = np.random.default_rng(0)
-    hashes = np.zeros(len(table.codes), dtype=np.uint64)
-    target_index = np.unique(table.target.y, return_inverse=True)[1]
-    for index in (*(column.index for column in table.columns), target_index):
-        random_keys = rng.integers(1, 2**63, size=int(index.max(initial=0)) + 2, dtype=np.uint64)
-        hashes += random_keys[index]
-    _, group, group_sizes = np.unique(hashes, return_inverse=True, return_counts=True)
-    is_repeated = group_sizes[group] > 1
-    occurrences = np.unique(group[is_repeated].astype(np.int64) * n + table.codes[is_repeated])
+    hashes = np.zeros(len(domain_codes), dtype=np.uint64)
+    target_codes = np.unique(table.target.y, return_inverse=True)[1]
+    for codes in (*(column.codes for column in table.columns), target_codes):
+        random_keys = rng.integers(1, 2**63, size=int(codes.max(initial=0)) + 2, dtype=np.uint64)
+        hashes += random_keys[codes]
+    _, groups, group_sizes = np.unique(hashes, return_inverse=True, return_counts=True)
+    is_repeated = group_sizes[groups] > 1
+    occurrences = np.unique(groups[is_repeated].astype(np.int64) * n + domain_codes[is_repeated])
     n_shared = np.zeros((n, n))
     for domains in np.split(occurrences % n, np.flatnonzero(np.diff(occurrences // n)) + 1):
         if len(domains) > 1:
@@ -423,8 +425,8 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     np.fill_diagonal(n_shared, 0)
     shares = n_shared / np.maximum(np.minimum.outer(sizes, sizes), 1)
     usual_share = np.median(shares[~np.eye(n, dtype=bool)]) if n > 2 else 0.0
-    n_distinct = np.unique(np.stack([group, table.codes]), axis=1).shape[1]
-    min_share = max(COPIED_ROWS, 5 * usual_share, 2 * (1 - n_distinct / len(table.codes)))
+    n_distinct = np.unique(np.stack([groups, domain_codes]), axis=1).shape[1]
+    min_share = max(COPIED_ROWS, 5 * usual_share, 2 * (1 - n_distinct / len(domain_codes)))
     pairs = np.argwhere(np.triu((shares >= min_share) & (n_shared >= MIN_CLASS_ROWS)))
     if not len(pairs):
         return
@@ -434,13 +436,16 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     if n_more := len(pairs) - 1:
         message += f" Rows are also shared by {n_more} more pair{'s' * (n_more > 1)} of domains."
     action = "Remove the duplicates, or give these domains the same name: they are not independent."
-    yield table.fault("copied rows", 2, [], np.unique(pairs), message, action, rows=n_by_pair.sum())
+    domains, n_rows = np.unique(pairs), n_by_pair.sum()
+    yield table.make_fault("copied rows", 2, [], domains, message, action, rows=n_rows)
 
 
 def _small_domains(table: _Table) -> Iterator[Fault]:
-    is_tiny, has_one_class = table.sizes < TINY_ROWS, np.zeros(len(table.names), dtype=bool)
+    """Find domains with few rows or with only one class."""
+    is_tiny, has_one_class = table.sizes < TINY_ROWS, np.zeros(len(table.sizes), dtype=bool)
     if table.target.n_classes:
-        has_one_class = np.array([len(np.unique(table.target.y[r])) == 1 for r in table.rows])
+        y_by_domain = [table.target.y[rows] for rows in table.rows_by_domain]
+        has_one_class = np.array([len(np.unique(y)) == 1 for y in y_by_domain])
     few_rows = f"There are fewer than {TINY_ROWS} rows"
     training_only = "These rows are used only for training."
     for kind, is_affected, description, consequence in (
@@ -451,7 +456,7 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
             domains, n_rows = np.flatnonzero(is_affected), table.sizes[is_affected].sum()
             where = "each of " * (len(domains) > 1) + table.names_of(domains)
             message = f"{description} in {where} ({n_rows:,} rows in total)."
-            yield table.fault(kind, 1, [], domains, message, consequence)
+            yield table.make_fault(kind, 1, [], domains, message, consequence)
 
 
 # After the evaluation -----------------------------------------------------------------------------
@@ -482,13 +487,13 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
         {str(d): s - constant_scores[d] for d, s in result.known.items() if d in constant_scores}
         for result in methods
     ]
-    changed_faults, reported_domains = [], set()
+    new_faults, reported_domains = [], set()
     for fault in faults:
         domain, effect = _effect(fault, gains)
-        changed_faults.append({**fault, "effect": "" if domain in reported_domains else effect})
+        new_faults.append({**fault, "effect": "" if domain in reported_domains else effect})
         reported_domains.add(domain)
     if not methods or leaking_columns(faults):
-        return changed_faults
+        return new_faults
     best = methods[0]
     if results.measure.sign > 0:
         is_perfect = best.worst >= 0.99 and best.mean >= 0.995
@@ -504,19 +509,19 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
         action = "Check how the columns were obtained."
         if columns:
             action = f"Check the most important columns: {listed(columns)}."
-        rows = int(results.facts["rows"])
-        changed_faults.insert(0, asdict(Fault("score", columns, [], rows, 3, message, action)))
-    return changed_faults
+        n_rows = int(results.facts["rows"])
+        return [asdict(Fault("score", columns, [], n_rows, 3, message, action)), *new_faults]
+    return new_faults
 
 
 def _effect(fault: Mapping[str, Any], gains: Sequence[Mapping[str, float]]) -> tuple[str, str]:
     """The affected domain on which most methods score poorly, with a sentence; empty if none."""
     n_poor: dict[str, int] = {}  # number of methods that score poorly, by domain
-    for by_domain in gains:
-        other_gains = [gain for d, gain in by_domain.items() if d not in fault["domains"]]
+    for gain_by_domain in gains:
+        other_gains = [gain for d, gain in gain_by_domain.items() if d not in fault["domains"]]
         usual_gain = float(np.median(other_gains)) if other_gains else 0.0
         for d in fault["domains"] if usual_gain > 0 else ():
-            n_poor[d] = n_poor.get(d, 0) + (by_domain.get(d, np.inf) < usual_gain / 2)
+            n_poor[d] = n_poor.get(d, 0) + (gain_by_domain.get(d, np.inf) < usual_gain / 2)
     worst = max(n_poor, key=lambda d: n_poor[d], default="")
     if fault["severity"] != 2 or not worst or 2 * n_poor[worst] <= len(gains):
         return "", ""

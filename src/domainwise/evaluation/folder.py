@@ -74,7 +74,7 @@ _METHOD: Form = {
     ],
     "warnings": [str],
 }
-_MEASURED: Form = {
+_SCORES: Form = {
     "measure": {"name": str, "label": str, "greater_is_better": bool},
     "domains": [NAME],
     "best": str,
@@ -105,7 +105,7 @@ _TABLE: Form = {
     },
 }
 STORED: Form = {
-    **_MEASURED,
+    **_SCORES,
     "facts": {
         "task": {"classification", "regression"},
         **dict.fromkeys(("rows", "rows_given", "columns", "domains", "seed"), int),
@@ -151,7 +151,7 @@ STORED: Form = {
         ],
         "without_leaks?": {"columns": [str], "scores": {str: NUMBER}},
     },
-    "others": [_MEASURED],
+    "others": [_SCORES],
     "title?": str,
     "table?": _TABLE,
     "estimators?": [str],
@@ -203,14 +203,14 @@ class JobFolder(JobMemory):
         self.store, self.problem = store, problem
         check_form(store.header, {"chosen_by": str}, f"{store.path}: the first line")
         self.chosen_by = store.header["chosen_by"]
-        codes = {str(name): code for code, name in enumerate(problem.domains.tolist())}
-        for (method, split, _), row in _finished(store).items():
+        code_by_domain = {str(name): code for code, name in enumerate(problem.domains.tolist())}
+        for (method, split, _), row in _finished_jobs(store).items():
             if split >= n_splits:
                 raise ResultsError(
                     f"{store.path}: {method} has results for split {split}, but there are only "
                     f"{n_splits} splits. Choose another folder"
                 )
-            records = _records(store, row, codes, problem.classes)
+            records = _records(store, row, code_by_domain, problem.classes)
             self.rows.append({**row, "predictions": records})
 
     def append(self, rows: Sequence[Row]) -> None:
@@ -220,7 +220,7 @@ class JobFolder(JobMemory):
             line = {k: v for k, v in row.items() if k not in ("predictions", "settled_model")}
             if row.get("predictions"):
                 method, split, part = job_key(row)
-                # The method's name in lower case, and a digest if characters were replaced.
+                # The method's name in lower case, followed by a digest if this is not the name.
                 slug = re.sub(r"[^a-z0-9]+", "-", method.lower())[:40].strip("-")
                 slug += "" if slug == method else f"-{_digest(method.encode())[:8]}"
                 slug += "" if part == ON_HELD_OUT else f"--{part}"
@@ -233,18 +233,18 @@ class JobFolder(JobMemory):
     def _write(self, path: Path, row: Row) -> str:
         """Write the predictions of a job, and return the SHA-256 of the file."""
         pandas = import_pandas()
-        names = None if self.problem.classes is None else self.problem.classes.tolist()
+        class_names = None if self.problem.classes is None else self.problem.classes.tolist()
         frames = []
         for record in row["predictions"]:
             domain = str(plain(self.problem.domains[record["domain"]]))
-            columns = record_columns({**record, "domain": domain}, names, all_outputs=True)
-            if names is not None:
+            columns = record_columns({**record, "domain": domain}, class_names, all_outputs=True)
+            if class_names is not None:
                 columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
             columns = {"method": row["method"], "fold": record["fold"], **columns}
             frames.append(pandas.DataFrame(columns))
-        with replacing(path) as temporary:
-            pandas.concat(frames).to_parquet(temporary, index=False)
-            return _digest(temporary.read_bytes())
+        with replacing(path) as temporary_path:
+            pandas.concat(frames).to_parquet(temporary_path, index=False)
+            return _digest(temporary_path.read_bytes())
 
 
 @contextmanager
@@ -260,7 +260,7 @@ def open_folder(
     """Start or continue an evaluation in a folder, and lock the folder while it runs.
 
     If the folder contains jobs for another table, or with other methods or ``arguments``, an error
-    is raised. With ``force``, all jobs in the folder are removed first, but no other files.
+    is raised. With ``force``, all jobs are first removed from the folder, but no other files.
     """
     if problem.measure.is_custom:
         raise ValueError(
@@ -275,7 +275,7 @@ def open_folder(
             "replace the results with ",
             Argument("force", True),
         )
-    run = {
+    settings = {
         "table": _fingerprint(problem, splits)[:16],
         "methods": [method.key for method in methods],
         "grids": _digest("".join(_description(m, problem) for m in methods).encode())[:16],
@@ -290,21 +290,21 @@ def open_folder(
             if UNFINISHED_FILE.fullmatch(path.name):
                 path.unlink()
         try:
-            store.open(repair=True, more={"chosen_by": problem.measure.name}, **run)
-            jobs = JobFolder(store, problem, len(splits))
+            store.open(repair=True, more={"chosen_by": problem.measure.name}, **settings)
+            job_folder = JobFolder(store, problem, len(splits))
         except ResultsError as error:
             message = f"{error}, or replace the results with "
             raise TableError(message, Argument("force", True)) from error
-        yield jobs
+        yield job_folder
 
 
 def write_evaluation(folder: Path, evaluation: Evaluation, **entries: Any) -> dict[str, Any]:
     """Write ``evaluation.json`` with additional entries and a digest, and return its content."""
-    stored = {**evaluation.to_dict(), **entries}
-    stored["digest"] = _content_digest(stored)
-    text = json.dumps(stored, indent=2, ensure_ascii=False)
+    content = {**evaluation.to_dict(), **entries}
+    content["digest"] = _content_digest(content)
+    text = json.dumps(content, indent=2, ensure_ascii=False)
     write_text(Path(folder) / RESULT_NAME, text + "\n")
-    return stored
+    return content
 
 
 def read_stored(folder: Path) -> dict[str, Any]:
@@ -312,53 +312,53 @@ def read_stored(folder: Path) -> dict[str, Any]:
     path = Path(folder) / RESULT_NAME
     if not path.is_file():
         raise ResultsError(f"{folder} has no {RESULT_NAME}. Run an evaluation there first")
-    stored = read_json(path)
-    check_form(stored, STORED, str(path))
-    if stored.get("digest", _content_digest(stored)) != _content_digest(stored):
+    content = read_json(path)
+    check_form(content, STORED, str(path))
+    if content.get("digest", _content_digest(content)) != _content_digest(content):
         raise ResultsError(
             f"{path} was changed after it was written: its digest does not match. Restore the "
             "file, or evaluate again"
         )
-    facts, differences = stored["facts"], stored["differences"]
+    facts, differences = content["facts"], content["differences"]
     if differences.get("columns"):
         form = {"domains": list, "faults": list, "others": int}
         check_form(differences, form, f"{path}, differences")
-    described_domains, n_classes = differences.get("domains", []), len(facts["classes"] or ())
-    names, n_domains = {domain["name"] for domain in described_domains}, len(described_domains)
+    domain_entries, n_classes = differences.get("domains", []), len(facts["classes"] or ())
+    described_names, n_domains = {entry["name"] for entry in domain_entries}, len(domain_entries)
 
-    def require(condition: bool, problem: str) -> None:
+    def require(condition: bool, reason: str) -> None:
         if not condition:
-            raise ResultsError(f"{path} is damaged: {problem}. Evaluate again")
+            raise ResultsError(f"{path} is damaged: {reason}. Evaluate again")
 
     require((facts["task"] == "regression") == (n_classes == 0), "classes do not match the task")
-    weights_valid = all(0 < weight <= 1 for weight in stored.get("domain_weights", ()))
-    require(weights_valid, "a domain weight is not between 0 and 1")
-    for domain in described_domains:
-        n_values, n_expected = len(domain.get("classes", domain.get("target", ()))), n_classes or 3
-        problem = f"the target of domain {domain['name']} has {n_values} entries, not {n_expected}"
-        require(n_values == n_expected, problem)
-    for c in differences.get("columns", ()):
-        entry, shares = "quantiles" if c["kind"] == "number" else "shares", c.get("shares", ())
+    are_weights_valid = all(0 < weight <= 1 for weight in content.get("domain_weights", ()))
+    require(are_weights_valid, "a domain weight is not between 0 and 1")
+    for entry in domain_entries:
+        n_values, n_expected = len(entry.get("classes", entry.get("target", ()))), n_classes or 3
+        reason = f"the target of domain {entry['name']} has {n_values} entries, not {n_expected}"
+        require(n_values == n_expected, reason)
+    for column in differences.get("columns", ()):
+        shares = column.get("shares", ())
         require(
-            entry in c
-            and {len(c["missing"]), len(c.get("quantiles", shares))} == {n_domains}
-            and all(0 <= c[index] < n_domains for index in ("distance_at", "tells_at"))
-            and all(len(share or ()) <= len(c.get("categories", ())) for share in shares),
-            f"the entries of column {c['name']!r} do not match {n_domains} domains",
+            ("quantiles" if column["kind"] == "number" else "shares") in column
+            and {len(column["missing"]), len(column.get("quantiles", shares))} == {n_domains}
+            and all(0 <= column[key] < n_domains for key in ("distance_at", "tells_at"))
+            and all(len(share or ()) <= len(column.get("categories", ())) for share in shares),
+            f"the entries of column {column['name']!r} do not match {n_domains} domains",
         )
-    for content in (stored, *stored["others"]):
-        domains, methods = content["domains"], content["methods"]
+    for results in (content, *content["others"]):
+        domains, methods = results["domains"], results["methods"]
         require(len({*map(str, domains)}) == len(domains), "a domain is listed twice")
         first_keys = [method["key"] for method in methods[:1]]
-        require(first_keys == [content["best"]], "best is not the first method")
+        require(first_keys == [results["best"]], "best is not the first method")
         for method in methods:
             key, rows = method["key"], method["per_domain"]
-            same_domains = [row["domain"] for row in rows] == domains
-            require(same_domains, f"{key} is not scored on the listed domains")
+            has_same_domains = [row["domain"] for row in rows] == domains
+            require(has_same_domains, f"{key} is not scored on the listed domains")
             require(any(row["score"] is not None for row in rows), f"{key} has no score")
-    undescribed_names = {*map(str, stored["domains"])} - names
-    require(not (names and undescribed_names), "differences do not describe all scored domains")
-    return stored
+    is_described = not described_names or described_names.issuperset(map(str, content["domains"]))
+    require(is_described, "differences do not describe all scored domains")
+    return content
 
 
 def read_evaluation(
@@ -366,83 +366,84 @@ def read_evaluation(
 ) -> tuple[Evaluation, dict[str, Any]]:
     """Read an evaluation from a folder, and return it with the content of its file.
 
-    Predictions are read for the recommended method and its rival, or for all methods.
+    Predictions are read for all methods, or only for those in ``evaluation.main``.
     """
-    stored = read_stored(folder)
-    evaluation = _evaluation(stored)
+    content = read_stored(folder)
+    evaluation = _evaluation(content)
     # The gain from labels is stored for the main measure only.
-    main_content = {**stored, "label_gain": []}
-    evaluation.others = [_evaluation({**main_content, **other}) for other in stored["others"]]
+    main_content = {**content, "label_gain": []}
+    evaluation.others = [_evaluation({**main_content, **other}) for other in content["others"]]
     store = ResultStore(Path(folder) / JOBS)
     if not store.path.exists():
         evaluation.lacking = f"the results folder has no subfolder {JOBS}"
-        return evaluation, stored
+        return evaluation, content
     store.read()
     evaluation.lacking = f"their files are missing from the subfolder {JOBS}"
-    names = {str(name): name for name in evaluation.domains}
-    shown_keys = [result.key for result in evaluation.main]
-    jobs = _finished(store)
-    # If a folder was copied without all predictions, everything else can still be shown.
-    missing = {m for (m, _, _), job in jobs.items() if not _predictions_file(store, job).exists()}
+    domain_by_name = {str(name): name for name in evaluation.domains}
+    main_keys = [result.key for result in evaluation.main]
+    jobs = _finished_jobs(store)
+    # Methods without predictions. If a folder was copied without them, the rest can still be shown.
+    unreadable = {key[0] for key, job in jobs.items() if not _predictions_file(store, job).exists()}
     if not all_methods and find_spec("pyarrow") is None:
-        missing = set(shown_keys)
+        unreadable = set(main_keys)
         evaluation.lacking = "reading them needs pyarrow, which is not installed"
+    keys_to_read = {key for key, _, _ in jobs if all_methods or key in main_keys} - unreadable
     for (method, split, part), job in jobs.items():
-        if part == ON_HELD_OUT and method not in missing and (all_methods or method in shown_keys):
-            records = _records(store, job, names, evaluation.classes)
+        if part == ON_HELD_OUT and method in keys_to_read:
+            records = _records(store, job, domain_by_name, evaluation.classes)
             held_out_records = [{**r, "split": split} for r in records if r["fold"] == HELD_OUT]
             evaluation.records.setdefault(method, []).extend(held_out_records)
-    return evaluation, stored
+    return evaluation, content
 
 
-def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
+def _evaluation(content: Mapping[str, Any]) -> Evaluation:
     """Create an evaluation from its stored content, without predictions."""
-    measure = stored["measure"]
+    measure = content["measure"]
     sign = 1 if measure["greater_is_better"] else -1
 
-    def score(value: float | None) -> float:
+    def to_score(value: float | None) -> float:
         return float("nan") if value is None else sign * float(value)
 
     results = []
-    for method in stored["methods"]:
-        by_domain = {row["domain"]: row for row in method["per_domain"]}
+    for method in content["methods"]:
+        rows = {row["domain"]: row for row in method["per_domain"]}
         scores: dict[str, Any] = {
-            name: {domain: score(row[key]) for domain, row in by_domain.items()}
+            name: {domain: to_score(row[key]) for domain, row in rows.items()}
             for name, key in (("scores", "score"), ("within", "within"), ("seen", "seen"))
         }
-        ends: Any = {d: tuple(map(score, row["ends"][::sign])) for d, row in by_domain.items()}
+        ends: Any = {d: tuple(map(to_score, row["ends"][::sign])) for d, row in rows.items()}
         attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
         attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
         results.append(MethodResult(**attributes, **scores, ends=ends))
-    faults = list(map(stored_fault, stored["differences"].get("faults", ())))
+    faults = list(map(stored_fault, content["differences"].get("faults", ())))
     evaluation = Evaluation(
         results,
-        stored["domains"],
+        content["domains"],
         Measure(measure["name"], measure["label"], None, sign),
-        stored["left_out"],
-        stored["facts"],
-        stored["notes"],
-        next_step=stored["next_step"],
-        differences={**stored["differences"], "faults": faults},
-        weights=dict(zip(stored["domains"], stored.get("domain_weights", ()), strict=False)),
+        content["left_out"],
+        content["facts"],
+        content["notes"],
+        next_step=content["next_step"],
+        differences={**content["differences"], "faults": faults},
+        weights=dict(zip(content["domains"], content.get("domain_weights", ()), strict=False)),
     )
-    calibrations = {method["key"]: method["calibration"] for method in stored["methods"]}
+    calibrations = {method["key"]: method["calibration"] for method in content["methods"]}
     evaluation.calibration = calibrations[evaluation.recommended_] or {}
-    # Stored values are used, because they cannot be computed again without a scorer.
+    # The gain from labels is not computed again, because this would need the scorer.
     evaluation.label_gain = [
-        {name: float("nan") if value is None else value for name, value in gain.items()}
-        for gain in stored.get("label_gain", ())
+        {name: float("nan") if value is None else value for name, value in entry.items()}
+        for entry in content.get("label_gain", ())
     ]
     return evaluation
 
 
-def _finished(store: ResultStore) -> dict[tuple[str, int, str], Row]:
+def _finished_jobs(store: ResultStore) -> dict[tuple[str, int, str], Row]:
     """Finished jobs by method, split and part; the last one if a job was run again."""
     jobs = {}
-    for number, row in enumerate(store.rows("job"), 1):
+    for job_number, row in enumerate(store.rows("job"), 1):
         if "error" not in row:
             form = _JOB if row.get("part", ON_HELD_OUT) == ON_HELD_OUT else _SEEN_JOB
-            check_form(row, form, f"{store.path}: job {number}")
+            check_form(row, form, f"{store.path}: job {job_number}")
             jobs[job_key(row)] = row
     return jobs
 
@@ -467,28 +468,30 @@ def _records(
                 f"{store.path.name}. Restore the file, or evaluate again"
             )
         frame = import_pandas().read_parquet(path)
-        names = [] if classes is None else [str(name) for name in classes.tolist()]
+        class_names = [] if classes is None else [str(name) for name in classes.tolist()]
         output_columns, prefixes = {}, {"probabilities": "probability_", "decisions": "decision_"}
-        for kind, prefix in prefixes.items():
+        for output, prefix in prefixes.items():
             columns = [name for name in frame if name.startswith(prefix)]
-            positive_only = names[-1:] if kind == "decisions" else []
-            if [name.removeprefix(prefix) for name in columns] not in ([], names, positive_only):
+            positive_class = class_names[-1:] if output == "decisions" else []
+            suffixes = [name.removeprefix(prefix) for name in columns]
+            if suffixes not in ([], class_names, positive_class):
                 raise ValueError(f"the columns {prefix}... do not match the classes")
             frame = frame.astype(dict.fromkeys(columns, np.float64))
-            output_columns[kind] = columns[0] if len(columns) == 1 else columns
+            output_columns[output] = columns[0] if len(columns) == 1 else columns
         frame = frame.astype({"fold": int, "row": int})
         if classes is None:
             frame = frame.astype({"target": np.float64, "prediction": np.float64})
-        codes = {name: code for code, name in enumerate(names)}
+        code_by_class = {name: code for code, name in enumerate(class_names)}
         records = []
         for (domain, fold), rows in frame.groupby(["domain", "fold"], sort=False):
             record: Record = {"row": rows["row"].to_numpy()}
             record |= {"domain": domains[domain], "fold": fold}
             for name in ("target", "prediction"):
-                values = rows[name].to_numpy()
-                record[name] = values if classes is None else classes[[codes[v] for v in values]]
-            for kind, columns in output_columns.items():
-                record[kind] = rows[columns].to_numpy() if len(columns) else None
+                record[name] = rows[name].to_numpy()
+                if classes is not None:
+                    record[name] = classes[[code_by_class[label] for label in record[name]]]
+            for output, columns in output_columns.items():
+                record[output] = rows[columns].to_numpy() if len(columns) else None
             records.append(record)
     except ResultsError:
         raise
@@ -516,8 +519,8 @@ def _description(method: Method, problem: Problem) -> str:
 def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
     """Digest of the rows, targets, domains and splits."""
     digest = hashlib.sha256()
-    table = problem.full
-    for X in (table.X, table.raw):
+    full = problem.full
+    for X in (full.X, full.raw):
         if hasattr(X, "columns"):
             frame = X.to_pandas() if hasattr(X, "to_pandas") else X
             digest.update("\0".join(map(str, frame.columns)).encode())
@@ -525,8 +528,8 @@ def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
                 digest.update(_bytes(frame[name].to_numpy()))
         else:
             digest.update(_bytes(X))
-    for values in (table.y, table.domains, table.codes, problem.index, problem.classes):
-        digest.update(_bytes(values))
+    for array in (full.y, full.domains, full.codes, problem.index, problem.classes):
+        digest.update(_bytes(array))
     for train, test in splits:
         digest.update(_bytes(train) + _bytes(test))
     return digest.hexdigest()
@@ -544,7 +547,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _content_digest(stored: Mapping[str, Any]) -> str:
+def _content_digest(content: Mapping[str, Any]) -> str:
     """SHA-256 of the content of evaluation.json, independent of its layout."""
-    content = {name: value for name, value in stored.items() if name != "digest"}
-    return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
+    entries = {name: value for name, value in content.items() if name != "digest"}
+    return _digest(json.dumps(entries, sort_keys=True, separators=(",", ":")).encode())

@@ -47,10 +47,10 @@ def scorable_methods(
 ) -> list[Method]:
     """Methods whose predictions at least one of the measures can score."""
     problems = [problem.measured_by(measure) for measure in measures]
-    scorable = [method for method in methods if any(can_score(method, p) for p in problems)]
+    methods = [method for method in methods if any(can_score(method, p) for p in problems)]
     if problem.measure.is_custom:  # a custom scorer does not pass domains to the method
-        return [replace(method, context=False) for method in scorable]
-    return scorable
+        return [replace(method, context=False) for method in methods]
+    return methods
 
 
 def scored_evaluation(
@@ -73,7 +73,7 @@ def scored_evaluation(
     variants = [(m, *variant) for m in scored_methods for variant in m.rows(problem.classification)]
     jobs = _scored_jobs(Scorer(scored_problem, splits), [key for _, key, _, _ in variants], rows)
     results = []
-    records: dict[int, dict[str, list[Record]]] = {HELD_OUT: {}, SEEN: {}}
+    records_by_fold: dict[int, dict[str, list[Record]]] = {HELD_OUT: {}, SEEN: {}}
     for method, key, label, context in variants:
         method_jobs = jobs[key]
         errors = [f"failed: {job['error']}" for job in method_jobs if "error" in job]
@@ -87,10 +87,11 @@ def scored_evaluation(
         importances = [item for job in method_jobs for item in job.get("worth", {}).items()]
         batches = {}
         if context:
-            with_context = _records(method_jobs, (HELD_OUT, HALVES, TENTHS))
-            with_context = [r for r in with_context if r["domain"] not in scored_problem.unscored]
-            without_context = _records(jobs[method.key], (HELD_OUT,))
-            batches = batch_scores(measure, scored_problem.classes, with_context, without_context)
+            context_records = _records(method_jobs, (HELD_OUT, HALVES, TENTHS))
+            unscored = scored_problem.unscored
+            context_records = [r for r in context_records if r["domain"] not in unscored]
+            plain_records = _records(jobs[method.key], (HELD_OUT,))
+            batches = batch_scores(measure, scored_problem.classes, context_records, plain_records)
         results.append(
             MethodResult(
                 key,
@@ -105,10 +106,10 @@ def scored_evaluation(
                 tuple(dict.fromkeys(text for job in method_jobs for text in job["warnings"])),
                 context=context,
                 batches=batches,
-                importance=_means((name, loss) for name, losses in importances for loss in losses),
+                importance=_means((name, drop) for name, drops in importances for drop in drops),
             )
         )
-        for fold, method_records in records.items():
+        for fold, method_records in records_by_fold.items():
             method_records[key] = [
                 {**record, "domain": plain(problem.domains[record["domain"]])}
                 for record in _records(method_jobs, (fold,))
@@ -118,19 +119,21 @@ def scored_evaluation(
         raise ValueError(
             f"no method could be evaluated: {reasons}. Choose other methods, or correct the table"
         )
-    results = with_p_values(results)
+    results, held_out_records = with_p_values(results), records_by_fold[HELD_OUT]
     evaluation = Evaluation(
         results,
         list(results[0].scores),
         measure,
         left_out,
         _facts(scored_problem),
-        records=records[HELD_OUT],
-        methods=list({m.key: m for m, key, _, _ in variants if key in records[HELD_OUT]}.values()),
+        records=held_out_records,
+        methods=list({m.key: m for m, key, _, _ in variants if key in held_out_records}.values()),
     )
-    evaluation.results = with_intervals(evaluation, records[SEEN])
-    groups = grouped(evaluation.records[evaluation.best.key])
-    row_counts = {d: len({i for r in rs for i in r["row"].tolist()}) for d, rs in groups.items()}
+    evaluation.results = with_intervals(evaluation, records_by_fold[SEEN])
+    row_counts = {
+        domain: len(np.unique(np.concatenate([record["row"] for record in records])))
+        for domain, records in grouped(evaluation.records[evaluation.best.key]).items()
+    }
     evaluation.weights = domain_weights(evaluation.results, row_counts)
     selected_on = {job.get("selected_on") for method_jobs in jobs.values() for job in method_jobs}
     evaluation.notes = _notes(problem, evaluation, "rows" in selected_on)
@@ -155,17 +158,17 @@ def _records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Record]:
     return [record for record in records if record["fold"] in folds]
 
 
-def _means(values: Iterable[tuple[Any, float]]) -> dict[Any, float]:
-    """Mean value for each key."""
-    groups: dict[Any, list[float]] = {}
-    for key, value in values:
-        groups.setdefault(key, []).append(value)
-    return {key: float(np.mean(group)) for key, group in groups.items()}
+def _means(pairs: Iterable[tuple[Any, float]]) -> dict[Any, float]:
+    """Mean value for each key, from pairs of a key and a value."""
+    values_by_key: dict[Any, list[float]] = {}
+    for key, value in pairs:
+        values_by_key.setdefault(key, []).append(value)
+    return {key: float(np.mean(values)) for key, values in values_by_key.items()}
 
 
-def _by_domain(problem: Problem, jobs: Sequence[Row], name: str) -> dict[Any, float]:
-    """Mean of ``name`` for each domain over the splits that hold it out, sorted by domain."""
-    means = _means(item for job in jobs for item in job[name].items())
+def _by_domain(problem: Problem, jobs: Sequence[Row], key: str) -> dict[Any, float]:
+    """Mean of ``job[key]`` for each domain over the splits that hold it out, sorted by domain."""
+    means = _means(item for job in jobs for item in job[key].items())
     return {plain(problem.domains[code]): means[code] for code in sorted(means)}
 
 
@@ -210,21 +213,21 @@ def drawn_rows_note(problem: Problem) -> str:
 def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> list[str]:
     """Sentences about special conditions in the evaluation."""
     measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
-    one_class = [str(name) for name in problem.domains[problem.unscored]]
-    scores = {str(name): score for name, score in evaluation.best.scores.items()}
-    unscored = [name for name in scores if not np.isfinite(scores[name]) and name not in one_class]
+    one_class_names = [str(name) for name in problem.domains[problem.unscored]]
+    undefined = [str(name) for name, s in evaluation.best.scores.items() if not np.isfinite(s)]
+    undefined_names = ", ".join(name for name in undefined if name not in one_class_names)
     median_size = int(np.median(np.bincount(problem.full.codes)))
     setting, other = problem.setting(1), replace(problem, measure=measure).setting(1)
-    notes = [
+    conditional_notes = [
         (len(problem.y) < problem.n_total, drawn_rows_note(problem)),
         (
-            one_class,
+            one_class_names,
             f"These domains have only one class and are used for training, but not scored: "
-            f"{', '.join(one_class)}.",
+            f"{', '.join(one_class_names)}.",
         ),
         (
-            unscored,
-            f"{label} is not defined on {', '.join(unscored)}; means are over the other domains.",
+            undefined_names,
+            f"{label} is not defined on {undefined_names}; means are over the other domains.",
         ),
         (
             selected_on_rows,
@@ -252,7 +255,7 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
             "computed from the same predictions.",
         ),
     ]
-    return [*problem.notes, *(text for applies, text in notes if applies)]
+    return [*problem.notes, *(text for applies, text in conditional_notes if applies)]
 
 
 def _facts(problem: Problem) -> dict[str, Any]:
@@ -277,34 +280,35 @@ def _facts(problem: Problem) -> dict[str, Any]:
 
 
 def batch_scores(
-    measure: Measure, classes: Any, context: Iterable[Record], without: Iterable[Record]
+    measure: Measure, classes: Any, records: Iterable[Record], plain_records: Iterable[Record]
 ) -> dict[str, dict[str, float]]:
-    """Compare scores from records with ``context`` to those of the same fits ``without`` it.
+    """Compare scores of ``records``, predicted with context, with those of ``plain_records``.
 
     Return, by kind of batch, the mean score with context (``context``) and without (``plain``), the
     standard error of their difference over domains (``error``), and the number of domains on which
     the measure is defined (``domains``); empty for a custom scorer, which needs the model.
     """
-    pairs: dict[str, list[list[float]]] = {}
-    counterparts = {record["domain"]: record for record in without}
-    for record in context if not measure.is_custom else ():
+    score_pairs: dict[str, list[list[float]]] = {}
+    counterparts = {record["domain"]: record for record in plain_records}
+    for record in records if not measure.is_custom else ():
         counterpart, target = counterparts.get(record["domain"]), record["target"]
         if counterpart is None or len(counterpart["row"]) != len(record["row"]):
             continue
         order = np.argsort(record["row"], kind="stable")
-        first, last = order[: len(order) // 2], order[len(order) // 2 :]
-        kinds = {HALVES: {"first half": first, "last half": last}, TENTHS: {"random tenth": order}}
-        for kind, rows in kinds.get(record["fold"], {"whole": order}).items():
+        n_half = len(order) // 2
+        halves = {"first half": order[:n_half], "last half": order[n_half:]}
+        rows_by_batch = {HALVES: halves, TENTHS: {"random tenth": order}}
+        for batch, rows in rows_by_batch.get(record["fold"], {"whole": order}).items():
             if len(rows) and measure.defined(target, target[rows], classes is not None):
                 scorers = [partial(measure.score_record, classes, r) for r in (record, counterpart)]
                 pair = [defined_score(scorer, rows) for scorer in scorers]
                 if np.isfinite(pair).all():
-                    pairs.setdefault(kind, []).append(pair)
+                    score_pairs.setdefault(batch, []).append(pair)
     scores = {}
-    for kind in (kind for kind in BATCHES if kind in pairs):
-        context_scores, plain_scores = np.array(pairs[kind]).T
-        n, gains = len(plain_scores), context_scores - plain_scores
-        error = float(gains.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+    for batch in (batch for batch in BATCHES if batch in score_pairs):
+        context_scores, plain_scores = np.array(score_pairs[batch]).T
+        n_domains, gains = len(plain_scores), context_scores - plain_scores
+        error = float(gains.std(ddof=1) / np.sqrt(n_domains)) if n_domains > 1 else 0.0
         means = {"context": float(context_scores.mean()), "plain": float(plain_scores.mean())}
-        scores[kind] = {**means, "error": error, "domains": n}
+        scores[batch] = {**means, "error": error, "domains": n_domains}
     return scores
