@@ -254,7 +254,7 @@ def mmd(
         \overline{k}_{ii} + \overline{k}_{jj} - 2\,\overline{k}_{ij}}
 
     where :math:`\overline{k}_{ij}` is the mean of the kernel over all pairs of a row in i and a row
-    in j. The estimate (a V-statistic) is biased: it is never negative, and larger for small domains.
+    in j. The estimate (a V-statistic) is biased: never negative, and larger for small domains.
     All pairs have the same gamma, so the entries can be compared.
 
     Parameters

@@ -44,7 +44,7 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
     def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
         """Solve the eigenproblem on the source domains."""
         self.X_fit_, self.kernel_ = X, rbf_kernel(X, gamma=self.gamma)
-        result = algorithm1(
+        solution = algorithm1(
             self.kernel_,
             self._target_kernel(y, y),
             delta_kernel(sample_domain, sample_domain),
@@ -52,7 +52,7 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
             n_components=self.n_components,
             domain_weight=self.domain_weight,
         )
-        self.coefficients_, self.eigenvalues_ = result.coefficients, result.eigenvalues
+        self.coefficients_, self.eigenvalues_ = solution.coefficients, solution.eigenvalues
         return self
 
     def transform(self, X: Array) -> Array:
@@ -76,27 +76,27 @@ class ReferenceFastDCM(ReferenceDCM):
     def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
         """Solve the eigenproblem on the source domains."""
         rng = np.random.default_rng(self.random_state)
-        rows = np.sort(rng.choice(len(X), min(self.n_landmarks, len(X)), replace=False))
-        landmarks = X[rows]
+        landmark_rows = np.sort(rng.choice(len(X), min(self.n_landmarks, len(X)), replace=False))
+        landmarks = X[landmark_rows]
         # The extension to new points is affine in their kernel values. Projecting a zero column and
         # unit columns gives its offset and its matrix.
-        probes = np.hstack([np.zeros((len(rows), 1)), np.eye(len(rows))])
-        result = algorithm2_stable(
+        probes = np.hstack([np.zeros((len(landmark_rows), 1)), np.eye(len(landmark_rows))])
+        solution = algorithm2_stable(
             rbf_kernel(X, landmarks, gamma=self.gamma),
             rbf_kernel(landmarks, gamma=self.gamma),
-            self._target_kernel(y, y[rows]),
-            self._target_kernel(y[rows], y[rows]),
-            delta_kernel(sample_domain, sample_domain[rows]),
-            delta_kernel(sample_domain[rows], sample_domain[rows]),
+            self._target_kernel(y, y[landmark_rows]),
+            self._target_kernel(y[landmark_rows], y[landmark_rows]),
+            delta_kernel(sample_domain, sample_domain[landmark_rows]),
+            delta_kernel(sample_domain[landmark_rows], sample_domain[landmark_rows]),
             probes,
             epsilon=self.epsilon,
             n_components=self.n_components,
             domain_weight=self.domain_weight,
         )
-        assert result.projected_new is not None
-        self.landmarks_, self.eigenvalues_ = landmarks, result.eigenvalues
-        self.offset_ = result.projected_new[0]
-        self.extension_ = result.projected_new[1:] - self.offset_
+        assert solution.projected_new is not None
+        self.landmarks_, self.eigenvalues_ = landmarks, solution.eigenvalues
+        self.offset_ = solution.projected_new[0]
+        self.extension_ = solution.projected_new[1:] - self.offset_
         return self
 
     def transform(self, X: Array) -> Array:
@@ -149,7 +149,7 @@ class Method:
     key: str  #: name in result files
     label: str  #: name in tables
     kind: str  #: baseline, exact, ridge (other ridges), fast, reference, extra (not in the paper)
-    parameter_names: tuple[str, ...] = ()  #: of the projection or, if that is None, of the SVM
+    parameter_names: tuple[str, ...] = ()  #: of the projection or, if there is none, of the SVM
     projection: type[BaseEstimator] | None = None  #: None to predict from the features
     landmark_rule: str = ""  #: "divisor" (N/M landmarks), "count" (M), "fifth" (N/5) or "" (none)
     ridge: float = Parameters.ridge  #: ridge in the paper setting
@@ -223,9 +223,9 @@ def build_pipeline(
         scaler = {"minmax": MinMaxScaler, "standard": StandardScaler}[case.scaling]
         steps.append(("scale", scaler()))
     if method.projection is not None:
-        names = [*method.parameter_names]
-        names += ["n_landmarks", "random_state"] if method.landmark_rule else []
-        arguments = {name: getattr(parameters, name) for name in names}
+        parameter_names = [*method.parameter_names]
+        parameter_names += ["n_landmarks", "random_state"] if method.landmark_rule else []
+        arguments = {name: getattr(parameters, name) for name in parameter_names}
         # The iterative solver converges slowly for DICA (theory 5.2), and the cases are small.
         if method.projection is DICA:
             arguments["solver"] = "dense"

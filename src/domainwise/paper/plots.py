@@ -55,19 +55,19 @@ def ranking_plots(run: RunSummary) -> Iterator[Picture]:
 
 def projection_plots(run: RunSummary) -> Iterator[Picture]:
     """Draw the paper's figure: for each method, the source domains and three unseen domains."""
-    method_panels = {row["method"]: row["panels"] for row in run.projections}
-    for key, panels in ((key, method_panels[key]) for key in METHODS if key in method_panels):
+    panels_by_method = {row["method"]: row["panels"] for row in run.projections}
+    for key, panels in ((key, panels_by_method[key]) for key in METHODS if key in panels_by_method):
         label = METHODS[key].label
         with drawing(9.2, 2.5) as figure:
-            grid = figure.subplots(1, len(panels), sharex=True, sharey=True)
-            for axes, panel in zip(grid, panels, strict=True):
+            all_axes = figure.subplots(1, len(panels), sharex=True, sharey=True)
+            for axes, panel in zip(all_axes, panels, strict=True):
                 x, y, target = (np.array(panel[name]) for name in ("x", "y", "target"))
-                for value, colour in ((-1, "#5b8def"), (1, "#e0533d")):
-                    points = x[target == value], y[target == value]
+                for class_label, colour in ((-1, "#5b8def"), (1, "#e0533d")):
+                    points = x[target == class_label], y[target == class_label]
                     axes.scatter(*points, 5, colour, alpha=0.55, linewidths=0, rasterized=True)
                 axes.set_title(f"{panel['title']} ({panel['n_rows']:,} rows)", fontweight="normal")
                 axes.set_xlabel("component 1")
-            grid[0].set_ylabel(f"{label}\ncomponent 2")
+            all_axes[0].set_ylabel(f"{label}\ncomponent 2")
             alt = (
                 f"Projection onto two components of {label}: source domains and three unseen"
                 " domains, with points coloured by class"
@@ -112,18 +112,18 @@ def time_plots(table: TableView) -> Iterator[Picture]:
 def invariance_plots(table: TableView) -> Iterator[Picture]:
     """Draw how much features depend on domain and target, before and after a projection."""
     for case in table.in_setting("paper"):
-        results = [
+        dependences = [
             (view, view.invariance["domain_dependence"], view.invariance["target_dependence"])
             for view in case.methods
             if view.invariance and METHODS[view.key].competes
         ]
-        input_point = next(((x, y) for view, x, y in results if view.key == "svm"), None)
-        if input_point is None or len(results) < 2:
+        input_point = next(((x, y) for view, x, y in dependences if view.key == "svm"), None)
+        if input_point is None or len(dependences) < 2:
             continue
         with drawing(4.3, 2.9) as figure:
             axes = figure.subplots()
             points = []
-            for view, x, y in results:
+            for view, x, y in dependences:
                 colour, label = _colour(view), view.label
                 if view.key == "svm":
                     colour, label = INK, "input features"
@@ -139,8 +139,8 @@ def invariance_plots(table: TableView) -> Iterator[Picture]:
             )
             axes.margins(x=0.18, y=0.14)
             axes.grid()
-            values = (f"{view.label} domain {x:.3f}, target {y:.3f}" for view, x, y in results)
-            alt = f"Invariance on unseen domains, {case.case.title}: {'; '.join(values)}"
+            texts = (f"{view.label} domain {x:.3f}, target {y:.3f}" for view, x, y in dependences)
+            alt = f"Invariance on unseen domains, {case.case.title}: {'; '.join(texts)}"
             caption = f"{case.case.title}. Up and to the left is better"
             yield Picture(to_svg(figure, _id("inv", case), alt), alt, caption)
 
@@ -198,13 +198,13 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
     n_above, n_equal, n_below = (int(np.sum(signs == sign)) for sign in (1, 0, -1))
     with drawing(6.6, 2.6) as figure:
         axes = figure.subplots()
-        index = np.arange(1, len(eigenvalues) + 1)
+        indices = np.arange(1, len(eigenvalues) + 1)
         for sign, colour, label in (
             (1, COLOURS["dcm"], f"above 1 (separate classes): {n_above}"),
             (0, GREY, f"equal to 1: {n_equal}"),
             (-1, COLOURS["svm"], f"below 1 (separate domains): {n_below}"),
         ):
-            points = index[signs == sign], eigenvalues[signs == sign]
+            points = indices[signs == sign], eigenvalues[signs == sign]
             axes.plot(*points, ".", color=colour, markersize=5, label=label)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")

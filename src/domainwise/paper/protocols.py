@@ -37,7 +37,7 @@ class Metric:
     decimals: int
     score: Callable[[NDArray, NDArray], float]  #: function of targets and predictions
     greater_is_better: bool = True
-    binary: bool = False  #: whether it is defined for two classes only
+    binary_only: bool = False  #: whether it is defined for two classes only
     uses_decision: bool = False  #: whether it takes decision values instead of predictions
 
     def format(self, mean: float, deviation: float | None = None) -> str:
@@ -60,9 +60,9 @@ METRICS = {
     for metric in (
         Metric("accuracy", "accuracy (%)", 2, lambda y, p: 100.0 * accuracy_score(y, p)),
         # The paper computes the AUC from predicted labels, so it equals the balanced accuracy.
-        Metric("label_auc", "AUC (labels)", 4, mean_recall, binary=True),
+        Metric("label_auc", "AUC (labels)", 4, mean_recall, binary_only=True),
         Metric("g_mean", "G-mean", 4, g_mean_score),
-        Metric("score_auc", "AUC (scores)", 4, roc_auc_score, binary=True, uses_decision=True),
+        Metric("score_auc", "AUC (scores)", 4, roc_auc_score, binary_only=True, uses_decision=True),
         Metric("balanced_accuracy", "balanced accuracy", 4, mean_recall),
         Metric("rmse", "RMSE", 2, root_mean_squared_error, greater_is_better=False),
     )
@@ -70,7 +70,7 @@ METRICS = {
 
 
 def score_predictions(
-    metrics: Iterable[str], y_true: NDArray, y_pred: NDArray, decision: NDArray | None = None
+    metric_keys: Iterable[str], y_true: NDArray, y_pred: NDArray, decision: NDArray | None = None
 ) -> dict[str, float]:
     """Compute the metrics with these keys in ``METRICS``.
 
@@ -83,9 +83,9 @@ def score_predictions(
     """
     scores: dict[str, float] = {}
     is_binary = len(np.unique(y_true)) == 2
-    for metric in (METRICS[key] for key in metrics):
+    for metric in (METRICS[key] for key in metric_keys):
         outputs = decision if metric.uses_decision else y_pred
-        if outputs is not None and (is_binary or not metric.binary):
+        if outputs is not None and (is_binary or not metric.binary_only):
             scores[metric.key] = float(metric.score(y_true, outputs))
     return scores
 
@@ -199,17 +199,17 @@ class Table:
 
 def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[str, Table]:
     """Build the declared tables; ``*group`` in a list is replaced with the names in the group."""
-    result = {}
+    tables_by_key = {}
     for key, declaration in tables.items():
-        cases, shared_values = [], declaration.pop("shared")
-        for case_name, values in declaration.pop("cases").items():
-            values = shared_values | values
+        cases, shared_fields = [], declaration.pop("shared")
+        for case_name, fields in declaration.pop("cases").items():
+            fields = shared_fields | fields
             for field_name in ("metrics", "methods", "tuned_methods"):
-                lists = (groups.get(name.removeprefix("*"), [name]) for name in values[field_name])
-                values[field_name] = tuple(chain.from_iterable(lists))
-            cases.append(Case(key=f"{key}/{case_name}", **values))
-        result[key] = Table(key=key, cases=tuple(cases), **declaration)
-    return result
+                lists = (groups.get(name.removeprefix("*"), [name]) for name in fields[field_name])
+                fields[field_name] = tuple(chain.from_iterable(lists))
+            cases.append(Case(key=f"{key}/{case_name}", **fields))
+        tables_by_key[key] = Table(key=key, cases=tuple(cases), **declaration)
+    return tables_by_key
 
 
 TABLES: dict[str, Table] = _tables(**read_toml("protocols.toml"))

@@ -127,8 +127,8 @@ def case_table(case: CaseView) -> TextTable:
         p_values = [
             p_text(method.paired_test.p_value) if method.paired_test else "" for method in methods
         ]
-        marks = {1: " ▲", 0: "", -1: " ▼"}
-        add("p", [text + marks[sign] for text, sign in zip(p_values, signs, strict=True)])
+        mark_by_sign = {1: " ▲", 0: "", -1: " ▼"}
+        add("p", [text + mark_by_sign[sign] for text, sign in zip(p_values, signs, strict=True)])
     for name, heading in (("seconds", "s"), ("paper_seconds", "paper s"), ("peak_mib", "MiB")):
         values = [getattr(method, name) for method in methods]
         if any(value is not None for value in values):
@@ -152,16 +152,17 @@ def _our_cell(metric: Metric, cell: CellView | None) -> TextCell:
 
 def case_caption(case: CaseView) -> str:
     """Describe a case in one line."""
-    c = case.case
+    protocol = case.case
     low, high = case.n_train
     phrases = [
-        f"{c.train_domains} source and {c.test_domains} unseen domains",
+        f"{protocol.train_domains} source and {protocol.test_domains} unseen domains",
         f"{low:,} source rows" if low == high else f"{low:,}–{high:,} source rows",
         sentences.count(case.n_repeats, "repeat"),
     ]
     if case.setting == "paper":
-        gamma = "median score" if isinstance(c.gamma, str) else f"{c.gamma:g}"
-        phrases.append(f"γ = {gamma}, ε = {c.epsilon:g}" + (f", M = {c.m}" if c.m else ""))
+        gamma = "median score" if isinstance(protocol.gamma, str) else f"{protocol.gamma:g}"
+        m_text = f", M = {protocol.m}" if protocol.m else ""
+        phrases.append(f"γ = {gamma}, ε = {protocol.epsilon:g}{m_text}")
     counts = {method.label: len(method.scores) for method in case.methods}
     if fewer_repeats := sorted(f"{name} ({n})" for name, n in counts.items() if n < case.n_repeats):
         phrases.append(f"fewer repeats: {', '.join(fewer_repeats)}")
@@ -178,8 +179,8 @@ _TIMES = (
 
 def to_markdown(run: RunSummary) -> str:
     """Return the Markdown report of a run: command, seed, findings, tables and versions."""
-    keys = [table.table.key for table in run.tables]
-    command = f"domainwise reproduce {keys[0] if len(keys) == 1 else 'all'}"
+    table_keys = [table.table.key for table in run.tables]
+    command = f"domainwise reproduce {table_keys[0] if len(table_keys) == 1 else 'all'}"
     command += f"{' --quick' if run.quick else ''} --seed {run.header.get('root_seed')}"
     lines = [
         "# The paper's tables, reproduced",
@@ -208,8 +209,8 @@ def to_markdown(run: RunSummary) -> str:
                 lines.append(f"| {' | '.join(table.columns)} |")
                 lines.append("|---" + "|---:" * (len(table.columns) - 1) + "|")
                 lines += [f"| {' | '.join(row)} |" for row in rows]
-    environment = ", ".join(f"{name} {value}" for name, value in _facts(run))
-    return "\n".join([*lines, "", "## Settings and versions", "", f"{environment}.", ""])
+    facts_text = ", ".join(f"{name} {value}" for name, value in _facts(run))
+    return "\n".join([*lines, "", "## Settings and versions", "", f"{facts_text}.", ""])
 
 
 def _facts(run: RunSummary) -> Iterator[tuple[str, Any]]:

@@ -119,7 +119,7 @@ def long_run(case: Case, root_seed: int, repeats: int = 200) -> Row:
 
 def projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
     """Return a method's panels in the figure: seven source domains and three unseen domains."""
-    data, (X, y, d) = _synthetic_domains("figure", rows_per_domain, root_seed, n_features=5)
+    bunch, (X, y, d) = _synthetic_domains("figure", rows_per_domain, root_seed, n_features=5)
     shared_arguments: dict[str, Any] = {"n_components": 2, "gamma": GAMMA, "epsilon": EPSILON}
     model: Any = {
         "coir": COIR(ridge=RIDGE, **shared_arguments),
@@ -129,9 +129,9 @@ def projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
     panels = [_panel("source domains", model.transform(X), y, MAX_SOURCE_POINTS)]
     panels[0]["domain"] = d[evenly_spaced(len(X), MAX_SOURCE_POINTS)].tolist()
     for number in (1, 2, 3):
-        in_domain = data.sample_domain == 6 + number
-        Z = model.transform(data.data[in_domain])
-        panels.append(_panel(f"unseen {number}", Z, data.target[in_domain], MAX_UNSEEN_POINTS))
+        domain_mask = bunch.sample_domain == 6 + number
+        Z = model.transform(bunch.data[domain_mask])
+        panels.append(_panel(f"unseen {number}", Z, bunch.target[domain_mask], MAX_UNSEEN_POINTS))
     n_informative = int(model.n_informative_)
     return {"rows_per_domain": rows_per_domain, "n_informative": n_informative, "panels": panels}
 
@@ -141,14 +141,15 @@ def eigenvalues(rows_per_domain: int, root_seed: int) -> Row:
     _, (X, y, d) = _synthetic_domains("spectrum", rows_per_domain, root_seed)
     K = rbf_kernel(X, gamma=0.1)
     column_means = K.mean(axis=0)
-    spectrum = np.linalg.eigvalsh(K - column_means - column_means[:, None] + K.mean())
-    rank = int(np.sum(spectrum > len(K) * np.finfo(np.float64).eps * spectrum[-1]))
+    kernel_eigenvalues = np.linalg.eigvalsh(K - column_means - column_means[:, None] + K.mean())
+    threshold = len(K) * np.finfo(np.float64).eps * kernel_eigenvalues[-1]
+    rank = int(np.sum(kernel_eigenvalues > threshold))
     label_kernels = delta_kernel(y, y), delta_kernel(d, d)
-    result = algorithm1(K, *label_kernels, epsilon=EPSILON, n_components=rank)
+    solution = algorithm1(K, *label_kernels, epsilon=EPSILON, n_components=rank)
     return {
         "n_classes": len(np.unique(y)),
         "n_domains": len(np.unique(d)),
-        "eigenvalues": [round(float(value), 10) for value in result.eigenvalues],
+        "eigenvalues": [round(float(value), 10) for value in solution.eigenvalues],
     }
 
 
@@ -157,20 +158,20 @@ def _synthetic_domains(
 ) -> tuple[Bunch, list[Array]]:
     """Return ten synthetic domains, and X, y and sample_domain of the seven source domains."""
     seed = int(np.random.default_rng(derive_seed(root_seed, name)).integers(2**31 - 1))
-    data = make_synthetic(0.1, n_per_domain=rows_per_domain, random_state=seed, **options)
-    is_source = data.sample_domain < 7
-    return data, [values[is_source] for values in (data.data, data.target, data.sample_domain)]
+    bunch = make_synthetic(0.1, n_per_domain=rows_per_domain, random_state=seed, **options)
+    is_source = bunch.sample_domain < 7
+    return bunch, [array[is_source] for array in (bunch.data, bunch.target, bunch.sample_domain)]
 
 
 def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
-    rows = evenly_spaced(len(Z), max_points)
+    row_indices = evenly_spaced(len(Z), max_points)
     Z = np.column_stack([Z, np.zeros(len(Z))])  # a second column if there is only one
     return {
         "title": title,
         "n_rows": len(Z),
-        "x": Z[rows, 0].round(4).tolist(),
-        "y": Z[rows, 1].round(4).tolist(),
-        "target": y[rows].tolist(),
+        "x": Z[row_indices, 0].round(4).tolist(),
+        "y": Z[row_indices, 1].round(4).tolist(),
+        "target": y[row_indices].tolist(),
     }
 
 
@@ -265,9 +266,9 @@ def peak_mib() -> float:
         import resource
     except ImportError:  # Windows
         return 0.0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    max_rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # The unit is bytes on macOS, and KiB on other systems.
-    return peak / (1024.0 * 1024.0) if sys.platform == "darwin" else peak / 1024.0
+    return max_rss / (1024.0 * 1024.0) if sys.platform == "darwin" else max_rss / 1024.0
 
 
 # The whole run ------------------------------------------------------------------------------------

@@ -30,10 +30,10 @@ def describe_run(run: RunSummary) -> list[str]:
     """Describe which tables were run, and with how many repeats."""
     phrases = []
     for setting, parameters in PARAMETERS.items():
-        if counts := sorted({case.n_repeats for case in run.cases(setting)}):
-            low, high = counts[0], counts[-1]
-            numbers = f"{low}" if low == high else f"{low} to {high}"
-            phrases.append(f"{numbers} with {parameters}")
+        if repeat_counts := sorted({case.n_repeats for case in run.cases(setting)}):
+            low, high = repeat_counts[0], repeat_counts[-1]
+            range_text = f"{low}" if low == high else f"{low} to {high}"
+            phrases.append(f"{range_text} with {parameters}")
     sentences = [
         TEXTS["describe_run"].format(
             tables=count(len(run.tables), "table"),
@@ -57,13 +57,13 @@ def missing_repeats(run: RunSummary) -> list[str]:
     """List the cases with fewer repeats than in the protocol."""
     entries: list[str] = []
     for table in run.tables:
-        n_repeats = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
+        repeats_by_case = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
         for setting in SETTINGS:
             # Cases with the same numbers are listed together.
             titles_by_count: dict[tuple[int, int], list[str]] = {}
             for case in table.table.cases:
                 n_planned = (case.quick() if run.quick else case).planned_repeats(setting)
-                n_finished = n_repeats.get((case.key, setting), 0)
+                n_finished = repeats_by_case.get((case.key, setting), 0)
                 if n_finished < n_planned:
                     titles_by_count.setdefault((n_finished, n_planned), []).append(case.title)
             for (n_finished, n_planned), titles in titles_by_count.items():
@@ -76,15 +76,15 @@ def missing_repeats(run: RunSummary) -> list[str]:
 
 def agreement(run: RunSummary) -> list[str]:
     """Report how many means agree with the paper's."""
-    within = {
+    is_within = {  # for each compared mean, by table
         table.table.title: [cell.within_sd is True for _, _, cell in cells]
         for table in run.tables
         if (cells := [cell for case in table.in_setting("paper") for cell in compared_cells(case)])
     }
-    if run.quick or not within:
+    if run.quick or not is_within:
         return []
-    n_total, n_within = sum(map(len, within.values())), sum(map(sum, within.values()))
-    counts = join([f"{title} {sum(flags)} of {len(flags)}" for title, flags in within.items()])
+    n_total, n_within = sum(map(len, is_within.values())), sum(map(sum, is_within.values()))
+    counts = join([f"{name} {sum(flags)} of {len(flags)}" for name, flags in is_within.items()])
     text = TEXTS["agreement"]
     return [text.format(total=n_total, within=n_within, min_repeats=MIN_REPEATS, tables=counts)]
 
@@ -171,9 +171,10 @@ def wins_and_losses(cases: Sequence[CaseView], rival: str) -> str:
     ]
     if not advantages:
         return ""
-    name = METHODS[rival].label if rival != "svm" else "the SVM"
+    rival_name = METHODS[rival].label if rival != "svm" else "the SVM"
     n_better, n_worse = sum(a > 0 for a in advantages), sum(a < 0 for a in advantages)
-    comparison = f"is significantly better than {name} in {n_better} of {len(advantages)} cases"
+    n = len(advantages)
+    comparison = f"is significantly better than {rival_name} in {n_better} of {n} cases"
     return f"{comparison} and significantly worse in {n_worse}"
 
 
@@ -203,8 +204,8 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
             if not cell.within_sd and cell.paper is not None and cell.difference is not None:
                 n_sds = abs(cell.difference) / cell.paper[1] if cell.paper[1] else float("inf")
                 differences.append(f"{method} {metric} {cell.difference:+.4g} ({n_sds:.1f} sd)")
-        within_lines += [f"{_name(case)}: {join(agreements)}."] if agreements else []
-        outside_lines += [f"{_name(case)}: {join(differences)}."] if differences else []
+        within_lines += [f"{_case_name(case)}: {join(agreements)}."] if agreements else []
+        outside_lines += [f"{_case_name(case)}: {join(differences)}."] if differences else []
     sections = {
         "The SVM on synthetic data": svm_column(run),
         "Results within one standard deviation (sd) of the paper's mean": within_lines,
@@ -217,18 +218,18 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
 
 def svm_column(run: RunSummary) -> list[str]:
     """Compare the SVM on synthetic data with the paper, which gives all of its parameters there."""
-    gaps = [
-        (case.case.title, gap)
+    differences = [
+        (case.case.title, difference)
         for case in run.cases("paper")
         if case.case.table == "synthetic" and (view := case.find("svm")) is not None
-        if (gap := view.cells["accuracy"].difference) is not None
+        if (difference := view.cells["accuracy"].difference) is not None
     ]
-    if not gaps:
+    if not differences:
         return []
-    outliers = [f"{title} ({gap:+.2f})" for title, gap in gaps if abs(gap) > 1.5]
+    outliers = [f"{title} ({diff:+.2f})" for title, diff in differences if abs(diff) > 1.5]
     text: str = TEXTS["svm_column"].format(
-        close=len(gaps) - len(outliers),
-        n=len(gaps),
+        close=len(differences) - len(outliers),
+        n=len(differences),
         outside=f" (not in {join(outliers)})" if outliers else "",
     )
     long_run_texts = [
@@ -276,7 +277,7 @@ def ridge_paths(run: RunSummary) -> list[str]:
         if paths and "algorithm1" in means:
             paths.append(f"Algorithm 1 {means['algorithm1']}")
         if paths:
-            lines.append(f"{_name(case)}, {metric.label}: {', '.join(paths)}.")
+            lines.append(f"{_case_name(case)}, {metric.label}: {', '.join(paths)}.")
     return lines
 
 
@@ -284,5 +285,5 @@ def _label(method: MethodView) -> str:
     return "a constant prediction" if method.key == "majority" else method.label
 
 
-def _name(case: CaseView) -> str:
+def _case_name(case: CaseView) -> str:
     return f"{TABLES[case.case.table].title}, {case.case.title}"

@@ -138,7 +138,7 @@ class RunSummary:
 
 def summarise_run(store: ResultStore) -> RunSummary:
     """Summarize the results that a store has read."""
-    results: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}
+    rows_by_case: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}
     failures: dict[tuple[str, str, int, str], Row] = {}
     for row in store.rows("result"):
         key = (row["case"], row["setting"], row["repeat"], row["method"])
@@ -146,21 +146,21 @@ def summarise_run(store: ResultStore) -> RunSummary:
             failures[key] = row
             continue
         failures.pop(key, None)
-        method_rows = results.setdefault((row["case"], row["setting"]), {})
+        method_rows = rows_by_case.setdefault((row["case"], row["setting"]), {})
         method_rows.setdefault(row["method"], {})[row["repeat"]] = row
     timed_rows = (row for row in store.rows("timing") if row["status"] == "ok")
-    times = {(row["case"], row["method"]): row for row in timed_rows}
-    quick = store.header.get("profile") == "quick"
-    views = {
+    timings = {(row["case"], row["method"]): row for row in timed_rows}
+    is_quick = store.header.get("profile") == "quick"
+    views_by_table = {
         table.key: [
-            _case_view(case.quick() if quick else case, setting, table, case_rows, times)
+            _case_view(case.quick() if is_quick else case, setting, table, case_rows, timings)
             for case in table.cases
             for setting in SETTINGS
-            if (case_rows := results.get((case.key, setting)))
+            if (case_rows := rows_by_case.get((case.key, setting)))
         ]
         for table in TABLES.values()
     }
-    tables = [TableView(TABLES[key], cases) for key, cases in views.items() if cases]
+    tables = [TableView(TABLES[key], cases) for key, cases in views_by_table.items() if cases]
     return RunSummary(
         header=store.header,
         sessions=store.rows("session"),
@@ -177,29 +177,29 @@ def _case_view(
     case: Case,
     setting: str,
     table: Table,
-    method_rows: Mapping[str, Mapping[int, Row]],
-    times: Mapping[tuple[str, str], Row],
+    case_rows: Mapping[str, Mapping[int, Row]],
+    timings: Mapping[tuple[str, str], Row],
 ) -> CaseView:
-    rows = {key: dict(sorted(method_rows[key].items())) for key in METHODS if key in method_rows}
+    method_rows = {key: dict(sorted(case_rows[key].items())) for key in METHODS if key in case_rows}
     scores: dict[str, dict[str, dict[int, float]]] = {}  # by metric and method
     summaries: dict[str, dict[str, Summary]] = {}
     best_means: dict[str, float] = {}
     for key in case.metrics:
         scores[key] = {
             name: {i: row["metrics"][key] for i, row in repeats.items() if key in row["metrics"]}
-            for name, repeats in rows.items()
+            for name, repeats in method_rows.items()
         }
-        summaries[key] = {n: summarise(list(v.values())) for n, v in scores[key].items() if v}
+        summaries[key] = {n: summarise(list(s.values())) for n, s in scores[key].items() if s}
         means = [ours.mean for name, ours in summaries[key].items() if METHODS[name].competes]
         best_of = max if METRICS[key].greater_is_better else min
         best_means[key] = best_of(filter(np.isfinite, means), default=np.nan)
     ranking_scores = scores[case.metrics[0]]
     methods = []
-    for name, repeats in rows.items():
+    for name, repeats in method_rows.items():
         method = METHODS[name]
         dcm_key = "fastdcm" if method.landmark_rule and name != "fastdcm" else "dcm"
         is_paired = dcm_key in ranking_scores and name != dcm_key
-        timing, paper_numbers = times.get((case.key, name), {}), case.paper.get(name, {})
+        timing, paper_numbers = timings.get((case.key, name), {}), case.paper.get(name, {})
         if setting != "paper":
             timing, paper_numbers = {}, {}
         cells = {}
@@ -224,19 +224,19 @@ def _case_view(
                 paper_seconds=paper_numbers.get("seconds"),
                 peak_mib=timing.get("peak_mib"),
                 invariance={
-                    key: float(np.mean([measures[key] for measures in invariances]))
+                    key: float(np.mean([invariance[key] for invariance in invariances]))
                     for key in (INVARIANCE if invariances else ())
                 },
             )
         )
-    all_rows = [row for repeats in rows.values() for row in repeats.values()]
+    all_rows = [row for repeats in method_rows.values() for row in repeats.values()]
     row_counts = [row["n_train"] for row in all_rows]
     return CaseView(
         case=case,
         setting=setting,
         stand_in=bool(table.stand_in),
         methods=methods,
-        n_repeats=max(map(len, rows.values())),
+        n_repeats=max(map(len, method_rows.values())),
         n_train=(min(row_counts), max(row_counts)),
         rule=all_rows[0]["selection"]["rule"].rsplit(", ", 1)[0] if setting == "tuned" else "",
     )
@@ -248,12 +248,12 @@ def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
     names = [name for name in RANKED if all(case.find(name) is not None for case in cases)]
     if not cases or len(names) < 2:
         return None
-    ranks: dict[str, list[np.ndarray]] = {}
+    ranks_by_source: dict[str, list[np.ndarray]] = {}
     for case in cases:
         sign = 1.0 if case.primary.greater_is_better else -1.0
         means = {method.key: method.cells[case.primary.key].ours.mean for method in case.methods}
         signed_means = np.array([[sign * means[name] for name in names]])
         case_ranks = rank_methods(signed_means, names).average_ranks
-        ranks.setdefault(case.case.source, []).append(case_ranks)
-    negative_ranks = [-np.mean(source_ranks, axis=0) for source_ranks in ranks.values()]
+        ranks_by_source.setdefault(case.case.source, []).append(case_ranks)
+    negative_ranks = [-np.mean(source_ranks, axis=0) for source_ranks in ranks_by_source.values()]
     return rank_methods(np.array(negative_ranks), [METHODS[name].label for name in names])

@@ -69,7 +69,7 @@ def make_split(case: Case, root_seed: int, repeat: int) -> Split:
         seed = int(rng.integers(2**31 - 1))
         bunch = datasets.make_synthetic(random_state=seed, **case.source_params)
     else:
-        bunch = _load(case.source, tuple(sorted(case.source_params.items())))
+        bunch = _load_data(case.source, tuple(sorted(case.source_params.items())))
     return split_domains(bunch, case, rng)
 
 
@@ -83,14 +83,14 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
             " the data file is complete"
         )
     sample = partial(sample_rows, stratified=case.stratified, rng=rng)
-    rows = [
-        sample(np.flatnonzero(bunch.sample_domain == name), bunch.target, case.rows_per_domain)
-        for name in rng.permutation(domains)[:n_needed]
+    domain_rows = [
+        sample(np.flatnonzero(bunch.sample_domain == domain), bunch.target, case.rows_per_domain)
+        for domain in rng.permutation(domains)[:n_needed]
     ]
-    train_rows = np.concatenate(rows[: case.train_domains])
-    test_rows = np.concatenate(rows[case.train_domains :])
+    train_rows = np.concatenate(domain_rows[: case.train_domains])
+    test_rows = np.concatenate(domain_rows[case.train_domains :])
     arrays = (bunch.data, bunch.target, bunch.sample_domain)
-    return Split(*(values[indices] for indices in (train_rows, test_rows) for values in arrays))
+    return Split(*(array[indices] for indices in (train_rows, test_rows) for array in arrays))
 
 
 def sample_rows(
@@ -101,9 +101,9 @@ def sample_rows(
         return rows
     if not stratified:
         return np.sort(rng.choice(rows, count, replace=False))
-    classes, sizes = np.unique(target[rows], return_counts=True)
+    classes, class_sizes = np.unique(target[rows], return_counts=True)
     # Counts with the largest remainders are rounded up, so that the sum is ``count``.
-    exact_counts = sizes * count / len(rows)
+    exact_counts = class_sizes * count / len(rows)
     class_counts = np.floor(exact_counts).astype(int)
     order = np.argsort(class_counts - exact_counts, kind="stable")
     class_counts[order[: count - class_counts.sum()]] += 1
@@ -115,7 +115,7 @@ def sample_rows(
 
 
 @lru_cache(maxsize=4)
-def _load(name: str, params: tuple[tuple[str, Any], ...]) -> Any:
+def _load_data(name: str, params: tuple[tuple[str, Any], ...]) -> Any:
     return getattr(datasets, f"load_{name}")(**dict(params))
 
 
@@ -149,36 +149,37 @@ def tune(
     Also returns a record with the rule, the parameters and their score on held-out source domains.
     """
     rows = tuning_rows(split, case, rng)
-    X, y, domain = split.X[rows], split.y[rows], split.sample_domain[rows]
-    folds = list(domain_folds(domain, case.tuning_folds, rng))
+    X, y, sample_domain = split.X[rows], split.y[rows], split.sample_domain[rows]
+    held_out_masks = list(domain_folds(sample_domain, case.tuning_folds, rng))
     metric = METRICS[tuning_metric(case)]
     impute = bool(np.isnan(X).any())
 
     def best_of(candidates: list[Parameters]) -> tuple[Parameters, float]:
         """Return the candidate with the best mean score (in a tie, the first), and the score."""
-        models = [build_pipeline(case, method, values, impute=impute) for values in candidates]
+        models = [build_pipeline(case, method, c, impute=impute) for c in candidates]
         search = GridSearchCV(
             Pipeline([("model", models[0])]),
             {"model": models},
             scoring=make_scorer(metric.score, greater_is_better=metric.greater_is_better),
-            cv=[(np.flatnonzero(~held_out), np.flatnonzero(held_out)) for held_out in folds],
+            cv=[(np.flatnonzero(~mask), np.flatnonzero(mask)) for mask in held_out_masks],
             refit=False,
             error_score=-np.inf,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fit_with_domains(search, X, y, domain)
+            fit_with_domains(search, X, y, sample_domain)
         sign = 1.0 if metric.greater_is_better else -1.0
         return candidates[search.best_index_], sign * float(search.best_score_)
 
     candidates = grid(case, method, _scaled(case, X), random_state)
     best, score = best_of(candidates)
     if method.key == "invariant":
-        weighted_candidates = [replace(best, domain_weight=w) for w in INVARIANT_WEIGHTS]
+        weighted_candidates = [replace(best, domain_weight=weight) for weight in INVARIANT_WEIGHTS]
         candidates += weighted_candidates
         best, score = best_of([best, *weighted_candidates])
-    is_per_domain = len(folds) == len(np.unique(domain))
-    fold_text = "source domain" if is_per_domain else f"of {len(folds)} groups of source domains"
+    n_folds = len(held_out_masks)
+    is_per_domain = n_folds == len(np.unique(sample_domain))
+    fold_text = "source domain" if is_per_domain else f"of {n_folds} groups of source domains"
     rule = (
         f"best mean {metric.label} with each {fold_text} held out in turn and"
         f" at most {case.tuning_rows} rows per domain, {len(candidates)} candidates"
@@ -194,17 +195,17 @@ def tuning_metric(case: Case) -> str:
 
 
 def tuning_rows(split: Split, case: Case, rng: np.random.Generator) -> Array:
-    """Sample at most ``case.tuning_rows`` rows per source domain, with its class ratio."""
+    """Sample at most ``case.tuning_rows`` rows per source domain, with the domain's class ratio."""
     sample = partial(sample_rows, stratified=case.task == "classification", rng=rng)
-    masks = (split.sample_domain == name for name in np.unique(split.sample_domain))
+    masks = (split.sample_domain == domain for domain in np.unique(split.sample_domain))
     return np.concatenate([sample(np.flatnonzero(m), split.y, case.tuning_rows) for m in masks])
 
 
-def domain_folds(domain: Array, n_folds: int, rng: np.random.Generator) -> Iterator[Array]:
+def domain_folds(sample_domain: Array, n_folds: int, rng: np.random.Generator) -> Iterator[Array]:
     """Yield masks of held-out rows, one per domain or, if there are many, per group of domains."""
-    names = rng.permutation(np.unique(domain))
-    for group in np.array_split(names, min(n_folds, len(names))):
-        yield np.isin(domain, group)
+    domains = rng.permutation(np.unique(sample_domain))
+    for group in np.array_split(domains, min(n_folds, len(domains))):
+        yield np.isin(sample_domain, group)
 
 
 def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parameters]:
@@ -218,17 +219,17 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
         n_landmarks=method.n_landmarks(len(X), case.m),
         random_state=random_state,
     )
-    values: dict[str, Any]
+    options: dict[str, Any]
     if method.projection is None:
-        values = {"C": SVM_COSTS, "gamma": [median_gamma * factor for factor in SVM_GAMMAS]}
+        options = {"C": SVM_COSTS, "gamma": [median_gamma * factor for factor in SVM_GAMMAS]}
         defaults = replace(defaults, predictor_gamma=None, domain_weight=0.0)
     else:
-        values = {"gamma": [median_gamma * factor for factor in GAMMAS]}
-        values |= GRIDS.get(method.key.removeprefix("fast"), {})
+        options = {"gamma": [median_gamma * factor for factor in GAMMAS]}
+        options |= GRIDS.get(method.key.removeprefix("fast"), {})
         if method.key == "mida":
-            values["domain_weight"] = [weight / len(X) for weight in MIDA_WEIGHTS]
-    combinations = itertools.product(*values.values())
-    return [replace(defaults, **dict(zip(values, c, strict=True))) for c in combinations]
+            options["domain_weight"] = [weight / len(X) for weight in MIDA_WEIGHTS]
+    combinations = itertools.product(*options.values())
+    return [replace(defaults, **dict(zip(options, c, strict=True))) for c in combinations]
 
 
 def _scaled(case: Case, X: Array) -> Array:
@@ -311,7 +312,7 @@ class Trial:
             except (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError) as error:
                 row["status"] = "error"
                 row["error"] = f"{type(error).__name__}: {error}"
-        row["warnings"] = sorted({str(item.message)[:200] for item in caught_warnings})
+        row["warnings"] = sorted({str(warning.message)[:200] for warning in caught_warnings})
         row["seconds"] = round(time.perf_counter() - start, 4)
         return row
 
@@ -326,7 +327,7 @@ class Trial:
         row: Row = {"metrics": scores, "selection": selection}
         projection = pipeline.named_steps.get("project")
         if projection is not None:
-            row["eigenvalues"] = [float(value) for value in projection.eigenvalues_[:12]]
+            row["eigenvalues"] = [float(eigenvalue) for eigenvalue in projection.eigenvalues_[:12]]
         has_features = projection is not None or method.key == "svm"
         if self.setting == "paper" and self.repeat < INVARIANCE_REPEATS and has_features:
             # Dependence of the features on domain and target, measured on unseen domains.
