@@ -109,7 +109,7 @@ def test_a_better_method_that_needs_whole_domains_is_mentioned():
     batches = {"whole": scores, "first half": {**scores, "context": 0.76}}
     evaluation.results[0] = replace(evaluation.results[0], batches=batches)
     assert evaluation.answer.context.endswith(
-        "0.735. With only some of the rows, it is 0.760 (first half)."
+        "0.735. With only some of the rows, this score is 0.760 (first half)."
     )
     batches["first half"] = {**scores, "context": 0.70}
     assert evaluation.answer.context.endswith(
@@ -291,6 +291,6 @@ def test_methods_that_failed_are_named():
     assert evaluation.answer.faults == [
         {
             "problem": "These methods failed and have no score: dcm.",
-            "action": "The notes contain the error messages.",
+            "action": "The error messages are in the notes at the end of the report.",
         }
     ]

@@ -46,7 +46,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
     """Return the report of an evaluation, a complete HTML document."""
     differences, method = evaluation.differences, evaluation.recommended
     answer, show = verdict.make_answer(evaluation), evaluation.show
-    faults = map(verdict.fault_in_words, differences.get("faults", ()))
+    problems = [verdict.fault_in_words(fault) for fault in differences.get("faults", ())]
     columns = sorted(
         differences.get("columns", ()),
         key=lambda column: -method.importance.get(column["name"], -np.inf),
@@ -61,7 +61,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         answer=answer,
         no_fault=verdict.NO_FAULT,
         expect_picture=expect_picture(evaluation),
-        other_faults=[fault for fault in faults if fault not in answer.faults],
+        other_faults=[problem for problem in problems if problem not in answer.faults],
         show=show,
         interval=partial(verdict.interval, evaluation),
         methods_table=methods_table(evaluation),
@@ -94,8 +94,8 @@ def shown_methods(evaluation: Results) -> list[MethodResult]:
 def methods_table(evaluation: Results) -> TextTable:
     """Scores of all methods over held-out domains."""
     show, sign = evaluation.show, evaluation.measure.sign
-    columns = ["method", "mean", "next site (90 %)", "worst", "worst domain", "spread", "seen"]
-    columns += ["gap", "p", "adjusted p", "seconds"]
+    headings = ["method", "mean", "next site (90 %)", "worst", "worst domain", "spread", "seen"]
+    headings += ["gap", "p", "adjusted p", "seconds"]
     best_worst_score = max(result.worst for result in evaluation.results)
     rows = []
     for r in evaluation.results:
@@ -103,19 +103,19 @@ def methods_table(evaluation: Results) -> TextTable:
         texts = [label, show(r.mean), verdict.interval(evaluation, evaluation.range_of(r))]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
-        is_bold = {1: r is evaluation.best, 3: r.worst == best_worst_score}
-        cells = [TextCell(text, is_bold.get(i, False)) for i, text in enumerate(texts)]
+        is_bold_by_column = {1: r is evaluation.best, 3: r.worst == best_worst_score}
+        cells = [TextCell(text, is_bold_by_column.get(i, False)) for i, text in enumerate(texts)]
         rows.append([*cells, TextCell(f"{r.seconds:.1f}")])
-    return TextTable(columns, rows, [r.kind for r in evaluation.results]).without_empty_columns()
+    return TextTable(headings, rows, [r.kind for r in evaluation.results]).without_empty_columns()
 
 
 def expect_picture(evaluation: Results) -> Picture:
     """Plot the scores on held-out domains, and the 90 % range for a new domain, on one axis."""
     method, measure, show = evaluation.recommended, evaluation.measure, evaluation.show
     ends, constant = evaluation.next_site, None if method.trivial else evaluation.find(TRIVIAL)
-    values = {domain: measure.shown(score) for domain, score in method.known.items()}
-    worst, mean = evaluation.worst_domain, measure.shown(method.mean)
-    low, high = (f([*values.values(), *(ends or ())]) for f in (min, max))
+    scores = {domain: measure.shown(score) for domain, score in method.known.items()}
+    worst_domain, mean = evaluation.worst_domain, measure.shown(method.mean)
+    low, high = (end_of([*scores.values(), *(ends or ())]) for end_of in (min, max))
     left, right, max_distance = low, high, 4 * (high - low)
     constant_score = np.nan if constant is None else measure.shown(constant.mean)
     is_near = low - max_distance <= constant_score <= high + max_distance
@@ -129,51 +129,52 @@ def expect_picture(evaluation: Results) -> Picture:
 
         def write(x: float, y: float, text: str, colour: str) -> None:
             """Write text, aligned so that it stays inside the axes."""
-            position = (x - left) / (right - left)
-            side = "left" if position < 0.3 else "right" if position > 0.7 else "center"
-            axes.text(x, y, text, ha=side, va="center", color=colour, fontsize=9)
+            relative_x = (x - left) / (right - left)
+            alignment = "left" if relative_x < 0.3 else "right" if relative_x > 0.7 else "center"
+            axes.text(x, y, text, ha=alignment, va="center", color=colour, fontsize=9)
 
         if ends is not None:
             axes.fill_between(ends, -0.62, 0.62, color=PALETTE[1], alpha=0.25, linewidth=0)
         axes.plot([mean, mean], [-0.62, 0.62], color=INK, linewidth=1.6)
-        heights = _heights(list(values.values()), (right - left) / 45)
-        for (domain, value), height in zip(values.items(), heights, strict=True):
-            colour = ACCENT if domain == worst else PALETTE[1]
-            axes.plot(value, height, "o", color=colour, markersize=5.5, zorder=3)
-        write(values[worst], -1.0, f"worst: {short(worst)}, {show(method.worst)}", ACCENT)
+        heights = _heights(list(scores.values()), (right - left) / 45)
+        for (domain, score), height in zip(scores.items(), heights, strict=True):
+            colour = ACCENT if domain == worst_domain else PALETTE[1]
+            axes.plot(score, height, "o", color=colour, markersize=5.5, zorder=3)
+        worst_text = f"worst: {short(worst_domain)}, {show(method.worst)}"
+        write(scores[worst_domain], -1.0, worst_text, ACCENT)
         constant_x = float(np.clip(constant_score, left, right))
         if is_near:
             axes.plot([constant_score] * 2, [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
         if constant is not None:
-            label = f"{constant.label}: {show(constant.mean)}"
+            constant_text = f"{constant.label}: {show(constant.mean)}"
             arrows = ("", "") if is_near else ("← ", "") if constant_score < low else ("", " →")
-            write(constant_x, 1.0, label.join(arrows), FAINT)
+            write(constant_x, 1.0, constant_text.join(arrows), FAINT)
         if not abs(constant_x - mean) <= 0.35 * (right - left):
             write(mean, 1.0, f"mean: {show(method.mean)}", INK)
         axes.set(ylim=(-1.25, 1.25), xlim=(left, right), yticks=[])
         axes.spines[["left", "top", "right"]].set_visible(False)
         axes.set_xlabel(f"{measure.label} ({measure.direction})")
-        caption = "Dots are held-out domains; the line is their mean"
+        caption = "Dots are scores on held-out domains; the line is their mean"
         caption += "; the 90 % range for the next site is shaded" if ends is not None else ""
         texts = [f"{name} {show(method.scores[name])}" for name in evaluation.hardest_first[:12]]
-        others = "; and others" if len(values) > 12 else ""
-        alt = f"{method.label}. {caption}. {'; '.join(texts)}{others}"
+        texts += ["and others"] * (len(scores) > 12)
+        alt = f"{method.label}. {caption}. {'; '.join(texts)}"
         return Picture(to_svg(figure, "expect", alt), alt, caption)
 
 
-def _heights(values: list[float], min_distance: float) -> list[float]:
+def _heights(positions: list[float], min_distance: float) -> list[float]:
     """Choose heights for dots at these horizontal positions, so that dots do not overlap."""
-    last_values = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)  # by height
-    heights = [0.0] * len(values)
-    for i in np.argsort(values):
-        free_heights = (h for h, last in last_values.items() if values[i] - last >= min_distance)
+    last_positions = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)  # by height
+    heights = [0.0] * len(positions)
+    for i in np.argsort(positions):
+        free_heights = (h for h, x in last_positions.items() if positions[i] - x >= min_distance)
         heights[i] = next(free_heights, 0.0)
-        last_values[heights[i]] = values[i]
+        last_positions[heights[i]] = positions[i]
     return heights
 
 
 def _selected_parameters(result: MethodResult) -> str:
-    """Each parameter with its range, or with its most frequent value and how often it occurs."""
+    """List parameters with the range of their values, or with the most frequent value."""
     texts = []
     for name in result.parameters[0] if result.parameters else ():
         values = [parameters[name] for parameters in result.parameters if name in parameters]
@@ -203,8 +204,8 @@ PARAMETER_MEANINGS = {
 
 def _parameter_meanings(evaluation: Results) -> list[tuple[str, str]]:
     """Return the selected parameters that need an explanation, with their meanings."""
-    selected = {name for r in evaluation.results for fit in r.parameters for name in fit}
-    return [(name, text) for name, text in PARAMETER_MEANINGS.items() if name in selected]
+    names = {name for r in evaluation.results for fit in r.parameters for name in fit}
+    return [(name, text) for name, text in PARAMETER_MEANINGS.items() if name in names]
 
 
 #: Maximum number of columns in the plot of shifts.
@@ -241,9 +242,10 @@ def scores_figure(evaluation: Results) -> Figure:
 
 def domains_picture(evaluation: Results) -> Picture:
     """Scores of the methods on each domain, with the worst domain highlighted."""
-    worst, method, measure = evaluation.worst_domain, evaluation.recommended, evaluation.measure
+    method, measure = evaluation.recommended, evaluation.measure
+    worst_domain = method.worst_domain
     alt = f"{measure.label} by method and held-out domain. The worst domain of {method.label} is "
-    alt += f"{worst!s}: {measure.format(method.scores[worst])}"
+    alt += f"{worst_domain!s}: {measure.format(method.scores[worst_domain])}"
     caption = (
         f"Each row is a held-out domain; the worst domain of {method.label} is at the top. "
         "Horizontal lines are 95 % confidence intervals"
@@ -262,9 +264,9 @@ def methods_picture(evaluation: Results) -> Picture:
         axes = figure.subplots()
         for height, result in zip(heights, results, strict=True):
             colour = colour_of(result)
-            values = [measure.shown(score) for score in result.known.values()]
-            axes.plot([min(values), max(values)], [height] * 2, color=colour, alpha=0.45, lw=4)
-            axes.plot(values, [height] * len(values), "|", color=colour, markersize=6)
+            scores = [measure.shown(score) for score in result.known.values()]
+            axes.plot([min(scores), max(scores)], [height] * 2, color=colour, alpha=0.45, lw=4)
+            axes.plot(scores, [height] * len(scores), "|", color=colour, markersize=6)
             axes.plot(measure.shown(result.mean), height, "o", color=colour, markersize=7)
             axes.plot(measure.shown(result.worst), height, "x", color=INK, markersize=5)
         axes.set_yticks(heights, [result.label for result in results])
@@ -276,13 +278,13 @@ def methods_picture(evaluation: Results) -> Picture:
             for result in results
         )
         alt = f"Mean and worst {measure.label} over held-out domains: {scores_text}"
-        caption = "Dots are mean scores, ticks are held-out domains, and crosses are worst domains"
-        return Picture(to_svg(figure, "methods", alt), alt, caption)
+        caption = "Ticks are scores on held-out domains, dots are their means, and crosses are "
+        return Picture(to_svg(figure, "methods", alt), alt, f"{caption}the worst scores")
 
 
 def shift_picture(evaluation: Results) -> Picture | None:
-    """Plot numeric columns by domain, with the worst domain in colour; None if there are none."""
-    differences, worst = evaluation.differences, str(evaluation.worst_domain)
+    """Plot numeric columns by domain, and highlight the worst domain; None without such columns."""
+    differences, worst_domain = evaluation.differences, str(evaluation.worst_domain)
     columns = [column for column in differences["columns"] if column["kind"] == "number"]
     if not columns:
         return None
@@ -291,20 +293,20 @@ def shift_picture(evaluation: Results) -> Picture | None:
     deviations = np.array([column["deviation"] for column in columns])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about columns without values
-        distances = (quantiles.T - np.nanmedian(quantiles[:, :, 2], axis=1)) / deviations
+        scaled_quantiles = (quantiles.T - np.nanmedian(quantiles[:, :, 2], axis=1)) / deviations
     display = ShiftDisplay(
         features=[column["name"] for column in columns],
         domains=[domain["name"] for domain in differences["domains"]],
-        ends=distances[1:4],
+        ends=scaled_quantiles[1:4],
     )
     n_shown = min(MAX_FEATURES, len(columns))
     with drawing(9.0, 1.2 + 0.36 * n_shown) as figure:
-        display.plot(figure.subplots(), max_features=n_shown, highlight=[worst])
+        display.plot(figure.subplots(), max_features=n_shown, highlight=[worst_domain])
         alt = f"Standardized medians and quartiles of {n_shown} columns by domain"
         caption = (
             "A dot is the median of a column in a domain, and a line connects its quartiles; the "
-            f"worst domain, {worst}, is in colour. 0 is the median of all domain medians, and 1 is "
-            "one within-domain standard deviation. Columns that differ most are at the top"
+            f"worst domain, {worst_domain}, is highlighted. 0 is the median of all domain medians; "
+            "1 is one standard deviation within domains. Columns that differ most are at the top"
         )
         return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
 
@@ -312,7 +314,7 @@ def shift_picture(evaluation: Results) -> Picture | None:
 @contextmanager
 def _drawn_scores(evaluation: Results, width: float) -> Iterator[Figure]:
     """Draw the scores of :func:`shown_methods` on each domain, and yield the figure."""
-    shown, n = evaluation.measure.shown, len(evaluation.domains)
+    shown, n_domains = evaluation.measure.shown, len(evaluation.domains)
     results = shown_methods(evaluation)
     display = DomainScoresDisplay(
         scores={r.label: {d: shown(s) for d, s in r.scores.items()} for r in results},
@@ -326,6 +328,6 @@ def _drawn_scores(evaluation: Results, width: float) -> Iterator[Figure]:
         for r in results
     }
     main_labels = [result.label for result in evaluation.main]
-    with drawing(width, 1.3 + min(0.34 * n, 3.0 + 0.19 * n)) as figure:
+    with drawing(width, 1.3 + min(0.34 * n_domains, 3.0 + 0.19 * n_domains)) as figure:
         display.plot(figure.subplots(), highlight=main_labels, styles=styles)
         yield figure

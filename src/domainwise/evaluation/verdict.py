@@ -18,7 +18,7 @@ from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 
 #: A difference with a smaller p-value is called statistically significant.
 SIGNIFICANCE_LEVEL = 0.05
-#: Maximum number of faults on the first screen.
+#: Maximum number of faults on the first screen of the report.
 MAX_FAULTS = 5
 #: If there is no constant prediction to compare with, confidence is high if the 90 % range is at
 #: most this wide; for error metrics, relative to the mean.
@@ -26,19 +26,19 @@ MAX_RANGE_WIDTH = 0.2
 #: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
 NO_FAULT = (
-    "No serious problem was found. The table was checked for leaks, placeholder values, wrong "
-    "units and signs, and missing columns."
+    "Checks for leaks of the target, codes for missing values, wrong units or signs, and missing "
+    "columns found no serious problem."
 )
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The sentences on the first screen of the page; a sentence that does not apply is empty."""
+    """The sentences on the first screen of the report; a sentence that does not apply is empty."""
 
     take: str  #: name of the recommended method
     reason: str  #: reason for the recommendation
     context: str  #: gain from predicting all rows of a domain together
-    expect: str  #: score at the next site
+    expect: str  #: expected score at the next site
     certainty: str  #: confidence: low, medium or high
     certain: str  #: reason for the confidence
     faults: list[dict[str, str]]  #: each with a "problem" and an "action"
@@ -48,13 +48,13 @@ class Answer:
     watch: str  #: how to check new rows for shift
 
     def sentences(self) -> list[str]:
-        """All sentences, in the order of the page."""
+        """All sentences, in the order of the report."""
         recommendation = f"Use {self.take}: {self.reason}" if self.take else self.reason
         confidence = f"Confidence: {self.certainty}. {self.certain}"
         faults = [f"Check first: {' '.join(fault.values()).strip()}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
-        expect = f"Expect {self.expect}"
-        texts = (recommendation, self.context, expect, confidence, *faults, self.labels, command)
+        outlook = f"Expect {self.expect}"
+        texts = (recommendation, self.context, outlook, confidence, *faults, self.labels, command)
         return [text for text in texts if text]
 
     def lines(self, width: int = 80) -> list[str]:
@@ -66,24 +66,24 @@ class Answer:
             "Expect": wrap(self.expect, max_lines=3),
             "Confidence": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
         }
-        # One line for each of three faults, one for the number of others, and one for the command.
-        # Any remaining lines are second lines of the worst faults.
+        # Each of up to three faults has one line, as have the number of other faults and the
+        # command. The worst faults get a second line if there is room.
         n_lines = 11 - sum(map(len, sections.values()))
         faults = [" ".join(fault.values()) for fault in self.faults[: min(3, n_lines - 1)]]
         n_hidden = len(self.faults) - len(faults) + self.more_faults
         faults = faults or [NO_FAULT]
         n_extra = n_lines - len(faults) - (n_hidden > 0)
         wrapped_faults = (wrap(text, max_lines=1 + (i < n_extra)) for i, text in enumerate(faults))
-        lines = [line for texts in wrapped_faults for line in texts]
+        lines = [line for fault_lines in wrapped_faults for line in fault_lines]
         if n_hidden:
-            problems = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
-            lines.append(f"{n_hidden} {problems} in the report")
+            problems_text = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
+            lines.append(f"{n_hidden} {problems_text} in the report")
         sections["Check first"] = lines
         sections["Next"] = [self.command] * bool(self.command)
         return [
-            f"{'' if i else name:13}{line}"
-            for name, texts in sections.items()
-            for i, line in enumerate(texts)
+            f"{'' if i else title:13}{line}"
+            for title, section_lines in sections.items()
+            for i, line in enumerate(section_lines)
         ]
 
 
@@ -92,35 +92,35 @@ def make_answer(results: Results) -> Answer:
     method = results.recommended
     faults = results.differences.get("faults", ())
     severe_faults = [fault for fault in faults if fault["severity"] > 1]
-    messages = [fault_in_words(fault) for fault in severe_faults]
+    problems = [fault_in_words(fault) for fault in severe_faults]
     _, _, arguments = results.next_step.partition(": domainwise ")
     command = "" if method.trivial else "model = evaluation.fit()"
-    check_call = "check_shift(model, X)"
+    checker = "check_shift(model, X)"
     if arguments:
-        command, check_call = f"domainwise {arguments}", "domainwise predict"
+        command, checker = f"domainwise {arguments}", "domainwise predict"
+    watch = f"{checker} reports whether new rows differ from all domains in this table."
     failed_keys = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
     if failed_keys:
         text = f"These methods failed and have no score: {', '.join(failed_keys)}."
-        messages.append({"problem": text, "action": "The notes contain the error messages."})
-    first_messages = messages[:MAX_FAULTS]
+        action = "The error messages are in the notes at the end of the report."
+        problems.append({"problem": text, "action": action})
+    first_problems = problems[:MAX_FAULTS]
     return Answer(
         "" if method.trivial else method.label,
         _reason(results),
         _context(results),
         _expect(results),
         *_certainty(results),
-        first_messages,
-        len(messages) + len(faults) - len(severe_faults) - len(first_messages),
+        first_problems,
+        len(problems) + len(faults) - len(severe_faults) - len(first_problems),
         label_sentence(results),
         command,
-        ""
-        if method.trivial
-        else f"{check_call} reports new rows that differ from all known domains.",
+        "" if method.trivial else watch,
     )
 
 
 def fault_in_words(fault: dict[str, Any]) -> dict[str, str]:
-    """Return the problem with its effect, and the action, as text."""
+    """Return a fault as two texts: the problem with its effect, and what to do about it."""
     problem = f"{fault['message']} {fault['effect']}".strip()
     return {"problem": problem, "action": fault["action"]}
 
@@ -135,41 +135,41 @@ def _reason(results: Results) -> str:
     domains = f"{in_words(n_scored)}{of_all} held-out domain{plural}"
     where = f"over {domains}"
     if method.trivial:
-        row_by_row = " that predicts rows one by one" * any(r.context for r in results.results)
+        restriction = " that predicts rows one by one" * any(r.context for r in results.results)
         next_best = f"; {rival.label} is second, with {show(rival.mean)}" if rival else ""
         return (
-            f"No method{row_by_row} is better than always predicting {_constant(results)}, which "
+            f"No method{restriction} is better than always predicting {_constant(results)}, which "
             f"has a mean {label} of {show(method.mean)} {where}{next_best}."
         )
-    mean: Callable[[MethodResult], float] = results.weighted_mean
+    mean_of: Callable[[MethodResult], float] = results.weighted_mean
     other = leader if leader is not method else rival
-    if other is not None and not other.trivial and mean(method) - mean(other) < results.margin:
-        worst = f"{show(method.worst)} and {show(other.worst)}"
-        advantage = f", and better on the worst domain ({worst})" * (method.worst > other.worst)
-        if method.cost < other.cost:
-            advantage = ", and simpler and faster"
-        means = f"mean {label}: {show(method.mean)} and {show(other.mean)}"
-        return f"as good as {other.label} on {domains} ({means}){advantage}."
+    if other and not other.trivial and mean_of(method) - mean_of(other) < results.margin:
+        advantage = ", and simpler and faster" if method.cost < other.cost else ""
+        if not advantage and method.worst > other.worst:
+            worst_text = f"{show(method.worst)} and {show(other.worst)}"
+            advantage = f", and better on the worst domain ({worst_text})"
+        means_text = f"mean {label}: {show(method.mean)} and {show(other.mean)}"
+        return f"as good as {other.label} on {domains} ({means_text}){advantage}."
     if method is max(results.row_by_row, key=lambda result: result.mean):
-        mean = attrgetter("mean")
+        mean_of = attrgetter("mean")
     else:
         where += ", with less weight for domains with few rows"
     if rival is None:
         return f"the only evaluated method; its mean {label} {where} is {show(method.mean)}."
     if rival.trivial:
         return f"best mean {label} {where}."
-    lead = show(results.measure.sign * (mean(method) - mean(rival)))
+    lead_text = show(results.measure.sign * (mean_of(method) - mean_of(rival)))
     p_value = compare(method.known, rival.known).p_value
     if method.p_adjusted is not None and rival is results.baseline:
         p_value = method.p_adjusted
     if p_value is None:
-        n = len(method.known.keys() & rival.known.keys())
-        chance = f"with {in_words(n)} domains, this may be due to chance"
+        n_common = len(method.known.keys() & rival.known.keys())
+        remark = f"with {in_words(n_common)} domains, this may be due to chance"
     else:
-        significant = p_value < SIGNIFICANCE_LEVEL
-        chance = "this is statistically significant" if significant else "this may be due to chance"
-        chance += f" (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
-    return f"best mean {label} {where}, {lead} better than {rival.label}; {chance}."
+        is_significant = p_value < SIGNIFICANCE_LEVEL
+        claim = "is statistically significant" if is_significant else "may be due to chance"
+        remark = f"this {claim} (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
+    return f"best mean {label} {where}, {lead_text} better than {rival.label}; {remark}."
 
 
 def _context(results: Results) -> str:
@@ -192,11 +192,11 @@ def _context(results: Results) -> str:
         return text
     if not best.holds_up:
         kind = min(batches, key=lambda name: batches[name]["context"] - batches[name]["plain"])
-        with_context, without = (show(batches[kind][name]) for name in ("context", "plain"))
-        scores_text = f"{kind}: {with_context} instead of {without}"
+        with_context, without_context = (show(batches[kind][name]) for name in ("context", "plain"))
+        scores_text = f"{kind}: {with_context} instead of {without_context}"
         return f"{text} Do not use it for only some of the rows ({scores_text})."
     scores_text = listed([f"{show(means['context'])} ({kind})" for kind, means in batches.items()])
-    return f"{text} With only some of the rows, it is {scores_text}."
+    return f"{text} With only some of the rows, this score is {scores_text}."
 
 
 def _expect(results: Results) -> str:
@@ -207,9 +207,11 @@ def _expect(results: Results) -> str:
     if constant is not None and not method.trivial:
         comparison = f" Always predicting {_constant(results)} scores {show(constant.mean)}."
     if (rerun := results.differences.get("without_leaks")) and rerun["scores"]:
-        name = max(rerun["scores"], key=lambda name: rerun["scores"][name])
-        columns, score = listed(rerun["columns"]), show(rerun["scores"][name])
-        comparison = f" Without {columns}, the best score is {score} ({name}).{comparison}"
+        best_method = max(rerun["scores"], key=lambda name: rerun["scores"][name])
+        columns_text, score_text = listed(rerun["columns"]), show(rerun["scores"][best_method])
+        comparison = (
+            f" Without {columns_text}, the best score is {score_text} ({best_method}).{comparison}"
+        )
     if ends is not None:
         low, high = (show(measure.sign * end) for end in ends)
         return (
@@ -229,8 +231,8 @@ def _expect(results: Results) -> str:
 
 def _constant(results: Results) -> str:
     """Description of the constant prediction, with its name in tables."""
-    value = "mean of the target" if results.classes is None else "most frequent class"
-    return f"the {value} ({next(r.label for r in results.results if r.trivial)})"
+    description = "mean of the target" if results.classes is None else "most frequent class"
+    return f"the {description} ({next(r.label for r in results.results if r.trivial)})"
 
 
 def _certainty(results: Results) -> tuple[str, str]:
@@ -238,26 +240,27 @@ def _certainty(results: Results) -> tuple[str, str]:
     method, constant, show = results.recommended, results.find(TRIVIAL), results.show
     n, sign, ends = len(method.known), results.measure.sign, results.next_site
     faults = results.differences.get("faults", ())
-    leaks = [name for fault in faults if fault["leak"] for name in fault["columns"]]
-    if leaks:
-        return "low", f"The scores may be too good, because {listed(leaks)} may contain the answer."
+    leaking_columns = [name for fault in faults if fault["leak"] for name in fault["columns"]]
+    if leaking_columns:
+        names_text = listed(leaking_columns)
+        return "low", f"The scores may be too good, because {names_text} may contain the answer."
     if n < MIN_PAIRS or ends is None:
-        domains = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
-        return "low", f"{domains} not enough to predict the score at the next site reliably."
+        subject = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
+        return "low", f"{subject} not enough to predict the score at the next site reliably."
     worse_end, better_end = (sign * end for end in ends[::sign])
     if constant is None or method.trivial:
         if (better_end - worse_end) / (1.0 if sign > 0 else abs(method.mean)) > MAX_RANGE_WIDTH:
-            worst = f"{show(method.worst)}, on {names_of(method.worst_domain)}"
-            return "medium", f"Domains differ: the worst score is {worst}."
+            worst_text = f"{show(method.worst)}, on {names_of(method.worst_domain)}"
+            return "medium", f"Domains differ: the worst score is {worst_text}."
         return "high", f"The scores on {in_words(n)} domains are similar."
-    prediction = f"a constant prediction ({show(constant.mean)})"
-    large_part = f"more than half of the gain over {prediction}"
+    constant_text = f"a constant prediction ({show(constant.mean)})"
+    gain_text = f"more than half of the gain over {constant_text}"
     if worse_end >= (method.mean + constant.mean) / 2:
-        return "high", f"Even at the worse end of the 90 % range, {large_part} remains."
-    loss = f"{large_part} may be lost"
+        return "high", f"Even at the worse end of the 90 % range, {gain_text} remains."
+    risk = f"{gain_text} may be lost"
     if worse_end <= constant.mean:
-        loss = f"{method.label} may be no better than {prediction}"
-    return "medium", f"Domains differ: at the next site, {loss}."
+        risk = f"{method.label} may be no better than {constant_text}"
+    return "medium", f"Domains differ: at the next site, {risk}."
 
 
 def names_of(*domains: object) -> str:
@@ -279,27 +282,27 @@ def interval(results: Results, ends: tuple[float, float] | None) -> str:
 
 
 def domains_table(results: Results, shown: Sequence[MethodResult]) -> TextTable:
-    """Scores of some methods by domain, and details of the recommended one; worst domain first."""
+    """Scores by domain of the methods in ``shown``, and details of the recommended method."""
     method, classes, show = results.recommended, results.facts["classes"], results.show
-    target = "target quartiles" if classes is None else "most frequent classes"
+    target_heading = "target quartiles" if classes is None else "most frequent classes"
     if classes is not None and len(classes) == 2:
-        target = f"share of class {classes[1]}"
-    columns = ["domain", *(r.label for r in shown), "95 %", "seen", "within", "rows", target]
-    domains = {domain["name"]: domain for domain in results.differences.get("domains", ())}
+        target_heading = f"share of class {classes[1]}"
+    headings = ["domain", *(r.label for r in shown), "95 %", "seen", "within", "rows"]
+    domain_by_name = {domain["name"]: domain for domain in results.differences.get("domains", ())}
     rows = []
     for name in results.hardest_first:
-        domain = domains.get(str(name))
-        best = max(r.known.get(name, -np.inf) for r in results.results)
+        domain = domain_by_name.get(str(name))
+        best_score = max(r.known.get(name, -np.inf) for r in results.results)
         cells = [TextCell(str(name))]
         for r in shown:
-            is_best, mark = r.scores[name] == best, "outside" * (name == r.worst_domain)
-            cells.append(TextCell(show(r.scores[name]), is_best, mark))
-        details = (method.seen.get(name), method.within.get(name))
-        texts = [interval(results, results.ends(method, name)), *map(show, details)]
+            is_best, css_class = r.scores[name] == best_score, "outside" * (name == r.worst_domain)
+            cells.append(TextCell(show(r.scores[name]), is_best, css_class))
+        other_scores = (method.seen.get(name), method.within.get(name))
+        texts = [interval(results, results.ends(method, name)), *map(show, other_scores)]
         texts += [f"{domain['rows']:,}", _target(domain, classes)] if domain else ["–", "–"]
         rows.append([*cells, *map(TextCell, texts)])
     kinds = ["worst" if name == results.worst_domain else "" for name in results.hardest_first]
-    return TextTable(columns, rows, kinds).without_empty_columns()
+    return TextTable([*headings, target_heading], rows, kinds).without_empty_columns()
 
 
 def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
@@ -316,23 +319,23 @@ def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
 
 def label_sentence(results: Results) -> str:
     """The gain from labels at the next site; empty if it is unknown."""
-    gains = {g["n_labels"]: results.measure.sign * g["score"] for g in results.label_gain}
-    if not gains:
+    scores = {g["n_labels"]: results.measure.sign * g["score"] for g in results.label_gain}
+    if not scores:
         return ""
-    start, *counts = gains
+    no_labels, *counts = scores
     label, show, margin = results.measure.label, results.show, results.margin
-    best = max(gains[n] for n in counts)
-    if best - gains[start] < margin:
-        last = counts[-1]
-        scores = f"{show(gains[start])} without labels and {show(gains[last])} with {last}"
-        return f"Labels from the next site would hardly help: the expected {label} is {scores}."
+    best_score, old_score, n_max = max(scores[n] for n in counts), scores[no_labels], counts[-1]
+    if best_score - old_score < margin:
+        scores_text = f"{show(old_score)} without labels and {show(scores[n_max])} with {n_max}"
+        subject = "Labels (known targets) from the next site"
+        return f"{subject} would hardly help: the expected {label} is {scores_text}."
     # The smallest number of labels with about the best score.
-    n_enough = next(n for n in counts if best - gains[n] < margin)
-    n_first = counts[0] if gains[counts[0]] - gains[start] >= margin else n_enough
-    text = f"With {n_first} labels from the next site, the expected {label} is "
-    text += f"{show(gains[n_first])} instead of {show(gains[start])}"
-    text += f"; with {n_enough}, it is {show(gains[n_enough])}" * (n_enough != n_first)
-    return text + (". More labels add little." if n_enough < counts[-1] else ".")
+    n_enough = next(n for n in counts if best_score - scores[n] < margin)
+    n_first = counts[0] if scores[counts[0]] - old_score >= margin else n_enough
+    text = f"With {n_first} labels (known targets) from the next site, the expected {label} is "
+    text += f"{show(scores[n_first])} instead of {show(old_score)}"
+    text += f"; with {n_enough}, it is {show(scores[n_enough])}" * (n_enough != n_first)
+    return text + (". More labels add little." if n_enough < n_max else ".")
 
 
 def difference_sentence(results: Results) -> str:
@@ -343,12 +346,12 @@ def difference_sentence(results: Results) -> str:
     descriptions = [
         f"{c['name']} ({names_of(names[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
     ]
-    n_columns = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
+    n_identifying = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
     distinguish = "distinguish one domain from all others, by values or by missing values"
-    if not n_columns:
+    if not n_identifying:
         return f"No single column can {distinguish}; the best is {descriptions[0]}."
-    n_all = len(columns) + differences["others"]
-    return f"{n_columns} of {n_all} columns can {distinguish}: {listed(descriptions[:n_columns])}."
+    share_text = f"{n_identifying} of {len(columns) + differences['others']} columns"
+    return f"{share_text} can {distinguish}: {listed(descriptions[:n_identifying])}."
 
 
 def importance_sentences(results: Results) -> list[str]:
@@ -358,14 +361,14 @@ def importance_sentences(results: Results) -> list[str]:
         return []
     top_column = max(importance, key=lambda name: importance[name])
     change = "decreases" if results.measure.sign > 0 else "increases"
-    loss = results.show(results.measure.sign * importance[top_column])
-    max_unused = results.margin / 2
+    loss_text = results.show(results.measure.sign * importance[top_column])
+    min_importance = results.margin / 2
     beginning = "The most important column on held-out domains is"
-    if importance[top_column] < max_unused:
+    if importance[top_column] < min_importance:
         beginning = "No single column is important on held-out domains; the most important one is"
     sentences = [
         f"{beginning} {top_column}: if its values are shuffled, the {results.measure.label} of "
-        f"{method.label} {change} by {loss}."
+        f"{method.label} {change} by {loss_text}."
     ]
     faulty_columns = {
         name for f in results.differences.get("faults", ()) for name in f.get("columns", ())
@@ -375,10 +378,10 @@ def importance_sentences(results: Results) -> list[str]:
         for column in results.differences["columns"]
         if column["tells"] >= IDENTIFYING_AUC
         and column["name"] not in faulty_columns
-        and importance.get(column["name"], np.inf) < max_unused
+        and importance.get(column["name"], np.inf) < min_importance
     ]
     if unused_columns:
-        them = "it" if len(unused_columns) == 1 else "them"
-        advice = f"Consider dropping {listed(unused_columns)}: {method.label} hardly uses {them}"
-        sentences.append(f"{advice}, but could use {them} to distinguish domains.")
+        pronoun = "it" if len(unused_columns) == 1 else "them"
+        advice = f"Consider dropping {listed(unused_columns)}: {method.label} hardly uses {pronoun}"
+        sentences.append(f"{advice}, but could use {pronoun} to distinguish domains.")
     return sentences
