@@ -49,7 +49,7 @@ FITTED_ATTRIBUTES = (
 
 @dataclass(frozen=True)
 class DCMKind:
-    """How to search for arguments of DCM; candidates with the same gamma share matrix products."""
+    """A search for arguments of DCM; candidates with the same gamma share matrix products."""
 
     template: Projection  #: unfitted model with the arguments that are not searched
     grid: list[Candidate]
@@ -69,8 +69,8 @@ class DCMKind:
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
         """Score candidates with the same gamma by fitting the predictor to their projections."""
-        smallest_values = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
-        template = clone(self.template).set_params(gamma=batch[0]["gamma"], **smallest_values)
+        smallest_arguments = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
+        template = clone(self.template).set_params(gamma=batch[0]["gamma"], **smallest_arguments)
         if hasattr(template, "tol"):
             template.set_params(tol=max(template.tol, path.PATH_TOLERANCE))
         outcomes: list[list[Outcome]] = [[] for _ in batch]
@@ -82,7 +82,7 @@ class DCMKind:
         return Outcomes(outcomes)
 
     def _folds(self, template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Any]:
-        """Yield for each split the object that projects its training and test rows."""
+        """Yield, for each split, an object that projects its training rows and test rows."""
         if not self.one_pass:
             for train, test in splits:
                 yield self.fold_type(clone(template), data.take(train), data.X[test])
@@ -163,10 +163,10 @@ class DCMSearch(driver.SearchAttributes, Projection):
             )
         if any(self.conditionals) and is_fast:
             refuse_descriptors(domain, "DCMCV")
-        values = target.values if is_continuous else target.names[target.codes]
-        if is_continuous and values.shape[1] == 1:
-            values = values[:, 0]
-        kind = DCMKind(
+        y_array = target.values if is_continuous else target.names[target.codes]
+        if is_continuous and y_array.shape[1] == 1:
+            y_array = y_array[:, 0]
+        search_kind = DCMKind(
             self.unfitted(),
             self._grid(X),
             self._fold,
@@ -174,30 +174,31 @@ class DCMSearch(driver.SearchAttributes, Projection):
             is_fast and self.estimator is None and len(X) > MAX_SEPARATE_ROWS,
         )
         scoring = "neg_root_mean_squared_error" if is_continuous else "balanced_accuracy"
-        splits, _ = domain_folds(values, domain.codes, classification=not is_continuous, cv=self.cv)
-        result = driver.search(
-            kind,
-            Data(X, values, sample_domain, target, domain),
+        classification = not is_continuous
+        splits, _ = domain_folds(y_array, domain.codes, classification=classification, cv=self.cv)
+        search_result = driver.search(
+            search_kind,
+            Data(X, y_array, sample_domain, target, domain),
             splits,
-            as_score(scoring if self.scoring is None else self.scoring, not is_continuous),
+            as_score(scoring if self.scoring is None else self.scoring, classification),
             RULES[self.rule],
             n_jobs=self.n_jobs,
             verbose=10 * bool(self.verbose),
         )
-        self._record_search(result)
-        (self.best_estimator_,) = kind.fit(Data(X, y, sample_domain), result.chosen)
+        self._record_search(search_result)
+        (self.best_estimator_,) = search_kind.fit(Data(X, y, sample_domain), search_result.chosen)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Files written by older versions contain the fitted attributes of the chosen model twice.
         super().__setstate__(
-            {name: v for name, v in state.items() if name not in FITTED_ATTRIBUTES}
+            {name: value for name, value in state.items() if name not in FITTED_ATTRIBUTES}
         )
 
     def unfitted(self) -> Projection:
         """Return an unfitted DCM or FastDCM with the arguments that are not searched."""
         names = self._estimator().get_params()
         return self._estimator(
-            **{name: v for name, v in self.get_params(deep=False).items() if name in names}
+            **{name: value for name, value in self.get_params(deep=False).items() if name in names}
         )
 
     def _grid(self, X: Any) -> list[Candidate]:

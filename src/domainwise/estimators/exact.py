@@ -178,9 +178,9 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
 @with_shared_arguments
 @arguments
 class KPCA(ExactArguments, KPCAMethod, KernelProjection):
-    """Kernel principal component analysis that need not store the kernel matrix.
+    """Kernel principal component analysis that does not need to store the kernel matrix.
 
-    Finds the directions of :class:`sklearn.decomposition.KernelPCA`. Components have unit variance.
+    Finds the same directions as :class:`sklearn.decomposition.KernelPCA`, scaled to unit variance.
     ``y`` and ``sample_domain`` are accepted and ignored, so that methods can be swapped in a
     pipeline.
 
@@ -228,7 +228,7 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 
     _method = staticmethod(pencils.mida)
     _uses_target = False
-    #: Kernels of continuous descriptors are approximated as accurately as in DCM with this epsilon.
+    #: The domain kernel of continuous descriptors is as accurate as in DCM with this epsilon.
     epsilon = 1e-5
 
 
@@ -242,9 +242,9 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
     .. math:: \left(b K B K + \tfrac{1 - b}{N} K^2\right) \beta
        = \gamma \, (w K D K + v K W K + K + N \rho I) \beta
 
-    where :math:`K` is the centred kernel matrix of the N rows, :math:`B` the scatter of class
-    means, :math:`D` that of domain means, and :math:`W` that within classes; :math:`b, w, v, \rho`
-    are ``between``, ``domain_weight``, ``within_weight`` and ``ridge``.
+    where :math:`K` is the centred kernel matrix of the N rows, :math:`B` is the scatter of class
+    means, :math:`D` of domain means, and :math:`W` within classes; :math:`b`, :math:`w`, :math:`v`
+    and :math:`\rho` are ``between``, ``domain_weight``, ``within_weight`` and ``ridge``.
 
     Parameters
     ----------
@@ -309,8 +309,8 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 
     Notes
     -----
-    If a class has no rows in a domain, pairs with that domain are omitted from :math:`G`, which is
-    a mean over pairs, with a warning. With one domain, :math:`G` is zero.
+    :math:`G` is a mean over pairs of domains. If a class has no rows in a domain, pairs with that
+    domain are omitted for this class, and a warning is issued. With one domain, :math:`G` is zero.
 
     References
     ----------
@@ -335,8 +335,8 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 class MIDA(ExactArguments, MIDAMethod, KernelProjection):
     r"""Maximum independence domain adaptation: principal directions that depend little on domains.
 
-    Finds the leading eigenvectors of :math:`K (I - w \bar K_d) K`, where :math:`K, \bar K_d` are
-    centred kernels of rows and domains, and w is ``domain_weight``. ``y`` is accepted and ignored.
+    Finds the leading eigenvectors of :math:`K (I - w \bar K_d) K`. :math:`K` and :math:`\bar K_d`
+    are centred kernel matrices of rows and domains; w is ``domain_weight``. ``y`` is ignored.
 
     Parameters
     ----------

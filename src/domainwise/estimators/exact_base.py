@@ -80,19 +80,19 @@ class KernelProjection(MethodProjection):
         """Return the result of :func:`make_gram` for this estimator's solver."""
         options = {name: getattr(self, name) for name in ("tol", "max_iter", "verbose")}
         options["seed"] = fixed_seed(self.random_state)
-        no_ridge = self.ridge == 0
-        use_lapack = self.solver == "dense" or no_ridge
-        if self.solver == "exact" and no_ridge:
+        has_no_ridge = self.ridge == 0
+        use_lapack = self.solver == "dense" or has_no_ridge
+        if self.solver == "exact" and has_no_ridge:
             raise ValueError(
                 'ridge=0 needs the full Gram matrix, which solver="exact" does not store. Use '
                 'solver="dense" or solver="auto".'
             )
         if use_lapack and kernel.name != "precomputed":
-            backend.check_dense_memory(len(rows), "ridge=0" if no_ridge else 'solver="dense"')
+            backend.check_dense_memory(len(rows), "ridge=0" if has_no_ridge else 'solver="dense"')
         if use_lapack:
             options["lapack"] = True
-        dense = use_lapack or len(rows) <= DENSE_ROWS
-        return make_gram(backend, rows, kernel, labels, dense=dense, **options)
+        use_dense = use_lapack or len(rows) <= DENSE_ROWS
+        return make_gram(backend, rows, kernel, labels, dense=use_dense, **options)
 
 
 def make_gram(

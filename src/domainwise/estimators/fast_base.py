@@ -73,8 +73,8 @@ class OnePass:
         )
 
     def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
-        no_domains = Labels(codes=np.zeros(0), names=np.array([0]))
-        check_kinds(self._kinds, target, domain if self._uses_domain else no_domains)
+        one_domain = Labels(codes=np.zeros(0), names=np.array([0]))
+        check_kinds(self._kinds, target, domain if self._uses_domain else one_domain)
 
 
 class LandmarkProjection(Projection, OnePass):
@@ -86,7 +86,7 @@ class LandmarkProjection(Projection, OnePass):
     target_landmarks: Any = None
     _sums: NystromSums
     _map: NystromMap
-    #: Record of the first batch, with which later batches are compared; None in older model files.
+    #: Properties of the first batch that later batches must have; None in older model files.
     _first_batch: dict[str, str] | None = None
 
     #: Whether the method needs the second moment of the features, the most expensive of the sums.
@@ -95,11 +95,11 @@ class LandmarkProjection(Projection, OnePass):
     def partial_fit(
         self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
     ) -> Self:
-        """Add a batch of rows to those seen before.
+        """Add a batch of rows.
 
         Landmarks, ``gamma`` and the landmarks of continuous labels are chosen from the first batch,
-        unless they are passed as arguments. New classes and domains may appear in any batch. The
-        result equals that of :meth:`fit` with all rows and the same landmarks.
+        unless they are passed as arguments. New classes and domains may occur in any batch. The
+        result is the same as after :meth:`fit` on all rows, with the same landmarks and gamma.
 
         {as_in_fit}
         self : object
@@ -124,7 +124,7 @@ class LandmarkProjection(Projection, OnePass):
             self._sums = sums if is_first else self._sums.merge(sums)
             self._finish()
         except BaseException:
-            self.__dict__ = previous_state  # undo everything if the batch is invalid
+            self.__dict__ = previous_state  # a batch that cannot be added changes nothing
             raise
         backend.finish_fit(self, rows)
         return self
@@ -171,12 +171,12 @@ class LandmarkProjection(Projection, OnePass):
             if self._relative_shift < MIN_FLOAT32_SHIFT:
                 landmarks = landmarks.astype(np.float64)
             self._map = NystromMap.from_landmarks(kernel, landmarks, ridge=self._relative_shift)
-        rank = self._map.n_features
-        if self.n_components is not None and self.n_components > rank:
+        n_features = self._map.n_features
+        if self.n_components is not None and self.n_components > n_features:
             raise ValueError(
                 f"n_components={self.n_components} is more than the number of "
                 f"{'Fourier features' if is_fourier else 'linearly independent landmarks'}, "
-                f"{rank}. Increase n_landmarks, or decrease n_components."
+                f"{n_features}. Increase n_landmarks, or decrease n_components."
             )
         self._target_map = self._label_map(target, "target", self.target_landmarks)
         self._domain_map = self._label_map(domain, "domain", None)
@@ -194,12 +194,11 @@ class LandmarkProjection(Projection, OnePass):
     def _sum_rows(
         self, backend: Backend, rows: Any, target: Labels | None, domain: Labels
     ) -> NystromSums:
-        codes, keys = _group_codes(target, domain if self._uses_domain else None, len(rows))
+        used_domain = domain if self._uses_domain else None
         return backend.sum_rows(
             self._map,
             rows,
-            codes,
-            keys,
+            *_group_codes(target, used_domain, len(rows)),
             lambda batch: self._dense_labels(target, domain, batch),
             moments=self._needs_moments,
         )
@@ -234,8 +233,10 @@ class LandmarkProjection(Projection, OnePass):
     ) -> None:
         """Store the projection with these feature weights, and the names of classes and domains."""
         kernel = self._map.kernel
-        labels = (classes, "y"), (domains, "sample_domain")
-        self._record(kernel, *(label_array(v, name) if v else None for v, name in labels))
+        class_array = label_array(classes, "y") if classes else None
+        self._record(
+            kernel, class_array, label_array(domains, "sample_domain") if domains else None
+        )
         for name in ("landmarks_", "frequencies_"):
             self.__dict__.pop(name, None)  # from an earlier fit
         is_fourier = self._map.triangle is None
@@ -309,7 +310,7 @@ def refuse_descriptors(domain: Labels, exact_name: str) -> None:
 def chosen_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
-    """Return the landmarks that were passed, or choose some of ``rows``, a sample of ``n_rows``."""
+    """Return the landmarks that were passed, or choose some; ``rows`` is a sample of ``n_rows``."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
         return check_landmarks(to_host(estimator.landmarks), X)
@@ -320,14 +321,14 @@ def chosen_landmarks(
             f"landmarks are chosen from a sample of {len(X)} rows. Pass a smaller n_landmarks, or "
             "an array of landmarks."
         )
-    is_stratified = estimator.landmarks == "stratified" and domain.codes is not None
-    codes = to_host(domain.codes) if is_stratified else None
+    use_strata = estimator.landmarks == "stratified" and domain.codes is not None
+    domain_codes = to_host(domain.codes) if use_strata else None
     rng = np.random.default_rng(fixed_seed(estimator.random_state))
-    return np.array(X[choose_landmarks(estimator.landmarks, X, m, codes, kernel, rng)])
+    return np.array(X[choose_landmarks(estimator.landmarks, X, m, domain_codes, kernel, rng)])
 
 
 def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -> NystromMap:
-    """Return the map from rows of ``width`` columns to ``m`` Fourier features."""
+    """Return the map from rows with ``width`` columns to ``m`` Fourier features."""
     if not isinstance(estimator.landmarks, str):
         raise ValueError(
             'landmarks were passed, but feature_map="fourier" does not use landmarks. Omit them, '
@@ -340,13 +341,13 @@ def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -
 def _group_codes(
     target: Labels | None, domain: Labels | None, n: int
 ) -> tuple[Array, list[tuple[Any, Any]]]:
-    """Return the group index of each row, and the (class, domain) of each index."""
+    """Return the group code of each row, and the (class, domain) of each group."""
     (class_codes, classes), (domain_codes, domains) = (
         (0, [None])
         if labels is None or labels.codes is None
         else (labels.codes, labels.names.tolist())
         for labels in (target, domain)
     )
-    codes = class_codes * len(domains) + domain_codes
-    codes = np.zeros(n, dtype=np.intp) if isinstance(codes, int) else codes
-    return codes, list(product(classes, domains))
+    group_codes = class_codes * len(domains) + domain_codes
+    group_codes = np.zeros(n, dtype=np.intp) if isinstance(group_codes, int) else group_codes
+    return group_codes, list(product(classes, domains))

@@ -2,7 +2,7 @@
 
 The scores and eigenvalues of ``dcm_scores`` do not depend on the ridge, and the label space does
 not depend on epsilon or the domain weight. All candidates with the same kernel share the product of
-the Gram matrix with a basis of the label space. Each ridge needs one solve with a few columns.
+the Gram matrix with a basis of the label space. Each ridge needs one small set of linear systems.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
         gram, space = fold.gram(conditional)
         n = gram.n_samples
         assert space.target is not None
-        blocks = [space.target] if space.domain is None else [space.target, space.domain]
-        basis = joint_basis(*(label_factor(block, n, 0.0) for block in blocks))
+        label_features = [space.target] if space.domain is None else [space.target, space.domain]
+        basis = joint_basis(*(label_factor(features, n, 0.0) for features in label_features))
         Q = gram.lift(basis)
         KQ = gram.product(Q)
         G = gram.inner(Q, KQ)
@@ -149,16 +149,16 @@ class ExactFold(RowFold):
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
         """Project test rows; ``image`` contains the projected training rows."""
         dual = dual - dual.mean(axis=0)
-        rows = self.kernel.prepare(self.data.X)
-        test = cross_product(self.kernel, self.X_test, rows, dual) - gram.offset(dual)
-        return ProjectedRows(image, self.data.y), test
+        prepared_rows = self.kernel.prepare(self.data.X)
+        Z_test = cross_product(self.kernel, self.X_test, prepared_rows, dual) - gram.offset(dual)
+        return ProjectedRows(image, self.data.y), Z_test
 
 
 def projections(
     template: Any, candidates: Sequence[dict[str, Any]], data: Data, X_test: Array
 ) -> list[tuple[Array, Array]]:
     """Project training and test rows with candidates of an exact estimator that share a kernel."""
-    models = [clone(template).set_params(**arguments) for arguments in candidates]
+    models = [clone(template).set_params(**candidate) for candidate in candidates]
     target, domain = template._check_labels(backend_of(data.X), data.y, data.sample_domain, data.X)
     fold = ExactFold(models[0], replace(data, target=target, domain=domain), X_test)
     gram, space = fold.gram(template.conditional)
@@ -167,10 +167,11 @@ def projections(
     for i in sorted(range(len(models)), key=lambda i: -(models[i].n_components or 0)):
         solution = models[i]._solve(gram, space, fold.continuous)
         solutions[i] = standardise(gram, solution, space, warn=models[i].n_components is not None)
-    dual, image = (gram.hstack([getattr(s, n) for s in solutions]) for n in ("dual", "values"))
+    dual = gram.hstack([solution.dual for solution in solutions])
+    image = gram.hstack([solution.values for solution in solutions])
     cuts = np.cumsum([solution.values.shape[1] for solution in solutions])[:-1]
-    train, test = fold.project(gram, dual, image)
-    return list(zip(np.hsplit(train.values, cuts), np.hsplit(test, cuts), strict=True))
+    train, Z_test = fold.project(gram, dual, image)
+    return list(zip(np.hsplit(train.values, cuts), np.hsplit(Z_test, cuts), strict=True))
 
 
 @dataclass(frozen=True)
@@ -192,8 +193,9 @@ class FastFold(RowFold):
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
         """Project training and test rows."""
         weights, nystrom = gram.weights(dual), self.template._map
-        train, test = (nystrom.values(rows, weights) for rows in (self.data.X, self.X_test))
-        return ProjectedRows(train - train.mean(axis=0), self.data.y), test - train.mean(axis=0)
+        Z_train, Z_test = (nystrom.values(rows, weights) for rows in (self.data.X, self.X_test))
+        mean = Z_train.mean(axis=0)
+        return ProjectedRows(Z_train - mean, self.data.y), Z_test - mean
 
 
 class MomentFold:
@@ -224,27 +226,27 @@ class MomentFold:
         weights, nystrom, m = gram.weights(dual), self.template._map, gram.size
         mean, second_moment = self.sums.mean[:m], self.sums.second
         offset = mean @ weights - nystrom.kernel.constant * nystrom.dual(weights).sum(axis=0)
-        test = nystrom.values(self.X_test, weights) - offset
+        Z_test = nystrom.values(self.X_test, weights) - offset
         if self.continuous:
-            start = len(second_moment) - self.n_targets
-            train = ProjectedMoments(
+            first_target = len(second_moment) - self.n_targets
+            moments = ProjectedMoments(
                 np.array([self.sums.n_samples]),
                 np.zeros((1, weights.shape[1])),
                 weights.T @ second_moment[:m, :m] @ weights,
-                cross=weights.T @ second_moment[:m, start:],
-                target_mean=self.sums.mean[start:],
+                cross=weights.T @ second_moment[:m, first_target:],
+                target_mean=self.sums.mean[first_target:],
             )
-            return train, test
+            return moments, Z_test
         class_codes = sorted(self.cells)
         cells = [self.cells[code] for code in class_codes]
         within_moment = sum(cell.second[:m, :m] for cell in cells)
-        train = ProjectedMoments(
+        moments = ProjectedMoments(
             np.array([cell.n_samples for cell in cells]),
             np.array([cell.mean[:m] - mean for cell in cells]) @ weights,
             weights.T @ within_moment @ weights,
             self.target.names[class_codes],
         )
-        return train, test
+        return moments, Z_test
 
 
 def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterator[sums.Cells]:
@@ -262,13 +264,13 @@ def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterat
     zeros = np.zeros(len(X), dtype=np.int64)
     class_codes = zeros if target.codes is None else target.codes
     domain_codes = zeros if domain.codes is None else domain.codes
-    n_categories = target.n_categories, domain.n_categories
-    for codes, parts in split_rows(splits, len(X)):
-        rows = sums.CellRows.of_parts(
-            codes, class_codes, domain_codes, n_categories, label_columns, target.codes is not None
+    n_categories, by_class = (target.n_categories, domain.n_categories), target.codes is not None
+    for part_codes, split_parts in split_rows(splits, len(X)):
+        cell_rows = sums.CellRows.of_parts(
+            part_codes, class_codes, domain_codes, n_categories, label_columns, by_class
         )
-        width = template._map.n_features + rows.width
-        sums.check_cell_memory(len(rows.cell_keys), [width], X, MEMORY_ADVICE)
-        (cells,) = backend_of(X).sum_cells([template._map], X, rows).maps
-        for train_cells, _ in sums.cells_by_split(cells, parts):
+        width = template._map.n_features + cell_rows.width
+        sums.check_cell_memory(len(cell_rows.cell_keys), [width], X, MEMORY_ADVICE)
+        (cells,) = backend_of(X).sum_cells([template._map], X, cell_rows).maps
+        for train_cells, _ in sums.cells_by_split(cells, split_parts):
             yield train_cells

@@ -264,7 +264,8 @@ class MethodProjection(Projection):
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         """Call the method with those of the estimator's arguments that it accepts."""
         names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
-        options = {n: continuous if n == "continuous" else getattr(self, n) for n in names}
+        options = {name: getattr(self, name) for name in names - {"continuous"}}
+        options |= {"continuous": continuous} if "continuous" in names else {}
         return self._method(gram, labels, **options)
 
 

@@ -36,7 +36,7 @@ class Components:
     dual: Matrix  #: coefficients; a row x is projected to ``k(x)'dual``, centred
     values: Matrix  #: projected training rows, ``K dual``
     eigenvalues: Array
-    n_informative: int  #: number of eigenvalues whose directions separate targets
+    n_informative: int  #: number of directions that separate targets, used as components or not
     info: dict[str, Any] = field(default_factory=dict)
     floor: float | Array = 0.0  #: components with a smaller standard deviation are rounding errors
 
@@ -46,32 +46,33 @@ def standardise(
 ) -> Components:
     """Scale components to unit variance, fix their signs, and drop those without variance.
 
-    With ``warn=False``, for callers that did not set ``n_components``, they are dropped silently.
+    ``warn=False`` suppresses the warning about dropped components, for ``n_components=None``.
     """
     deviations = norms(gram, components.values) / np.sqrt(gram.n_samples)
-    varies = deviations > components.floor
-    if not varies.any():
+    is_varying = deviations > components.floor
+    if not is_varying.any():
         raise ValueError(CONSTANT_PROJECTION)
-    if warn and not varies.all():
+    if warn and not is_varying.all():
         warn_caller(
-            f"{int((~varies).sum())} of {len(varies)} components were dropped, because they have "
-            "no variance: the rank of the kernel matrix is too low. Reduce n_components."
+            f"{int((~is_varying).sum())} of {len(is_varying)} components were dropped, because "
+            "they have no variance: the rank of the kernel matrix is too low. Reduce n_components."
         )
-    scale = np.eye(len(deviations))[:, varies] / deviations[varies]
-    dual, values = gram.combine(components.dual, scale), gram.combine(components.values, scale)
+    scaling = np.eye(len(deviations))[:, is_varying] / deviations[is_varying]
+    dual, values = gram.combine(components.dual, scaling), gram.combine(components.values, scaling)
     anchors = gram.anchors(dual, values)
     signs = np.sign(anchors[np.abs(anchors).argmax(axis=0), np.arange(anchors.shape[1])])
     if labels.sign is not None and labels.sign.any():
         direction = labels.sign[:, None] / (np.linalg.norm(labels.sign) * np.sqrt(gram.n_samples))
-        correlation = gram.inner(gram.lift(direction), values)[0]
-        signs = np.where(np.abs(correlation) >= 1e-6, np.sign(correlation), signs)
-    flip = np.diag(np.where(signs == 0, 1.0, signs))
-    dual, values = gram.combine(dual, flip), gram.combine(values, flip)
-    return replace(components, dual=dual, values=values, eigenvalues=components.eigenvalues[varies])
+        correlations = gram.inner(gram.lift(direction), values)[0]
+        signs = np.where(np.abs(correlations) >= 1e-6, np.sign(correlations), signs)
+    sign_flips = np.diag(np.where(signs == 0, 1.0, signs))
+    dual, values = gram.combine(dual, sign_flips), gram.combine(values, sign_flips)
+    eigenvalues = components.eigenvalues[is_varying]
+    return replace(components, dual=dual, values=values, eigenvalues=eigenvalues)
 
 
 def norms(gram: Gram, V: Matrix) -> Array:
-    """Norm of each column of a thin matrix."""
+    """Return the norm of each column of a thin matrix."""
     return np.sqrt(np.maximum(np.diagonal(gram.inner(V, V)), 0.0))
 
 
@@ -111,8 +112,8 @@ def with_extras(
         "omit them."
     )
     d, U = np.linalg.eigh((G + G.T) / 2)
-    keep = d > gram.tolerance * max(float(d[-1]), 0.0)
-    G_pinv = (U[:, keep] / d[keep]) @ U[:, keep].T
+    is_nonzero = d > gram.tolerance * max(float(d[-1]), 0.0)
+    G_pinv = (U[:, is_nonzero] / d[is_nonzero]) @ U[:, is_nonzero].T
     pairs = gram.leading(n_extra, (Q, KQ, G_pinv))
     warn_unconverged(pairs)
     # For an eigenvector e, the coefficients are b = (I - Q G^+ Q'K) e, and the projections K b are
@@ -135,7 +136,7 @@ def with_extras(
 
 
 def component_count(
-    values: Array, n_informative: int, n_components: int | None, continuous: bool
+    eigenvalues: Array, n_informative: int, n_components: int | None, continuous: bool
 ) -> tuple[int, int]:
     """Return the numbers of eigenvectors and of extra principal directions to use (theory 4)."""
     if not n_informative:
@@ -145,8 +146,8 @@ def component_count(
             "the target, occurs in several domains."
         )
     if n_components is None:
-        cut = CONTINUOUS_CUT * values[0] if continuous and n_informative else -np.inf
-        return max(1, int((values > cut).sum())), 0
+        threshold = CONTINUOUS_CUT * eigenvalues[0] if continuous and n_informative else -np.inf
+        return max(1, int((eigenvalues > threshold).sum())), 0
     m = min(n_components, max(n_informative, 1))
     return m, n_components - m
 

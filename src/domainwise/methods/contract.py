@@ -1,4 +1,4 @@
-"""The contract between methods and Gram operators (theory 8.1).
+"""The interface between methods and Gram operators (theory 8.1).
 
 A *thin* matrix has one row per sample and few columns. Its operator decides how it is stored: as
 an array of N rows, as a tensor on a device, or as coordinates if rows are not stored. Methods add,
@@ -50,7 +50,7 @@ class Gram(ABC):
     n_samples: int
     #: The module of array functions, NumPy or torch.
     xp: Any = np
-    #: Eigenvalues of small matrices below this fraction of the largest are rounding errors.
+    #: Eigenvalues of small matrices below this fraction of the largest count as rounding errors.
     tolerance: float = 1e-10
     #: Relative residual at which iterations stop, and the maximum number of iterations.
     tol: float = 1e-10
@@ -120,7 +120,7 @@ class Gram(ABC):
 
     @abstractmethod
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Return the values that determine the signs of components if labels do not."""
+        """Return a column per component; its largest entry sets the sign if labels do not."""
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return the k leading eigenpairs of K, or of ``K - K Q G^+ Q' K`` given (Q, KQ, G^+)."""
@@ -160,7 +160,7 @@ def definite_pairs(A: Array, B: Array, tolerance: float = 0.0) -> tuple[Array, A
     """
     A, B = (A + A.T) / 2, (B + B.T) / 2
     d, U = np.linalg.eigh(B)
-    keep = d > max(len(d) * np.finfo(float).eps, tolerance) * max(float(d[-1]), 0.0)
-    whitening = U[:, keep] / np.sqrt(d[keep])
+    is_nonzero = d > max(len(d) * np.finfo(float).eps, tolerance) * max(float(d[-1]), 0.0)
+    whitening = U[:, is_nonzero] / np.sqrt(d[is_nonzero])
     values, C = np.linalg.eigh(whitening.T @ A @ whitening)
     return values[::-1], (whitening @ C)[:, ::-1]

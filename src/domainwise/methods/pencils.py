@@ -81,33 +81,33 @@ def dcm_scores(
     target_term = LY @ LY.T
     # The right side of the eigenproblem, I + w LD LD', is factored by an SVD of LD: if the sum were
     # computed, I would be lost to rounding for badly scaled kernels. With the inverse square root
-    # of the right side, W = I + shrink V', the matrix W (w LD LD') W has eigenvalues below 1.
+    # of the right side, W = I + shrinkage V', the eigenvalues of W (w LD LD') W are below 1.
     V, singular_values, _ = svd(LD, full_matrices=False)
     penalty = weight * singular_values**2
-    shrink = V * (1.0 / np.sqrt(1.0 + penalty) - 1.0)
-    whitened = LY + shrink @ (V.T @ LY)
-    mu, Z = np.linalg.eigh(whitened @ whitened.T - (V * (penalty / (1.0 + penalty))) @ V.T)
+    shrinkage = V * (1.0 / np.sqrt(1.0 + penalty) - 1.0)
+    whitened_LY = LY + shrinkage @ (V.T @ LY)
+    mu, Z = np.linalg.eigh(whitened_LY @ whitened_LY.T - (V * (penalty / (1.0 + penalty))) @ V.T)
     mu, Z = mu[::-1], Z[:, ::-1]
-    Z = Z + shrink @ (V.T @ Z)
+    Z = Z + shrinkage @ (V.T @ Z)
     # Where the terms of target and domain cancel, mu is a rounding error.
     noise = 64 * np.finfo(float).eps * float(np.abs(target_term).max(initial=0.0))
-    cut = max(tolerance * float(np.abs(mu).max(initial=0.0)), noise)
-    n_informative = int((mu > cut).sum())
+    threshold = max(tolerance * float(np.abs(mu).max(initial=0.0)), noise)
+    n_informative = int((mu > threshold).sum())
     if n_informative:
         mu, LZ = mu[:n_informative], L @ Z[:, :n_informative]
         a = (Y @ (Y.T @ LZ) - weight * D @ (D.T @ LZ) * (1.0 + mu)) / mu
         return mu, a, n_informative
     # No direction separates targets better than domains. Directions outside the range of the
     # kernel have mu = 0 and would come first; they are excluded.
-    in_range = d > tolerance * max(float(d.max(initial=0.0)), 0.0)
-    if not in_range.any():
+    is_in_range = d > tolerance * max(float(d.max(initial=0.0)), 0.0)
+    if not is_in_range.any():
         raise ValueError(CONSTANT_PROJECTION)
-    if not in_range.all():
-        U, G = U[:, in_range], np.diag(d[in_range])
+    if not is_in_range.all():
+        U, G = U[:, is_in_range], np.diag(d[is_in_range])
         mu, a, n_informative = dcm_scores(G, U.T @ Y, U.T @ D, weight, tolerance)
         return mu, U @ a, n_informative
     # Of the directions z = L'a with the largest mu, use the one most related to the target.
-    Z_leading = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
+    Z_leading = Z[:, mu >= mu[0] - max(threshold, 1e-8 * abs(mu[0]))]
     z = Z_leading @ np.linalg.eigh(Z_leading.T @ target_term @ Z_leading)[1][:, -1:]
     return mu[:1], U @ (z / root[:, None]), 0
 
@@ -139,14 +139,14 @@ def _unsupervised_dcm(
     return replace(components, floor=relative_floor(gram, components.values))
 
 
-def _refined_pairs(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> RitzPairs:
+def _refined_pairs(gram: Gram, images: Images, pairs: RitzPairs, is_usable: Array) -> RitzPairs:
     """Replace each eigenvector v by ``v + (A v - mu B v) / mu``, and compute the residual.
 
     The problem is symmetric in the inner product of K, which ignores the null space of K, so the
     projections of Ritz vectors on that space are rounding errors. The update corrects them.
     """
     mu = pairs.values
-    inverse_mu = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=usable))
+    inverse_mu = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=is_usable))
 
     def update(X: Matrix, KX: Matrix) -> Matrix:
         _, left, right = images(X, KX, None)
@@ -173,8 +173,9 @@ def dica(
 ) -> Components:
     """Domain-invariant component analysis of Muandet et al. (2013), by a small eigenproblem.
 
-    With ``P_y = F F'``, ``R = K L K + K + lam I`` and ``L = Z Z'``, the non-zero eigenvalues are
-    those of ``F'K^2 R^-1 F``. By the Woodbury identity, ``(K + lam I)^-1 [F, Z]`` is sufficient.
+    With ``P_y = F F'``, ``R = K L K + K + lam I`` and ``L = Z Z'`` (Z: centred domain means), the
+    non-zero eigenvalues are those of ``F'K^2 R^-1 F``. By the Woodbury identity, they can be
+    computed from ``(K + lam I)^-1 [F, Z]``.
     """
     if labels.domain is not None and labels.domain_means is None:
         raise ValueError(f"DICA {NEEDS_DOMAIN_LABELS}")
@@ -189,7 +190,7 @@ def dica(
     FZ = gram.lift(np.hstack([F_label, means]))
     KFZ = gram.product(FZ)
     solution = gram.solve(FZ, lam)
-    Z, Y_F = FZ[:, r:], solution.X[:, :r]
+    Z, Y_F = FZ[:, r:], solution.X[:, :r]  # Y_F is (K + lam I)^-1 F
     KF, KZ = KFZ[:, :r], KFZ[:, r:]
     W, KY_F = solution.image[:, r:], solution.image[:, :r]
     KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
@@ -215,7 +216,7 @@ def dica(
 def _unsupervised_dica(
     gram: Gram, Z_label: Array, n_components: int | None, lam: float
 ) -> Components:
-    """Solve ``K^2 b = gamma (K L K + K + lam I) b``."""
+    """Solve ``K^2 b = gamma (K L K + K + lam I) b``, where ``L = Z Z'``."""
     k = unsupervised_count(gram.n_samples, n_components)
     Z = gram.lift(Z_label) if Z_label.shape[1] else None
     KZ = None if Z is None else gram.product(Z)
@@ -276,17 +277,17 @@ def mida(
 
     Returns the leading eigenvectors of ``K (I - w F F') K``, where ``F F'`` is the centred kernel
     of the domains. Eigenvectors with a negative eigenvalue (at most as many as F has columns) are
-    dropped: their penalty on differences between domains exceeds the variance of the rows.
+    dropped: for them, the penalty on differences between domains exceeds the variance of the rows.
     """
     k = unsupervised_count(gram.n_samples, n_components)
     F = KF = start = None
-    rounding = 0.0
+    rounding_error = 0.0
     if labels.domain is not None and domain_weight:
         F = gram.lift(labels.domain)
         KF = gram.product(F)
-        # Directions that are independent of the domains are orthogonal to K F.
+        # The search space must contain K F, to which domain-independent directions are orthogonal.
         start = gram.hstack([F, KF])
-        rounding = 1e-14 * domain_weight * float(norms(gram, KF).max(initial=0.0)) ** 2
+        rounding_error = 1e-14 * domain_weight * float(norms(gram, KF).max(initial=0.0)) ** 2
 
     def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         if F is None:
@@ -294,7 +295,7 @@ def mida(
         return X, KKX - domain_weight * gram.combine(KF, gram.inner(F, KX)), X
 
     pairs = gram.ritz(images, k, depth=2, start=start)
-    is_positive = pairs.values > max(gram.tolerance * pairs.values.max(initial=0.0), rounding)
+    is_positive = pairs.values > max(gram.tolerance * pairs.values.max(initial=0.0), rounding_error)
     m = int(is_positive.sum())
     if not m:
         raise ValueError(

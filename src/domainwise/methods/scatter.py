@@ -1,9 +1,9 @@
-"""SCA and MDA: weighted scatters of class means and domain means, and within classes.
+"""SCA and MDA, which compare the scatters of class means, of domain means and within classes.
 
 If ``e`` is the indicator vector of a group of rows divided by its size, ``K e`` represents the mean
 of the group in feature space. A scatter of such means is ``K F F' K``, where F is a thin matrix in
-label space; the within-class scatter is ``K (I / N + F F' - E E') K``. Indicators are centred,
-which does not change these products, because K maps constant vectors to zero.
+label space. The within-class scatter is ``K (I / N + F F' - E E') K``, with thin matrices F and E.
+Indicators are centred, which does not change these products: K maps constant vectors to zero.
 
 Both methods solve a generalized eigenproblem ``B x = gamma R x`` with ``R = A + K M K`` and
 ``A = c K^2 + K + delta I``, where M is in label space, ``c = within_weight / N`` and
@@ -47,11 +47,11 @@ def sca_scatters(labels: LabelSpace) -> Scatters:
     cells = _cells(labels, "SCA")
     class_means, class_frequencies = _group_means(cells.counts, cells.classes)
     between = class_means * np.sqrt(class_frequencies)
-    domain = np.zeros((len(cells.counts), 0))
+    domain_factor = np.zeros((len(cells.counts), 0))
     if cells.domains is not None:
         means, _ = _group_means(cells.counts, cells.domains)
-        domain = (means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1])
-    return Scatters(between, domain, between[:, :0], between)
+        domain_factor = (means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1])
+    return Scatters(between, domain_factor, between[:, :0], between)
 
 
 def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
@@ -63,36 +63,37 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     """
     cells = _cells(labels, "MDA")
     counts, n_cells = cells.counts, len(cells.counts)
-    domains = np.zeros(n_cells, dtype=int) if cells.domains is None else cells.domains
-    unique_domains, domains = np.unique(domains, return_inverse=True)
-    unique_classes, classes = np.unique(np.asarray(cells.classes), return_inverse=True)
+    domain_codes = np.zeros(n_cells, dtype=int) if cells.domains is None else cells.domains
+    unique_domains, domain_codes = np.unique(domain_codes, return_inverse=True)
+    unique_classes, class_codes = np.unique(np.asarray(cells.classes), return_inverse=True)
     n_domains, n_pairs = len(unique_domains), len(unique_classes) * len(unique_domains)
     if n_cells < n_pairs:
         warn_caller(
             f"{n_pairs - n_cells} of {n_pairs} pairs of a class and a domain have no rows and are "
             "omitted from the scatter of domains. Merge small domains or rare classes."
         )
-    # For each cell: the share of its domain's rows that have its class, and its class, one-hot.
-    frequency = counts / np.bincount(domains, weights=counts)[domains]
-    one_hot = np.eye(len(unique_classes))[classes]
-    class_weight, domains_per_class = frequency @ one_hot, one_hot.sum(axis=0)
+    # For each cell: the share of its domain's rows that have its class; and its class, one-hot.
+    frequencies = counts / np.bincount(domain_codes, weights=counts)[domain_codes]
+    one_hot = np.eye(len(unique_classes))[class_codes]
+    class_weights, domains_per_class = frequencies @ one_hot, one_hot.sum(axis=0)
     cell_means, _ = _group_means(counts, np.arange(n_cells))
-    class_means, class_frequencies = _group_means(counts, classes)
+    class_means, class_frequencies = _group_means(counts, class_codes)
     root_frequencies = np.sqrt(class_frequencies)
-    u = cell_means @ (one_hot * frequency[:, None]) / class_weight  # weighted class means
-    overall_mean = u @ class_weight[:, None] / n_domains
+    u = cell_means @ (one_hot * frequencies[:, None]) / class_weights  # weighted class means
+    overall_mean = u @ class_weights[:, None] / n_domains
     pair_factor = (u - u.mean(axis=1, keepdims=True)) * np.sqrt(2.0 / (u.shape[1] - 1))
-    deviations = (u - overall_mean) * root_frequencies
-    left = np.hstack([np.sqrt(between) * pair_factor, np.sqrt(1.0 - between) * deviations])
+    mean_factor = (u - overall_mean) * root_frequencies
+    between_factors = [np.sqrt(between) * pair_factor, np.sqrt(1.0 - between) * mean_factor]
     # With the mean e_sj of class j in domain s, average (e_sj - e_tj)(e_sj - e_tj)' over j, s, t:
     # squared differences between all pairs of n points add up to n times their squared deviations.
     n_domain_pairs = float((domains_per_class * (domains_per_class - 1)).sum() / 2)
-    domain = cell_means[:, :0]
+    domain_factor = cell_means[:, :0]
     if n_domain_pairs:
         deviations = cell_means - (cell_means @ one_hot / domains_per_class) @ one_hot.T
-        domain = deviations * np.sqrt(one_hot @ domains_per_class / n_domain_pairs)
+        domain_factor = deviations * np.sqrt(one_hot @ domains_per_class / n_domain_pairs)
     within_added = (u - class_means) * root_frequencies
-    return Scatters(left, domain, within_added, class_means * root_frequencies)
+    within_removed = class_means * root_frequencies
+    return Scatters(np.hstack(between_factors), domain_factor, within_added, within_removed)
 
 
 def _cells(labels: LabelSpace, method: str) -> Cells:
@@ -106,11 +107,11 @@ def _group_means(counts: Array, groups: Array | None) -> tuple[Array, Array]:
 
     The basis vector of a cell is ``1_cell / sqrt(count)``.
     """
-    unique_groups, codes = np.unique(np.asarray(groups), return_inverse=True)
-    sizes, roots = np.bincount(codes, weights=counts), np.sqrt(counts)
-    means = roots[:, None] * np.eye(len(unique_groups))[codes] / sizes
+    unique_groups, group_codes = np.unique(np.asarray(groups), return_inverse=True)
+    group_sizes, roots = np.bincount(group_codes, weights=counts), np.sqrt(counts)
+    means = roots[:, None] * np.eye(len(unique_groups))[group_codes] / group_sizes
     means -= np.outer(roots, roots @ means) / counts.sum()
-    return means, sizes / counts.sum()
+    return means, group_sizes / counts.sum()
 
 
 Problem = tuple[Matrix, Matrix, Array, Array, "Quadratic"]
@@ -129,14 +130,13 @@ def _problem(
     used_factors += [np.hstack(within_factors)] if within_weight else []
     basis = joint_basis(*(label_factor(factor, 1, 0.0) for factor in used_factors))
     factors = (scatters.between, scatters.domain, *within_factors)
-    left, domain, added, removed = (basis.T @ factor for factor in factors)
-    right = domain_weight * domain @ domain.T
-    right = right + within_weight * (added @ added.T - removed @ removed.T)
+    J, D, F, E = (basis.T @ factor for factor in factors)
+    M = domain_weight * D @ D.T + within_weight * (F @ F.T - E @ E.T)
     n, Q = gram.n_samples, gram.lift(basis)
     KQ = gram.product(Q)
     if not gram.inner(KQ, KQ).any():
         raise ValueError(components.CONSTANT_PROJECTION)
-    return Q, KQ, left, right, Quadratic(gram, within_weight / n, n * ridge)
+    return Q, KQ, J, M, Quadratic(gram, within_weight / n, n * ridge)
 
 
 def mda(
@@ -172,23 +172,23 @@ def sca(
     problem = _problem(gram, sca_scatters(labels), domain_weight, within_weight, ridge)
     if between == 1:
         return _from_labels(gram, problem, k)
-    Q, KQ, J, right, A = problem
-    left = between * J @ J.T
+    Q, KQ, J, M, A = problem
+    between_matrix = between * J @ J.T
     total_scatter_weight = (1.0 - between) / gram.n_samples
 
     def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         QKX = gram.inner(Q, KX)
-        left_image = gram.combine(KQ, left @ QKX) + total_scatter_weight * KKX
-        return X, left_image, gram.combine(KQ, right @ QKX) + A.image(X, KX, KKX)
+        left_image = gram.combine(KQ, between_matrix @ QKX) + total_scatter_weight * KKX
+        return X, left_image, gram.combine(KQ, M @ QKX) + A.image(X, KX, KKX)
 
     pairs = gram.ritz(images, k, depth=2, start=KQ, precondition=A.precondition)
-    result = components.from_pairs(gram, pairs)
-    result.info["label_rank"] = len(right)
-    return result
+    solution = components.from_pairs(gram, pairs)
+    solution.info["label_rank"] = len(M)
+    return solution
 
 
 def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> components.Components:
-    """Solve a problem whose left side B lies in label space: ``b = A^-1 K Q a``."""
+    """Solve a problem whose left side B has the range of ``K Q``; solutions are ``A^-1 K Q a``."""
     Q, KQ, J, M, A = problem
     inverse = A.inverse_of_image(Q, KQ)
     S = A.form(inverse, KQ)
@@ -199,18 +199,18 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
     if inverse.approximate:  # S is precise enough, but the vectors are not
         b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
     info: dict[str, Any] = {**b.info, "label_rank": len(S)}
-    result = components.Components(b.X, b.image, values[:m], len(values), info)
+    leading_components = components.Components(b.X, b.image, values[:m], len(values), info)
     G = gram.inner(Q, KQ) if n_extra else S
-    return components.with_extras(gram, result, Q, KQ, G, n_extra, eigenvalue=0.0)
+    return components.with_extras(gram, leading_components, Q, KQ, G, n_extra, eigenvalue=0.0)
 
 
 def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:
-    """Return the positive eigenvalues of ``J' S (I + M S)^-1 J``, and its mapped eigenvectors.
+    """Return the positive eigenvalues of ``J' S (I + M S)^-1 J``, and ``(I + M S)^-1 J z``.
 
-    An eigenvector z is mapped to ``(I + M S)^-1 J z``. With ``S = Q'K A^-1 K Q = L L'``, the
+    The columns of z are the eigenvectors. With ``S = Q'K A^-1 K Q = L L'``, the
     eigenvalues are the squared singular values of ``(I + L'M L)^-1/2 L'J``, in descending order.
     This root exists although M is indefinite, because the right side of the problem is positive
-    definite. Values below ``tolerance`` times the largest are dropped.
+    definite. Eigenvalues below ``tolerance`` times the largest one are dropped.
     """
     d, U = np.linalg.eigh((S + S.T) / 2)
     L = U * np.sqrt(np.maximum(d, 0.0))
@@ -218,15 +218,15 @@ def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, 
     w, V = np.linalg.eigh((core + core.T) / 2)
     inverse_root = V / np.sqrt(np.maximum(w, len(w) * np.finfo(float).eps * np.abs(w).max()))
     left, singular_values, right = svd(inverse_root.T @ (L.T @ J), full_matrices=False)
-    keep = singular_values**2 > tolerance * singular_values[0] ** 2
-    s, z = singular_values[keep], right[keep].T
-    return s**2, J @ z - M @ (L @ (inverse_root @ (left[:, keep] * s)))
+    is_nonzero = singular_values**2 > tolerance * singular_values[0] ** 2
+    s, z = singular_values[is_nonzero], right[is_nonzero].T
+    return s**2, J @ z - M @ (L @ (inverse_root @ (left[:, is_nonzero] * s)))
 
 
 class Quadratic:
     """The positive definite matrix ``A = c K^2 + K + delta I``, used through its products.
 
-    c and delta are non-negative. If both are 0, K is inverted only on its range.
+    c and delta are non-negative. If both are 0, A is K, which is inverted only on its range.
     """
 
     def __init__(self, gram: Gram, c: float, delta: float) -> None:
@@ -263,10 +263,10 @@ class Quadratic:
             Y = (V - small_shift * inverses[0](V) - inverses[1](KV)) / root
             return Solution(Y, gram.product(Y), approximate=True)
         else:
-            with_small, with_large = gram.solve_shifts(V, shifts)
-            info = with_small.info
-            Y = (with_small.image - with_large.image) / root
-            KY = (large_shift * with_large.image - small_shift * with_small.image) / root
+            small_solution, large_solution = gram.solve_shifts(V, shifts)
+            info = small_solution.info
+            Y = (small_solution.image - large_solution.image) / root
+            KY = (large_shift * large_solution.image - small_shift * small_solution.image) / root
         if (components.norms(gram, KY) < 1e-4 * components.norms(gram, KV)).any():
             KY = gram.product(Y)  # the terms cancel if kernel values are small
         return Solution(Y, KY, dict(info))
@@ -319,7 +319,7 @@ class Quadratic:
             if residuals[-1] <= max_residual or is_stalled:
                 break
             Z = self.precondition(R)
-            # Use the Polak-Ribiere formula, because rounding makes the preconditioner inexact.
+            # The Polak-Ribiere formula tolerates rounding errors in the preconditioner.
             rz_old, rz = rz, _dots(gram, R, Z)
             beta = _ratio(rz - _dots(gram, R_old, Z), rz_old)
             P = Z + gram.combine(P, np.diag(beta))
