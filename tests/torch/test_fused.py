@@ -72,11 +72,11 @@ def test_products_with_a_tiny_gamma_are_precise():
 def test_narrow_kernels_and_distant_rows_use_differences():
     X = rows(200, 5, scale=3000.0)
     fused, error = errors(make_kernel("rbf", X, gamma=1.0), X, X, 2, "tf32x3")
-    assert fused.kind == 2
+    assert fused.formula == 2
     assert error < 3e-6
     X[0] *= 1e6  # with an outlier, no common scale fits float16
     fused, error = errors(Kernel("rbf", gamma=1e-7), X, X, 2, "tf32x3")
-    assert fused.kind == 2
+    assert fused.formula == 2
     assert error < 3e-6
 
 

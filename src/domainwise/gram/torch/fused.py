@@ -27,23 +27,24 @@ LOG2E = 1.4426950408889634
 PAD = 128
 #: Kernel values are evaluated as 2^x - 1 if the mean absolute exponent |x| is below this.
 SMALL_EXPONENT = 1 / 64
-#: If |x|^2/2 is at most this for all rows, 2^(x.y) fits float16, and norms can be factored out.
+#: If |x|^2/2 is at most this for all rows, 2^(x.y) fits into float16, and norms are factored out.
 FACTOR_LIMIT = 7.0
 #: Kernel values, at most 1, are multiplied by 2^14, to use more of the range of float16.
 LIFT = 14.0
-#: Limits for float16 pieces, on the largest absolute value of each row: its maximum and median.
+#: Rows are split into float16 pieces if their largest absolute values have at most this maximum
+#: and at least this median.
 MAX_PIECE, MIN_MEDIAN = 2.0**10, 2.0**-6
 #: Number of rows of a thin matrix (one with few columns) that are split into pieces at a time.
 PANEL_ROWS = 2**18
-#: Maximum number of columns of a thin matrix in one launch of a Triton kernel.
-MAX_COLUMNS = 64
-MAX_DEGREE = 16
+#: Maximum number of columns of a thin matrix in one launch, and degree of a polynomial kernel.
+MAX_COLUMNS, MAX_DEGREE = 64, 16
 #: Maximum number of rows in a segment, over which kernel values are summed in float32.
 SEGMENT_ROWS = 16384
 #: Maximum number of rows added to pad groups to whole tiles, as a fraction of all rows.
 MAX_PADDING = 1 / 8
 #: Number of pieces of an operand for each precision; 0 for float32 without pieces.
 PIECES = {"tf32": 1, "tf32x3": 2, "ieee": 0}
+#: Formulas for kernel values: RBF from inner products, L1 distances, RBF from differences, powers.
 INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
 
 
@@ -79,11 +80,11 @@ class Tile:
     flush: int = 1024
 
 
-def tile_for(R: int, P: int, pieces: int, kind: int) -> Tile:
-    """Return the tile that was fastest on an H200 for R columns and P features, both padded."""
+def tile_for(R: int, P: int, pieces: int, formula: int) -> Tile:
+    """Return the tile that was fastest on an H200 for R columns and P features, with padding."""
     if pieces == 0:
         return Tile(stages=2)
-    if kind in (LAPLACIAN, DIFFERENCES):
+    if formula in (LAPLACIAN, DIFFERENCES):
         return Tile(128, warps=8, stages=2)
     if pieces == 2 and R >= 32:
         return Tile(128, warps=8, stages=3 if P <= 64 else 2)
@@ -95,7 +96,7 @@ class Side(NamedTuple):
 
     n: int
     rows: Any
-    half: Any  #: half the squared norms
+    half_norms: Any  #: half the squared norms
 
 
 class FusedKernel:
@@ -108,7 +109,7 @@ class FusedKernel:
     def __init__(self, kernel: Kernel, right: Any, left: Any = None, *, precision: str) -> None:
         self.kernel, self.p = kernel, right.shape[1]
         self.pieces, self.degree = PIECES[precision], 1
-        self.factored = self.accurate = False
+        self.factored = self.accurate = False  # factor out norms; evaluate 2^x - 1
         # Factors by which rows, their inner products and kernel values are multiplied.
         self.scale = self.unscale = self.value_scale = 1.0
         # Numbers that are added to exponents and subtracted from kernel values, respectively.
@@ -117,22 +118,22 @@ class FusedKernel:
         U = self._scaled(right)
         V = U if left is None else self._scaled(left)
         if kernel.name == "rbf" and not kernel.by_differences:
-            self.kind = INNER
+            self.formula = INNER
             self._plan_inner(U, V)
         elif kernel.name == "poly":
-            self.kind = POLYNOMIAL
+            self.formula = POLYNOMIAL
             self._plan_polynomial(U, V)
         else:
-            self.kind = LAPLACIAN if kernel.name == "laplacian" else DIFFERENCES
-        if self.kind == DIFFERENCES and not kernel.by_differences:
+            self.formula = LAPLACIAN if kernel.name == "laplacian" else DIFFERENCES
+        if self.formula == DIFFERENCES and not kernel.by_differences:
             # -gamma d^2 = -|u - v|^2 for u = sqrt(gamma) x; inner products use sqrt(2 gamma) x.
             U = U / math.sqrt(2.0)
             V = U if left is None else V / math.sqrt(2.0)
-        if self.kind in (LAPLACIAN, DIFFERENCES):
+        if self.formula in (LAPLACIAN, DIFFERENCES):
             self._plan_differences(U, V)
         if self.factored:
             self.middle = 1.0
-        elif self.kind != POLYNOMIAL and not self.accurate:
+        elif self.formula != POLYNOMIAL and not self.accurate:
             self.lift = LIFT
             self.middle = 2.0 ** (LIFT - self.mean_exponent)
         # Number of features, padded to a size that tl.dot accepts.
@@ -152,7 +153,7 @@ class FusedKernel:
         return X * math.sqrt(kernel.gamma) if kernel.gamma > 0 else X
 
     def _float16_scale(self, U: Any, V: Any) -> float | None:
-        """Return a power of two that scales rows to the range of float16, or None."""
+        """Return a power of two that scales rows to the range of float16; None if none does."""
         if not self.pieces:
             return 1.0
         largest_value = max(float(U.abs().max()), float(V.abs().max()))
@@ -169,7 +170,7 @@ class FusedKernel:
         max_half_norm = max(float(half_U.max()), float(half_V.max()))
         scale = self._float16_scale(U, V)
         if scale is None:
-            self.kind = DIFFERENCES
+            self.formula = DIFFERENCES
             return
         self.factored = scale == 1.0 and max_half_norm <= FACTOR_LIMIT and not self.accurate
         self.unscale, self.scale = 1.0 / scale**2, scale
@@ -189,41 +190,41 @@ class FusedKernel:
         self.value_scale = _scale_to_one((max_inner_product + abs(c)) ** d) * 2.0**10
 
     def _plan_differences(self, U: Any, V: Any) -> None:
-        centred = U - U.mean(0)
+        centred_U = U - U.mean(0)
         max_difference = U.abs().amax(0) + V.abs().amax(0)  # an upper bound in each column
-        if self.kind == LAPLACIAN:
-            mean, max_exponent = float(centred.abs().mean(0).sum()), float(max_difference.sum())
+        if self.formula == LAPLACIAN:
+            mean_exponent = float(centred_U.abs().mean(0).sum())
+            max_exponent = float(max_difference.sum())
         else:
-            mean = 2 * float(centred.square().mean(0).sum())
+            mean_exponent = 2 * float(centred_U.square().mean(0).sum())
             max_exponent = float(max_difference.square().sum())
-        self.mean_exponent, self.accurate = mean, mean < SMALL_EXPONENT
+        self.mean_exponent, self.accurate = mean_exponent, mean_exponent < SMALL_EXPONENT
         if self.accurate:
             self.value_scale = _scale_to_one(min(1.0, max_exponent))
 
     def _side(self, U: Any) -> Side:
         n = len(U)
         n_padded = -(-n // PAD) * PAD
-        half = torch.zeros(n_padded, device=U.device)
-        if self.kind in (LAPLACIAN, DIFFERENCES):
+        half_norms = torch.zeros(n_padded, device=U.device)
+        if self.formula in (LAPLACIAN, DIFFERENCES):
             rows = torch.zeros((self.p, n_padded), device=U.device)
             rows[:, :n] = U.T
-            return Side(n, rows, half)
+            return Side(n, rows, half_norms)
         U = U * self.scale
         dtype = torch.float16 if self.pieces else torch.float32
         shape = (n_padded, max(self.pieces, 1), self.width)
         rows = torch.zeros(shape, dtype=dtype, device=U.device)
         split_pieces(U, rows.transpose(0, 1)[:, :n, : self.p])
         if self.pieces == 1:
-            # Norms of the rounded rows make distances consistent.
+            # Use the norms of the rounded rows, so that distances are consistent.
             U = rows[:n, 0].float()
-        half[:n] = (0.5 * self.unscale) * U.square().sum(1)
-        return Side(n, rows, half)
+        half_norms[:n] = (0.5 * self.unscale) * U.square().sum(1)
+        return Side(n, rows, half_norms)
 
     def product(self, V: Any, *, tile: Tile | None = None) -> Any:
         """Return ``(k(left, right) - kernel.constant) V`` in float64."""
         out = torch.empty((self.left.n, V.shape[1]), dtype=torch.float64, device=V.device)
-        for first in range(0, V.shape[1], MAX_COLUMNS):
-            columns = slice(first, first + MAX_COLUMNS)
+        for columns in panels(V.shape[1], MAX_COLUMNS):
             out[:, columns] = self._launch(V[:, columns], tile)
         return out
 
@@ -233,78 +234,79 @@ class FusedKernel:
         r = V.shape[1]
         min_columns = 1 if r == 1 else 8 if self.pieces == 2 else 16
         R = max(min_columns, 1 << (r - 1).bit_length())
-        tile = tile or tile_for(R, self.width, self.pieces, self.kind)
-        Z, scales, sums = self._split_thin(V, R)
-        n_blocks, n_right = len(self.left.half) // tile.rows, len(self.right.half)
-        n_splits = split_count(n_blocks, n_right // tile.columns)
-        chunk_rows = -(-n_right // (n_splits * tile.columns)) * tile.columns
+        tile = tile or tile_for(R, self.width, self.pieces, self.formula)
+        Z, scales, weighted_sums = self._split_thin(V, R)
+        n_blocks, n_right = len(self.left.half_norms) // tile.rows, len(self.right.half_norms)
+        n_chunks = chunk_count(n_blocks, n_right // tile.columns)
+        chunk_rows = -(-n_right // (n_chunks * tile.columns)) * tile.columns
         grid = (n_blocks, -(-n_right // chunk_rows))
         out = self.launch(fused_product, grid, [Z], [chunk_rows], R, tile, FLUSH=tile.flush)
-        return self._unscaled(out, r, scales, sums, V.sum(0))
+        return self._unscaled(out, r, scales, weighted_sums, V.sum(0))
 
     def launch(
         self, function: Any, grid: Any, operands: Any, sizes: Any, R: int, tile: Tile, **meta: Any
     ) -> Any:
-        """Run a Triton kernel on a grid of row blocks and chunks of the right side.
+        """Run a Triton kernel on a grid: blocks of left rows by chunks of right rows.
 
-        It receives rows, ``operands``, the result, coefficients, row counts, ``sizes`` and scales.
+        It is called with rows, ``operands``, outputs, coefficients, row counts, ``sizes``, scales.
         """
         left, right = self.left, self.right
-        rows = (left.rows, right.rows, left.half, right.half)
-        counts = (len(left.half), len(right.half), *sizes)
+        sides = (left.rows, right.rows, left.half_norms, right.half_norms)
+        row_counts = (len(left.half_norms), len(right.half_norms), *sizes)
         scalars = (self.unscale, self.value_scale, self.lift, self.middle)
-        is_inner = self.kind in (INNER, POLYNOMIAL)
-        meta |= {"KIND": self.kind, "PIECES": self.pieces, "FACTORED": self.factored}
+        is_inner = self.formula in (INNER, POLYNOMIAL)
+        meta |= {"FORMULA": self.formula, "PIECES": self.pieces, "FACTORED": self.factored}
         meta |= {"ACCURATE": self.accurate, "DEGREE": self.degree, "R": R}
         meta |= {"P": self.width if is_inner else self.p, "BM": tile.rows, "BN": tile.columns}
         meta |= {"BK": min(64, self.width) if is_inner else 16}
         meta |= {"num_warps": tile.warps, "num_stages": tile.stages}
-        out = torch.empty((grid[1], len(left.half), R), device=left.half.device)
+        out = torch.empty((grid[1], len(left.half_norms), R), device=left.half_norms.device)
         # Under Triton's interpreter, there is no CUDA device to select.
         with torch.cuda.device(out.device) if out.is_cuda else nullcontext():
-            function[grid](*rows, *operands, out, self.coefs, *counts, *scalars, **meta)
+            function[grid](*sides, *operands, out, self.coefs, *row_counts, *scalars, **meta)
         return out
 
-    def _unscaled(self, out: Any, r: int, scales: Any, weighted: Any, unweighted: Any) -> Any:
-        """Return products with ``k - constant``: add the results of the chunks, undo the scaling.
+    def _unscaled(self, out: Any, r: int, scales: Any, weighted_sums: Any, column_sums: Any) -> Any:
+        """Return products with ``k - constant``: add the chunks in ``out``, and undo the scaling.
 
-        ``weighted`` and ``unweighted`` are the column sums of the multiplied matrix, with and
-        without the norms that were factored out; they correct for the subtracted ``middle``.
+        ``weighted_sums`` and ``column_sums`` are the column sums of the multiplied matrix, with and
+        without the norms that were factored out. They correct for the subtracted ``middle``.
         """
         n = self.left.n
-        result = out[0, :n, :r].double()
+        products = out[0, :n, :r].double()
         for chunk in out[1:, :n, :r]:
-            result += chunk
-        result *= 1.0 / (scales * (self.value_scale * 2.0**self.lift))
+            products += chunk
+        products *= 1.0 / (scales * (self.value_scale * 2.0**self.lift))
         if self.factored:
-            result += weighted
-            result *= torch.exp2(-self.left.half[:n].double())[:, None]
-            result -= unweighted
+            products += weighted_sums
+            products *= torch.exp2(-self.left.half_norms[:n].double())[:, None]
+            products -= column_sums
         elif self.lift:
-            result += (self.middle / 2.0**self.lift - 1.0) * unweighted
-        return result
+            products += (self.middle / 2.0**self.lift - 1.0) * column_sums
+        return products
 
     def _split_thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:
         """Return V scaled, padded and split into pieces, the scales, and weighted column sums."""
         (n, r), device = V.shape, V.device
         weights = None
         if self.factored:
-            weights = torch.exp2(-self.right.half[:n].to(V.dtype))[:, None]
-        sums = V.sum(0) if weights is None else (weights.T @ V)[0]
+            weights = torch.exp2(-self.right.half_norms[:n].to(V.dtype))[:, None]
+        weighted_sums = V.sum(0) if weights is None else (weights.T @ V)[0]
         scales = torch.ones(r, dtype=torch.float64, device=device)
         if self.pieces and R > 1:
             maxima = torch.linalg.vector_norm(V, ord=math.inf, dim=0)
             scales = torch.exp2(-torch.floor(torch.log2(torch.where(maxima > 0, maxima, 1.0))))
         n_pieces = self.pieces if R > 1 else 0
         dtype = torch.float16 if n_pieces else torch.float32
-        Z = torch.zeros((len(self.right.half), max(n_pieces, 1), R), dtype=dtype, device=device)
+        shape = (len(self.right.half_norms), max(n_pieces, 1), R)
+        Z = torch.zeros(shape, dtype=dtype, device=device)
         # Panels avoid a scaled copy of the whole V.
         for rows in panels(n, PANEL_ROWS):
             panel = V[rows] * scales
             if weights is not None:
                 panel *= weights[rows]
             split_pieces(panel, Z[rows].transpose(0, 1)[:, :, :r])
-        return Z, scales, sums
+        return Z, scales, weighted_sums
 
 
 def split_pieces(X: Any, out: Any) -> None:
@@ -314,9 +316,9 @@ def split_pieces(X: Any, out: Any) -> None:
         X = X - piece
 
 
-def split_count(blocks: int, tiles: int) -> int:
-    """Return the number of chunks of the right side that keeps the device busy."""
-    return max(1, min(-(-4096 // blocks), tiles // 8, 256))
+def chunk_count(n_blocks: int, n_tiles: int) -> int:
+    """Return the number of chunks of the right rows that keeps the device busy."""
+    return max(1, min(-(-4096 // n_blocks), n_tiles // 8, 256))
 
 
 def _scale_to_one(x: float) -> float:
@@ -329,69 +331,70 @@ GROUP_TILE = Tile()
 
 
 class GroupedProduct:
-    """The product ``(K - 1) table[codes]`` for any table, where K is the kernel matrix of X.
+    """The product ``(K - 1) group_values[group_codes]``, where K is the kernel matrix of X.
 
-    ``codes`` contains the group of each row, 0 ... G - 1, and ``counts`` the sizes of the groups.
+    ``group_codes`` contains the group of each row, 0 ... G - 1, and ``counts`` the group sizes.
     """
 
     def __init__(
-        self, kernel: Kernel, X: Any, codes: Any, counts: Array, *, precision: str
+        self, kernel: Kernel, X: Any, group_codes: Any, counts: Array, *, precision: str
     ) -> None:
-        sizes = counts.astype(np.int64)
-        n_tiles = -(-sizes // GROUP_TILE.columns)
+        group_sizes = counts.astype(np.int64)
+        n_tiles = -(-group_sizes // GROUP_TILE.columns)
         ends = np.cumsum(n_tiles) * GROUP_TILE.columns
         starts = ends - n_tiles * GROUP_TILE.columns
-        order = codes.argsort(stable=True)
+        order = group_codes.argsort(stable=True)
         # Row i in the order of groups moves to starts[g] + i - (number of rows in earlier groups).
-        shifts = torch.from_numpy(starts - (np.cumsum(sizes) - sizes)).to(X.device)
-        positions = torch.arange(len(X), device=X.device) + shifts[codes[order]]
+        shifts = torch.from_numpy(starts - (np.cumsum(group_sizes) - group_sizes)).to(X.device)
+        positions = torch.arange(len(X), device=X.device) + shifts[group_codes[order]]
         source_rows = torch.zeros(int(ends[-1]), dtype=torch.int64, device=X.device)
         source_rows[positions] = order
         self.fused = FusedKernel(kernel, X[source_rows], X, precision=precision)
-        self.weights = torch.zeros(len(self.fused.right.half), device=X.device)
+        self.weights = torch.zeros(len(self.fused.right.half_norms), device=X.device)
         self.weights[positions] = 1.0
         if self.fused.factored:
-            self.weights *= torch.exp2(-self.fused.right.half)
-        self.counts = torch.from_numpy(sizes).to(X.device).double()
+            self.weights *= torch.exp2(-self.fused.right.half_norms)
+        self.counts = torch.from_numpy(group_sizes).to(X.device).double()
         self.group_weights = torch.zeros_like(self.counts).index_add_(
-            0, codes[order], self.weights[positions].double()
+            0, group_codes[order], self.weights[positions].double()
         )
-        n_blocks = len(self.fused.left.half) // GROUP_TILE.rows
-        n_splits = split_count(n_blocks, int(n_tiles.sum()))
-        segments, bounds = _segments(starts, ends, -(-int(ends[-1]) // n_splits))
+        n_blocks = len(self.fused.left.half_norms) // GROUP_TILE.rows
+        n_chunks = chunk_count(n_blocks, int(n_tiles.sum()))
+        segments, bounds = _segments(starts, ends, -(-int(ends[-1]) // n_chunks))
         self.segments = torch.from_numpy(segments).to(X.device)
         self.bounds = torch.from_numpy(bounds).to(X.device)
         self.grid = (n_blocks, len(bounds) - 1)
 
-    def product(self, table: Array) -> Any:
-        """Return the product; ``table`` has one row per group."""
-        values = torch.from_numpy(np.array(table, dtype=np.float64)).to(self.counts.device)
-        return torch.cat([self._launch(columns) for columns in values.split(MAX_COLUMNS, 1)], 1)
+    def product(self, group_values: Array) -> Any:
+        """Return the product; ``group_values`` has one row per group."""
+        tensor = torch.from_numpy(np.array(group_values, dtype=np.float64)).to(self.counts.device)
+        return torch.cat([self._launch(columns) for columns in tensor.split(MAX_COLUMNS, 1)], 1)
 
-    def _launch(self, table: Any) -> Any:
+    def _launch(self, group_values: Any) -> Any:
         from domainwise.gram.torch.triton_kernel import fused_group_product
 
-        r = table.shape[1]
+        r = group_values.shape[1]
         R = 1 << (r - 1).bit_length()
-        padded_table = torch.zeros((len(table), R), device=table.device)
-        padded_table[:, :r] = table
-        operands = [self.weights, padded_table, self.segments, self.bounds]
+        padded_values = torch.zeros((len(group_values), R), device=group_values.device)
+        padded_values[:, :r] = group_values
+        operands = [self.weights, padded_values, self.segments, self.bounds]
         out = self.fused.launch(fused_group_product, self.grid, operands, [], R, GROUP_TILE)
-        ones = torch.ones(r, dtype=torch.float64, device=table.device)
-        return self.fused._unscaled(out, r, ones, self.group_weights @ table, self.counts @ table)
+        scales = torch.ones(r, dtype=torch.float64, device=group_values.device)
+        column_sums = self.group_weights @ group_values, self.counts @ group_values
+        return self.fused._unscaled(out, r, scales, *column_sums)
 
 
-def _segments(starts: Array, ends: Array, chunk: int) -> tuple[Array, Array]:
+def _segments(starts: Array, ends: Array, chunk_rows: int) -> tuple[Array, Array]:
     """Divide groups into segments of at most ``SEGMENT_ROWS`` rows that do not cross chunks.
 
-    Returns (first row, row after the last, group) of each segment, and each chunk's first segment.
+    Return (first row, last row + 1, group) for each segment, and the first segment of each chunk.
     """
-    chunk = -(-chunk // GROUP_TILE.columns) * GROUP_TILE.columns
+    chunk_rows = -(-chunk_rows // GROUP_TILE.columns) * GROUP_TILE.columns
     segments: list[tuple[int, int, int]] = []
     bounds = [0]
     for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         while start < end:
-            chunk_end = len(bounds) * chunk
+            chunk_end = len(bounds) * chunk_rows
             stop = min(end, start + SEGMENT_ROWS, chunk_end)
             segments.append((start, stop, group))
             if stop == chunk_end:

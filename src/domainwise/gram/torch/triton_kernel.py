@@ -69,7 +69,7 @@ def _inner(
 
 @triton.jit
 def _differences(
-    left, right, rows, cols, n_left, n_right, lift, P, KIND: tl.constexpr,
+    left, right, rows, cols, n_left, n_right, lift, P, FORMULA: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Return ``lift`` minus the L1 or squared distances; rows are stored with shape (P, n)."""
@@ -78,7 +78,7 @@ def _differences(
         x = tl.load(left + f * n_left.to(tl.int64) + rows)
         y = tl.load(right + f * n_right.to(tl.int64) + cols)
         d = x[:, None] - y[None, :]
-        if KIND == 1:
+        if FORMULA == 1:
             t -= tl.abs(d)
         else:
             t -= d * d
@@ -87,140 +87,140 @@ def _differences(
 
 @triton.jit
 def _times_pieces(
-    value, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr
+    values, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr
 ):  # fmt: skip
-    """Add ``value Z`` to acc; both are split into two float16 pieces."""
+    """Add ``values Z`` to acc; both factors are split into two float16 pieces."""
     # Truncate to the leading 11 bits, which float16 represents exactly.
-    top = (value.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
-    value_hi = top.to(tl.float16)
-    value_lo = (value - top).to(tl.float16)
+    top = (values.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+    values_hi = top.to(tl.float16)
+    values_lo = (values - top).to(tl.float16)
     if JOINED:
-        columns = tl.arange(0, 2 * R)
-        z = tl.load(Z + cols[:, None] * (2 * R) + columns[None, :])
-        acc = tl.dot(value_lo, z, acc)
-        return tl.dot(value_hi, z, acc)
+        z_columns = tl.arange(0, 2 * R)
+        z = tl.load(Z + cols[:, None] * (2 * R) + z_columns[None, :])
+        acc = tl.dot(values_lo, z, acc)
+        return tl.dot(values_hi, z, acc)
     else:
-        rank = tl.arange(0, R)
-        z = tl.load(Z + cols[:, None] * (2 * R) + rank[None, :])
-        z_lo = tl.load(Z + cols[:, None] * (2 * R) + R + rank[None, :])
-        acc = tl.dot(value_lo, z, acc)
-        acc = tl.dot(value_hi, z_lo, acc)
-        return tl.dot(value_hi, z, acc)
+        z_columns = tl.arange(0, R)
+        z = tl.load(Z + cols[:, None] * (2 * R) + z_columns[None, :])
+        z_lo = tl.load(Z + cols[:, None] * (2 * R) + R + z_columns[None, :])
+        acc = tl.dot(values_lo, z, acc)
+        acc = tl.dot(values_hi, z_lo, acc)
+        return tl.dot(values_hi, z, acc)
 
 
 @triton.jit
 def _values(
     left, right, right_half, coefs, half_i, rows, cols, n_left, n_right,
     unscale, value_scale, lift, middle,
-    KIND: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
+    FORMULA: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Return the kernel values of a tile, times ``value_scale`` or minus ``middle``."""
-    if KIND == 0 or KIND == 3:
+    if FORMULA == 0 or FORMULA == 3:
         t = _inner(left, right, rows, cols, P, BK, PIECES, BM, BN)
     else:
-        t = _differences(left, right, rows, cols, n_left, n_right, lift, P, KIND, BM, BN)
-    if KIND == 0 and not FACTORED:
+        t = _differences(left, right, rows, cols, n_left, n_right, lift, P, FORMULA, BM, BN)
+    if FORMULA == 0 and not FACTORED:
         half_j = tl.load(right_half + cols)
         t = tl.minimum(t * unscale - half_i[:, None] - half_j[None, :], lift)
-    if KIND == 3:
+    if FORMULA == 3:
         t = t * unscale
-        value = t * 0.0 + 1.0
+        values = t * 0.0 + 1.0
         for power in tl.static_range(DEGREE - 1):
-            value = value * t + tl.load(coefs + power)
-        value = value * t * value_scale
+            values = values * t + tl.load(coefs + power)
+        values = values * t * value_scale
     elif ACCURATE:
-        value = _exp2m1(t) * value_scale
+        values = _exp2m1(t) * value_scale
     else:
-        value = _exp2(t) - middle
-    return value
+        values = _exp2(t) - middle
+    return values
 
 
 @triton.jit
 def fused_product(
     left, right, left_half, right_half, Z, out, coefs,
-    n_left, n_right, chunk, unscale, value_scale, lift, middle,
-    KIND: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
+    n_left, n_right, chunk_rows, unscale, value_scale, lift, middle,
+    FORMULA: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, R: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, FLUSH: tl.constexpr,
 ):  # fmt: skip
     """Write ``k(left, right) Z`` for chunk i of the right rows to ``out[i]``.
 
-    KIND is 0 for RBF from inner products, 1 for the Laplacian kernel, 2 for RBF from differences,
-    3 for polynomials. ``lift`` is added to exponents, so that small values do not underflow in
-    float16. Row counts are multiples of the tile sizes; Z is zero in the padding. A single column
-    (R = 1) is multiplied in float32, without tensor cores.
+    FORMULA is 0 for RBF from inner products, 1 for the Laplacian kernel, 2 for RBF from
+    differences, 3 for polynomials. ``lift`` is added to exponents, so that small values do not
+    underflow in float16. Row counts are multiples of the tile sizes; Z is zero in the padding. A
+    single column (R = 1) is multiplied in float32, without tensor cores.
     """
     # tl.dot needs 16 columns: if R is 8, both pieces of Z are columns of one product.
     JOINED: tl.constexpr = PIECES == 2 and R == 8
-    WIDE: tl.constexpr = 2 * R if JOINED else R
+    N_SUMS: tl.constexpr = 2 * R if JOINED else R
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
-    split = tl.program_id(1)
-    rank = tl.arange(0, R)
+    chunk_index = tl.program_id(1)
+    z_columns = tl.arange(0, R)
     half_i = tl.zeros((1,), dtype=tl.float32)
-    if KIND == 0 and not FACTORED:
+    if FORMULA == 0 and not FACTORED:
         half_i = tl.load(left_half + rows) - lift
-    total = tl.zeros((BM, WIDE), dtype=tl.float32)
-    start = split * chunk
-    stop = tl.minimum(start + chunk, n_right)
+    total = tl.zeros((BM, N_SUMS), dtype=tl.float32)
+    start = chunk_index * chunk_rows
+    stop = tl.minimum(start + chunk_rows, n_right)
     for first in range(start, stop, FLUSH):
-        acc = tl.zeros((BM, WIDE), dtype=tl.float32)
+        acc = tl.zeros((BM, N_SUMS), dtype=tl.float32)
         column = tl.zeros((BM,), dtype=tl.float32)
         last = tl.minimum(first + FLUSH, stop)
         for j in range(first, last, BN):
             cols = j + tl.arange(0, BN).to(tl.int64)
-            value = _values(
+            values = _values(
                 left, right, right_half, coefs, half_i, rows, cols, n_left, n_right,
                 unscale, value_scale, lift, middle,
-                KIND, PIECES, FACTORED, ACCURATE, DEGREE, P, BK, BM, BN,
+                FORMULA, PIECES, FACTORED, ACCURATE, DEGREE, P, BK, BM, BN,
             )  # fmt: skip
             if R == 1:
-                column += tl.sum(value * tl.load(Z + cols)[None, :], axis=1)
+                column += tl.sum(values * tl.load(Z + cols)[None, :], axis=1)
             elif PIECES == 2:
-                acc = _times_pieces(value, Z, cols, acc, R, JOINED)
+                acc = _times_pieces(values, Z, cols, acc, R, JOINED)
             else:
-                z = tl.load(Z + cols[:, None] * R + rank[None, :])
-                acc = tl.dot(value.to(z.dtype), z, acc, input_precision="ieee")
+                z = tl.load(Z + cols[:, None] * R + z_columns[None, :])
+                acc = tl.dot(values.to(z.dtype), z, acc, input_precision="ieee")
         total += column[:, None] if R == 1 else acc
     if JOINED:
         total = tl.sum(tl.reshape(total, (BM, 2, R)), axis=1)
-    offsets = split.to(tl.int64) * n_left * R + rows[:, None] * R + rank[None, :]
+    offsets = chunk_index.to(tl.int64) * n_left * R + rows[:, None] * R + z_columns[None, :]
     tl.store(out + offsets, total)
 
 
 @triton.jit
 def fused_group_product(
-    left, right, left_half, right_half, weights, table, segments, bounds, out, coefs,
+    left, right, left_half, right_half, weights, group_values, segments, bounds, out, coefs,
     n_left, n_right, unscale, value_scale, lift, middle,
-    KIND: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
+    FORMULA: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, R: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Write ``k(left, right) Z``, where each row of Z is the row of ``table`` for its group.
+    """Write ``k(left, right) Z``, where each row of Z is the row of ``group_values`` for its group.
 
-    The right rows are sorted by group. ``segments`` lists (first row, row after the last, group) of
-    segments within one group; a program processes ``bounds[split]`` to ``bounds[split + 1] - 1``.
+    The right rows are sorted by group. ``segments`` lists (first row, last row + 1, group) for
+    segments within one group; chunk i consists of segments ``bounds[i]`` to ``bounds[i + 1] - 1``.
     Kernel values are summed over a segment and multiplied once, for any number of columns.
     """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
-    split = tl.program_id(1)
-    rank = tl.arange(0, R)
+    chunk_index = tl.program_id(1)
+    z_columns = tl.arange(0, R)
     half_i = tl.zeros((1,), dtype=tl.float32)
-    if KIND == 0 and not FACTORED:
+    if FORMULA == 0 and not FACTORED:
         half_i = tl.load(left_half + rows) - lift
     total = tl.zeros((BM, R), dtype=tl.float32)
-    for s in range(tl.load(bounds + split), tl.load(bounds + split + 1)):
+    for s in range(tl.load(bounds + chunk_index), tl.load(bounds + chunk_index + 1)):
         first, last = tl.load(segments + 3 * s), tl.load(segments + 3 * s + 1)
         column = tl.zeros((BM,), dtype=tl.float32)
         for j in range(first, last, BN):
             cols = j + tl.arange(0, BN).to(tl.int64)
-            value = _values(
+            values = _values(
                 left, right, right_half, coefs, half_i, rows, cols, n_left, n_right,
                 unscale, value_scale, lift, middle,
-                KIND, PIECES, FACTORED, ACCURATE, DEGREE, P, BK, BM, BN,
+                FORMULA, PIECES, FACTORED, ACCURATE, DEGREE, P, BK, BM, BN,
             )  # fmt: skip
-            column += tl.sum(value * tl.load(weights + cols)[None, :], axis=1)
+            column += tl.sum(values * tl.load(weights + cols)[None, :], axis=1)
         group = tl.load(segments + 3 * s + 2)
-        total += column[:, None] * tl.load(table + group * R + rank)[None, :]
-    offsets = split.to(tl.int64) * n_left * R + rows[:, None] * R + rank[None, :]
+        total += column[:, None] * tl.load(group_values + group * R + z_columns)[None, :]
+    offsets = chunk_index.to(tl.int64) * n_left * R + rows[:, None] * R + z_columns[None, :]
     tl.store(out + offsets, total)
