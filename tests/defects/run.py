@@ -124,8 +124,8 @@ DEFECTS = [
     ),
     Defect(
         "conformal quantile without the place of the new domain",
-        "(len(sizes) + 1.0)",
-        "len(sizes)",
+        "(len(domain_sizes) + 1.0)",
+        "len(domain_sizes)",
         ("calibration/test_conformal.py",),
     ),
     # Tables, files, pages, commands -------------------------------------------------------------

@@ -36,23 +36,23 @@ PROMISES = {"cv": "approximate", "split": "guaranteed"}
 
 
 def calibration_split(
-    y: Array, domains: Array | None, classification: bool, cv: Any = None
+    y: Array, domain_codes: Array | None, classification: bool, cv: Any = None
 ) -> Split:
     """Return training rows, and rows from domains that are used only for calibration.
 
     Calibration domains are a random half of all domains, or those in the first test set of ``cv``.
     """
-    n_domains = 1 if domains is None else len(np.unique(domains))
+    n_domains = 1 if domain_codes is None else len(np.unique(domain_codes))
     if n_domains < 2:
         raise ValueError(
             "calibration='split' needs at least 2 domains in sample_domain; got 1. Pass the domain "
             "of each row, or use calibration='cv'."
         )
-    assert domains is not None
+    assert domain_codes is not None
     if cv is None:
         cv = LeaveDomainsOut(n_domains // 2, n_repeats=1, random_state=0)
-    train, test = domain_folds(y, domains, classification=classification, cv=cv)[0][0]
-    shared_domains = np.intersect1d(domains[train], domains[test])
+    train, test = domain_folds(y, domain_codes, classification=classification, cv=cv)[0][0]
+    shared_domains = np.intersect1d(domain_codes[train], domain_codes[test])
     if len(shared_domains):
         raise ValueError(
             f"cv={cv!r} splits the rows of {len(shared_domains)} of {n_domains} domains between "
@@ -76,26 +76,26 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
     ) -> tuple[Any, Array, Labels, Labels]:
         """Check arguments and rows, set ``classes_``, and return X, y, targets and domains."""
         self._validate_params()
-        classification = is_classifier(self.estimator)
-        if not classification and not is_regressor(self.estimator):
+        is_classification = is_classifier(self.estimator)
+        if not is_classification and not is_regressor(self.estimator):
             raise ValueError(
                 f"estimator must be a classifier or a regressor; got {self.estimator!r}."
             )
         inputs.check_is_table(X)
         (X,) = indexable(X)
-        n = inputs.count_rows(X)
-        if n < 2:
+        n_rows = inputs.count_rows(X)
+        if n_rows < 2:
             raise ValueError(
-                f"X has n_samples={n}, but at least 2 rows are needed to hold some of them out. "
-                "Pass more rows."
+                f"X has n_samples={n_rows}, but at least 2 rows are needed to hold some of them "
+                "out. Pass more rows."
             )
-        domain = inputs.check_sample_domain(sample_domain, n, "delta")
+        domain = inputs.check_sample_domain(sample_domain, n_rows, "delta")
         self.__dict__.pop("classes_", None)  # from an earlier fit
-        if classification:
-            target = inputs.check_classes(y, n)
+        if is_classification:
+            target = inputs.check_classes(y, n_rows)
             self.classes_ = target.names
             return X, target.names[target.codes], target, domain
-        target = inputs.check_target(y, n, "rbf", min_classes=1)
+        target = inputs.check_target(y, n_rows, "rbf", min_classes=1)
         if target.values.shape[1] > 1:
             raise ValueError(
                 f"y must have one column; got {target.values.shape[1]}. Fit one "
@@ -108,13 +108,11 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
     ) -> dict[str, Predictions]:
         """Predict test rows one by one ("plain") and, if supported, together ("context")."""
         model = fit_rows(self.estimator, X, y, sample_domain, train)
-        domains = {"plain": None}
+        domains_by_mode = {"plain": None}
         if sample_domain is not None and requests_domains(self.estimator, "predict"):
-            domains["context"] = inputs.take_rows(sample_domain, test)
-        X_test, classes = inputs.take_rows(X, test), getattr(self, "classes_", None)
-        return {
-            mode: Predictions(model, X_test, classes, labels) for mode, labels in domains.items()
-        }
+            domains_by_mode["context"] = inputs.take_rows(sample_domain, test)
+        args = (model, inputs.take_rows(X, test), getattr(self, "classes_", None))
+        return {mode: Predictions(*args, domains) for mode, domains in domains_by_mode.items()}
 
     def _predictions(self, X: Any, sample_domain: Any) -> Predictions:
         """Predict with the fitted estimator; domains are passed only if it uses them."""
@@ -229,7 +227,7 @@ class DomainConformal(DomainMetaEstimator):
         {returns_self}
         """
         X, y, target, domain = self._check_inputs(X, y, sample_domain)
-        classification, all_rows = target.names is not None, np.arange(len(y))
+        is_classification, all_rows = target.names is not None, np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             if self.calibration != "split":
                 raise ValueError(
@@ -239,15 +237,16 @@ class DomainConformal(DomainMetaEstimator):
                 )
             splits = [(all_rows, all_rows)]
         elif self.calibration == "split":
-            splits = [calibration_split(y, domain.codes, classification, self.cv)]
+            splits = [calibration_split(y, domain.codes, is_classification, self.cv)]
         else:
-            splits, _ = domain_folds(y, domain.codes, classification=classification, cv=self.cv)
-        scores: dict[str, list[Array]] = {}
+            splits, _ = domain_folds(y, domain.codes, classification=is_classification, cv=self.cv)
+        scores_by_mode: dict[str, list[Array]] = {}
         for train, test in splits:
             predictions_by_mode = self._held_out_predictions(X, y, sample_domain, train, test)
             for mode, predictions in predictions_by_mode.items():
                 record = predictions.outputs() | {"target": y[test]}
-                scores.setdefault(mode, []).append(record_scores(record, predictions.classes)[2])
+                target_scores = record_scores(record, predictions.classes)[2]
+                scores_by_mode.setdefault(mode, []).append(target_scores)
             self.estimator_ = predictions_by_mode["plain"].estimator
         if self.calibration == "cv":
             self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
@@ -256,7 +255,7 @@ class DomainConformal(DomainMetaEstimator):
         self.promise_ = PROMISES[self.calibration]
         self._quantiles = {
             mode: DomainQuantiles.from_scores(np.concatenate(split_scores), domain_codes)
-            for mode, split_scores in scores.items()
+            for mode, split_scores in scores_by_mode.items()
         }
         return self
 

@@ -24,7 +24,7 @@ FIXED_PENALTY = 1e12
 class Curve:
     """Probabilities ``softmax(slope * values + bias)``; a logistic curve for two classes."""
 
-    slope: float  #: not negative, even if reversed values would fit better
+    slope: float  #: never negative, even if reversed values would fit better
     bias: Array  #: one value per class
 
     def probabilities(self, values: Array) -> Array:
@@ -56,17 +56,19 @@ def class_columns(values: Array) -> Array:
     return np.column_stack([-values, values]) if values.shape[1] == 1 else values
 
 
-def equal_weights(domains: Array, classes: Array | None = None) -> Array:
+def equal_weights(domain_codes: Array, class_codes: Array | None = None) -> Array:
     """Return row weights that sum to 1, with equal sums for domains and for a domain's classes."""
-    groups = domains if classes is None else domains * (int(classes.max()) + 1) + classes
-    _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    weights = 1.0 / sizes[codes]
-    weights /= np.bincount(domains, weights)[domains]
+    groups = domain_codes
+    if class_codes is not None:
+        groups = domain_codes * (int(class_codes.max()) + 1) + class_codes
+    _, group_codes, group_sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    weights = 1.0 / group_sizes[group_codes]
+    weights /= np.bincount(domain_codes, weights)[domain_codes]
     return np.asarray(weights / weights.sum())
 
 
 def fit_curve(
-    values: Array, codes: Array, weights: Array, *, fit_bias: bool = True
+    values: Array, class_codes: Array, weights: Array, *, fit_bias: bool = True
 ) -> tuple[Curve, float]:
     """Fit a curve by penalized maximum likelihood, and return it with its weighted log loss.
 
@@ -85,42 +87,43 @@ def fit_curve(
     # The design has one row per class, so that NumPy's sums over classes are fast.
     design, rows = np.ascontiguousarray(values.T, dtype=np.float64) / scale, np.arange(n_rows)
     # The first parameter is the slope, the others are the biases.
-    initial = np.concatenate([[1.0], np.zeros(n_classes)])
-    parameters, objective = initial, np.inf
+    initial_parameters = np.concatenate([[1.0], np.zeros(n_classes)])
+    parameters, objective = initial_parameters, np.inf
     step = np.zeros(n_classes + 1)
     for _ in range(MAX_STEPS):
         step_size = 1.0
         while True:
-            trial = parameters - step_size * step
+            trial_parameters = parameters - step_size * step
             # scipy.special.log_softmax takes twice as long, mostly for checks.
-            logits = trial[0] * design + trial[1:, None]
+            logits = trial_parameters[0] * design + trial_parameters[1:, None]
             logits -= logits.max(axis=0)
             p = np.exp(logits)
-            total = p.sum(axis=0)
-            trial_objective = weights @ (np.log(total) - logits[codes, rows])
-            trial_objective += 0.5 * penalty @ (trial - initial) ** 2
+            p_sums = p.sum(axis=0)
+            trial_objective = weights @ (np.log(p_sums) - logits[class_codes, rows])
+            trial_objective += 0.5 * penalty @ (trial_parameters - initial_parameters) ** 2
             if trial_objective <= objective + TOLERANCE or step_size < 1e-4:
                 break
             step_size /= 2
         has_converged = objective - trial_objective < TOLERANCE
-        parameters, objective = trial, trial_objective
+        parameters, objective = trial_parameters, trial_objective
         if has_converged:
             break
-        step = _newton_step(design, p / total, codes, weights, parameters - initial, penalty)
+        distance = parameters - initial_parameters
+        step = _newton_step(design, p / p_sums, class_codes, weights, distance, penalty)
     slope = max(float(parameters[0]), 0.0) if root_mean_square else 0.0
     bias = parameters[1:] - parameters[1:].mean()
     curves = [Curve(slope / scale, bias if fit_bias else 0.0 * bias)]
     if not slope or not fit_bias:
-        shares = np.bincount(codes, weights, minlength=n_classes)
+        shares = np.bincount(class_codes, weights, minlength=n_classes)
         curves = curves * bool(slope) + [Curve(0.0, np.log(np.maximum(shares, 1e-6)))]
-    true_class_p = [curve.probabilities(values)[rows, codes] for curve in curves]
+    true_class_p = [curve.probabilities(values)[rows, class_codes] for curve in curves]
     losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in true_class_p]
     index = int(np.argmin(losses))
     return curves[index], losses[index]
 
 
 def _newton_step(
-    design: Array, p: Array, codes: Array, weights: Array, distance: Array, penalty: Array
+    design: Array, p: Array, class_codes: Array, weights: Array, distance: Array, penalty: Array
 ) -> Array:
     """Return the Newton step for slope and biases.
 
@@ -128,9 +131,9 @@ def _newton_step(
     parameters and the values to which ``penalty`` shrinks them.
     """
     weighted_p = weights * p
-    residual = weighted_p.copy()
-    residual[codes, np.arange(len(codes))] -= weights
-    gradient = np.concatenate([[np.vdot(residual, design)], residual.sum(axis=1)])
+    residuals = weighted_p.copy()
+    residuals[class_codes, np.arange(len(class_codes))] -= weights
+    gradient = np.concatenate([[np.vdot(residuals, design)], residuals.sum(axis=1)])
     products = weighted_p * design
     means = np.sum(p * design, axis=0)
     hessian = np.empty((len(distance), len(distance)))
@@ -151,7 +154,7 @@ def adapt_class_shares(
     r"""Re-estimate class shares in each domain, and adapt probabilities to them.
 
     If the features of each class have the same distribution in all domains, and only class shares
-    differ, the shares in a new domain can be estimated from unlabelled rows with the EM algorithm
+    differ, the shares in a new domain can be estimated from unlabeled rows with the EM algorithm
     of Saerens, Latinne and Decaestecker. If the distributions differ as well, probabilities become
     worse. Use this function only if it improves scores on held-out domains.
 
@@ -202,16 +205,16 @@ def adapt_class_shares(
     if not prior_rows >= 0:
         raise ValueError(f"prior_rows must be at least 0; got {prior_rows!r}.")
     source_shares = source_shares / source_shares.sum()
-    codes = check_sample_domain(sample_domain, len(p), "delta").codes
-    for code in np.unique(codes):
-        in_domain = codes == code
-        adapted, new_shares = p[in_domain], source_shares
+    domain_codes = check_sample_domain(sample_domain, len(p), "delta").codes
+    for code in np.unique(domain_codes):
+        is_in_domain = domain_codes == code
+        adapted_p, new_shares = p[is_in_domain], source_shares
         for _ in range(MAX_EM_STEPS):
-            adapted = p[in_domain] * (new_shares / source_shares)
-            adapted /= adapted.sum(axis=1, keepdims=True)
-            old_shares, new_shares = new_shares, adapted.sum(axis=0) + prior_rows * source_shares
+            adapted_p = p[is_in_domain] * (new_shares / source_shares)
+            adapted_p /= adapted_p.sum(axis=1, keepdims=True)
+            old_shares, new_shares = new_shares, adapted_p.sum(axis=0) + prior_rows * source_shares
             new_shares = new_shares / new_shares.sum()
             if np.abs(new_shares - old_shares).max() < TOLERANCE:
                 break
-        p[in_domain] = adapted
+        p[is_in_domain] = adapted_p
     return p

@@ -1,7 +1,7 @@
 """Thresholds of prediction sets for new domains: quantiles of nonconformity scores.
 
 A nonconformity score says how poorly a class or value fits a prediction. All domains have equal
-weights. The functions at the end compute thresholds for model files.
+weights. The functions at the end of this module compute the thresholds in model files.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Thresholds:
     threshold: Callable[..., float]
 
     def sets(self, scores: Array, coverage: float) -> Array:
-        """Return whether each class is in the set: whether its score is within the threshold."""
+        """Return whether each class is in the set, because its score is at most the threshold."""
         return np.asarray(scores <= self.threshold(coverage, warn=True))
 
-    def intervals(self, predicted: Array, coverage: float) -> Array:
+    def intervals(self, predictions: Array, coverage: float) -> Array:
         """Return lower and upper bounds around predicted values, of shape (n, 2)."""
         radius = self.threshold(coverage, warn=True)
-        return np.column_stack([predicted - radius, predicted + radius])
+        return np.column_stack([predictions - radius, predictions + radius])
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ class DomainQuantiles(Thresholds):
 
     @classmethod
     def from_scores(cls, scores: Array, domains: Array) -> DomainQuantiles:
-        """Create from the score and the domain of each row; NaN becomes infinity."""
+        """Create from the score and the domain of each row; NaN scores become infinity."""
         scores = np.where(np.isnan(scores), np.inf, np.asarray(scores, dtype=np.float64))
-        _, codes, sizes = np.unique(domains, return_inverse=True, return_counts=True)
+        _, domain_codes, domain_sizes = np.unique(domains, return_inverse=True, return_counts=True)
         order = np.argsort(scores, kind="stable")
-        weights = 1.0 / (sizes[codes[order]] * (len(sizes) + 1.0))
-        return cls(scores[order], np.cumsum(weights), len(sizes))
+        weights = 1.0 / (domain_sizes[domain_codes[order]] * (len(domain_sizes) + 1.0))
+        return cls(scores[order], np.cumsum(weights), len(domain_sizes))
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
         """Return the score that a new row exceeds with probability at most 1 - coverage."""
@@ -168,8 +168,8 @@ class PredictionIntervals(HasThresholds):
             Lower and upper bounds; they are infinite, with a warning, if domains are too few.
         """
         model: Any = self
-        predicted = model.predict(X, sample_domain)
-        return self._thresholds(sample_domain).intervals(predicted, coverage)
+        predictions = model.predict(X, sample_domain)
+        return self._thresholds(sample_domain).intervals(predictions, coverage)
 
 
 def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
@@ -181,11 +181,13 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
     1 %, 2 % and so on, if there are enough domains. ``size`` is the mean number of classes
     in a set, or the width of intervals, at ``coverage``.
     """
-    domain_codes: dict[Any, int] = {}
-    record_results = (record_scores(record, classes) for record in records)
-    output_names, class_scores, target_scores = zip(*record_results, strict=True)
-    codes = [domain_codes.setdefault(record["domain"], len(domain_codes)) for record in records]
-    row_codes = np.repeat(codes, [len(scores) for scores in target_scores])
+    code_by_domain: dict[Any, int] = {}
+    scored_records = (record_scores(record, classes) for record in records)
+    output_names, class_scores, target_scores = zip(*scored_records, strict=True)
+    for record in records:
+        code_by_domain.setdefault(record["domain"], len(code_by_domain))
+    record_codes = [code_by_domain[record["domain"]] for record in records]
+    row_codes = np.repeat(record_codes, [len(scores) for scores in target_scores])
     quantiles = DomainQuantiles.from_scores(np.concatenate(target_scores), row_codes)
     n_domains = quantiles.n_domains
     coverages = [step / COVERAGE_STEPS for step in range(1, COVERAGE_STEPS)]
@@ -193,8 +195,8 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
     threshold = quantiles.threshold(coverage) if coverage else np.inf
     size = 2 * threshold
     if classes is not None:
-        sizes = [(scores <= threshold).sum(axis=1).mean() for scores in class_scores]
-        size = float(np.mean(sizes))
+        mean_sizes = [(scores <= threshold).sum(axis=1).mean() for scores in class_scores]
+        size = float(np.mean(mean_sizes))
     return {
         "promise": "approximate",
         "n_domains": n_domains,
@@ -215,8 +217,8 @@ def record_scores(record: Mapping[str, Any], classes: Any) -> tuple[str, Array, 
         errors = np.abs(np.asarray(record["target"], dtype=np.float64) - record["prediction"])
         return "value", errors[:, None], errors
     output_name, scores = scores_by_class(record, np.asarray(classes))
-    codes = codes_of(record["target"], np.asarray(classes))
-    return output_name, scores, scores[np.arange(len(codes)), codes]
+    class_codes = codes_of(record["target"], np.asarray(classes))
+    return output_name, scores, scores[np.arange(len(class_codes)), class_codes]
 
 
 def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
@@ -227,8 +229,8 @@ def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Arr
     if record.get("probabilities") is not None:
         return "probabilities", 1.0 - record["probabilities"]
     if record.get("decisions") is not None:
-        values = class_columns(np.asarray(record["decisions"], dtype=np.float64))
-        return "decisions", values.max(axis=1, keepdims=True) - values
+        decision_values = class_columns(np.asarray(record["decisions"], dtype=np.float64))
+        return "decisions", decision_values.max(axis=1, keepdims=True) - decision_values
     return "prediction", 1.0 - np.eye(len(classes))[codes_of(record["prediction"], classes)]
 
 
@@ -245,10 +247,10 @@ def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQ
 def describe_sets(calibration: Mapping[str, Any]) -> str:
     """Describe the coverage and size of prediction sets in one line."""
     n_domains, size, coverage = (calibration[name] for name in ("n_domains", "size", "coverage"))
-    text = f"{calibration['promise']} coverage, calibrated on {n_domains} held-out domains"
+    description = f"{calibration['promise']} coverage, calibrated on {n_domains} held-out domains"
     if coverage is None or size is None:
-        return text
+        return description
     size_text = f"sets contain {size:.2g} classes on average"
     if calibration["of"] == "value":
         size_text = f"intervals have a width of {size:.3g}"
-    return f"{text}; {size_text} at a coverage of {100 * coverage:.0f} %"
+    return f"{description}; {size_text} at a coverage of {100 * coverage:.0f} %"

@@ -116,7 +116,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         # With the indentation of skops, the schema would be most of a small model file.
         members = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode()}
         members |= {new: archive.read(old) for old, new in new_names.items()}
-    errors = _method_errors(model, METHODS)
+    errors_by_method = _method_errors(model, METHODS)
     header: dict[str, Any] = {
         "format": FORMAT,
         "model": type(model).__name__,
@@ -127,7 +127,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
             "skops": skops.__version__,
             "python": platform.python_version(),
         },
-        "works": [name for name in METHODS if name not in errors],
+        "works": [name for name in METHODS if name not in errors_by_method],
         "training_rows": values.training_rows(model),
         "training_targets": values.training_targets(model),
         "info": json.loads(json.dumps(info or {})),
@@ -190,8 +190,8 @@ def load(path: str | Path) -> Any:
             warnings.simplefilter("ignore", InconsistentVersionWarning)
             model = skops.io.loads(packed(members), trusted=types.TRUSTED)
         values.check_values(model)
-        if errors := _method_errors(model, header["works"]):
-            raise ValueError(f"its attributes are inconsistent: {errors.popitem()[1]}")
+        if errors_by_method := _method_errors(model, header["works"]):
+            raise ValueError(f"its attributes are inconsistent: {errors_by_method.popitem()[1]}")
     if versions.get("scikit-learn") != sklearn.__version__:
         warn_caller(
             f"{path} was written with scikit-learn {versions.get('scikit-learn')}, but version "
@@ -236,37 +236,37 @@ def _method_errors(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
     n_columns = getattr(model, "n_features_in_", None)
     if not isinstance(n_columns, (int, np.integer)) or not 0 < n_columns <= MAX_COLUMNS:
         return {name: ValueError("the number of columns is unknown") for name in methods}
-    rows: Any = np.array([[0.0], [1.0], [-1.0], [1e6]]) * np.ones(int(n_columns))
-    errors: dict[str, Exception] = {}
+    artificial_rows: Any = np.array([[0.0], [1.0], [-1.0], [1e6]]) * np.ones(int(n_columns))
+    errors_by_method: dict[str, Exception] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if hasattr(model, "feature_names_in_"):
             with suppress(ImportError):
                 import pandas as pd
 
-                rows = pd.DataFrame(rows, columns=model.feature_names_in_)
+                artificial_rows = pd.DataFrame(artificial_rows, columns=model.feature_names_in_)
         for name in methods:
             try:
-                getattr(model, name)(rows)
+                getattr(model, name)(artificial_rows)
             except Exception as error:
-                errors[name] = error
-    return errors
+                errors_by_method[name] = error
+    return errors_by_method
 
 
 def _check_arguments(model: Any) -> None:
     """Raise ModelFileError for arguments that are functions, tensors or Dask collections."""
-    for name, value in {"the model": model, **model.get_params(deep=True)}.items():
-        attributes = vars(value).values() if hasattr(value, "get_params") else ()
-        if callable(value) and not isinstance(value, type):
+    for name, argument in {"the model": model, **model.get_params(deep=True)}.items():
+        attributes = vars(argument).values() if hasattr(argument, "get_params") else ()
+        if callable(argument) and not isinstance(argument, type):
             raise ModelFileError(
-                f"{name} is the function {getattr(value, '__name__', value)!r}. Functions cannot "
-                "be saved, because loading one would run code. Use a named kernel or scorer"
+                f"{name} is the function {getattr(argument, '__name__', argument)!r}. Functions "
+                "cannot be saved, because loading one would run code. Use a named kernel or scorer"
             )
-        if any(map(is_dask, [value, *attributes])):
+        if any(map(is_dask, [argument, *attributes])):
             raise ModelFileError(
                 f'{name} contains Dask collections. Call to("numpy") on the fitted projection first'
             )
-        if is_tensor(value):
+        if is_tensor(argument):
             raise ModelFileError(f"{name} is a tensor, which cannot be saved. Pass an array")
 
 

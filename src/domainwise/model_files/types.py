@@ -1,14 +1,14 @@
 """The reviewed list of types that a model file may contain, and how skops builds each of them.
 
 skops restores an object without calling its constructor, and then sets its attributes. A type is
-listed here if this runs no code chosen by the file, whichever values of listed types the attributes
-have: estimators of scikit-learn and of this package, the records they consist of, arrays, numbers
-and strings. Functions, methods and types defined elsewhere are not listed.
+listed here if this never runs code chosen by the file, whatever values of listed types the
+attributes have. These are estimators of scikit-learn and of this package, the records they consist
+of, arrays, numbers and strings. Functions, methods and types defined elsewhere are not listed.
 
 skops gets this list as ``trusted``, in addition to its own. This is not sufficient: skops also
-trusts every scikit-learn estimator, without checking its arrays. It lets a file build a trusted
-type by a call (``numpy.ndarray`` with any shape) or from other data (a compressed sparse matrix).
-It lets a file use one object many times, so that a few bytes can fill all memory.
+trusts every scikit-learn estimator, without checking its arrays. It lets a file build an object by
+calling a trusted type (``numpy.ndarray`` with any shape) or from other data (a compressed sparse
+matrix), and use one object many times, so that a few bytes can fill all memory.
 
 In files, types of this package have names without a module, such as ``domainwise.DCM``, so that a
 type can move to another module. Before names are compared with the list, :func:`localize` replaces
@@ -101,8 +101,9 @@ _NUMBERS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8
 _LOSSES = "CyAbsoluteError CyHalfBinomialLoss CyHalfMultinomialLoss CyHalfSquaredError"
 
 
-def _names(types: dict[str, str]) -> frozenset[str]:
-    return frozenset(f"{module}.{name}" for module in types for name in types[module].split())
+def _names(names_by_module: dict[str, str]) -> frozenset[str]:
+    pairs = names_by_module.items()
+    return frozenset(f"{module}.{name}" for module, names in pairs for name in names.split())
 
 
 #: Types that each kind of skops node may build; other kinds of nodes are rejected.

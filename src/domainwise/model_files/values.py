@@ -26,25 +26,25 @@ DAMAGED_TREE = "a tree refers to nodes, features or values that do not exist"
 
 def check_values(model: Any) -> None:
     """Raise ValueError if an object in a model violates the rule for its type."""
-    for value in _objects(model):
-        cls, type_name = type(value), type(value).__name__
-        if isinstance(value, np.ndarray):
-            if value.dtype.kind not in "biufUOV" or value.dtype.itemsize == 0:
-                raise ValueError(f"arrays of dtype {value.dtype} are not allowed in model files")
+    for obj in _objects(model):
+        cls, type_name = type(obj), type(obj).__name__
+        if isinstance(obj, np.ndarray):
+            if obj.dtype.kind not in "biufUOV" or obj.dtype.itemsize == 0:
+                raise ValueError(f"arrays of dtype {obj.dtype} are not allowed in model files")
             continue
         # Attributes must not replace methods or settings of the class. Only in this package are
         # class attributes also used as default values.
-        from_sklearn = cls.__module__.startswith("sklearn.")
-        for name in vars(value):
-            if hasattr(cls, name) and (from_sklearn or callable(getattr(cls, name))):
+        is_from_sklearn = cls.__module__.startswith("sklearn.")
+        for name in vars(obj):
+            if hasattr(cls, name) and (is_from_sklearn or callable(getattr(cls, name))):
                 raise ValueError(f"{type_name}.{name} shadows a class attribute of the same name")
-        n_jobs = vars(value).get("n_jobs")
+        n_jobs = vars(obj).get("n_jobs")
         if n_jobs is not None and not (isinstance(n_jobs, int) and abs(n_jobs) <= MAX_JOBS):
             raise ValueError(f"{type_name} has n_jobs={n_jobs!r}; use an integer up to {MAX_JOBS}")
-        if type_name == "Pipeline" and vars(value).get("memory") is not None:
+        if type_name == "Pipeline" and vars(obj).get("memory") is not None:
             raise ValueError("Pipeline has a cache folder, which contains pickles. Use memory=None")
         rule = RULES.get(type_name)
-        if rule is not None and rule[0] in vars(value) and not rule[1](value):
+        if rule is not None and rule[0] in vars(obj) and not rule[1](obj):
             raise ValueError(f"the attributes of {type_name} are inconsistent")
 
 
@@ -54,10 +54,10 @@ def training_rows(model: Any) -> list[str]:
     Exact kernel machines contain all rows. Landmarks and support vectors are training rows,
     possibly standardized. Statistics, trees and linear models contain no rows.
     """
-    names = set()
-    for value in _objects(model):
-        type_name = type(value).__name__
-        attributes: dict[str, Any] = getattr(value, "__dict__", {})
+    attribute_names = set()
+    for obj in _objects(model):
+        type_name = type(obj).__name__
+        attributes: dict[str, Any] = getattr(obj, "__dict__", {})
         # Landmarks of random Fourier features are frequencies. Those of a ShiftWatch are random
         # points, except in files of format 3, which have the attribute ``_root``.
         is_fourier = type(attributes.get("kernel")).__name__ == "FourierMap"
@@ -65,8 +65,8 @@ def training_rows(model: Any) -> list[str]:
             continue
         for name in ROW_ATTRIBUTES | ({"components_"} if type_name == "Nystroem" else set()):
             if math.prod(np.shape(attributes.get(name, 0))) > 1:  # works for tensors, too
-                names.add(f"{type_name}.{name}")
-    return sorted(names)
+                attribute_names.add(f"{type_name}.{name}")
+    return sorted(attribute_names)
 
 
 def training_targets(model: Any) -> list[str]:
@@ -86,21 +86,21 @@ def _objects(model: Any) -> Iterator[Any]:
     """Yield each array in a model, and each object that has attributes, once."""
     pending, seen_ids = [model], set()
     while pending:
-        value = pending.pop()
-        if id(value) in seen_ids:
+        obj = pending.pop()
+        if id(obj) in seen_ids:
             continue
-        seen_ids.add(id(value))
-        if isinstance(value, dict):
-            pending.extend(value.values())
-        elif isinstance(value, (list, tuple, set)):
-            pending.extend(value)
-        elif isinstance(value, np.ndarray):
-            yield value
-            if value.dtype == object:
-                pending.extend(value.ravel())
-        elif hasattr(value, "__dict__") and not isinstance(value, type):
-            yield value
-            pending.extend(vars(value).values())
+        seen_ids.add(id(obj))
+        if isinstance(obj, dict):
+            pending.extend(obj.values())
+        elif isinstance(obj, (list, tuple, set)):
+            pending.extend(obj)
+        elif isinstance(obj, np.ndarray):
+            yield obj
+            if obj.dtype == object:
+                pending.extend(obj.ravel())
+        elif hasattr(obj, "__dict__") and not isinstance(obj, type):
+            yield obj
+            pending.extend(vars(obj).values())
 
 
 def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
@@ -124,8 +124,8 @@ def _nodes_are_valid(
 ) -> bool:
     """Whether features exist, and children come after their parents, so that every path ends."""
     left, right, feature = (nodes[name][is_inner].astype(np.int64) for name in names)
-    parent = np.flatnonzero(is_inner)
-    is_in_tree = (np.minimum(left, right) > parent) & (np.maximum(left, right) < len(nodes))
+    parents = np.flatnonzero(is_inner)
+    is_in_tree = (np.minimum(left, right) > parents) & (np.maximum(left, right) < len(nodes))
     return len(nodes) > 0 and bool((is_in_tree & (feature >= 0) & (feature < n_features)).all())
 
 
@@ -150,15 +150,15 @@ def _svm_is_valid(machine: Any) -> bool:
     n_support, support_counts = len(machine.support_), machine._n_support
     if "classes_" in vars(machine):
         n_classes = len(machine.classes_)
-        counts_agree = _is_array(support_counts, (n_classes,), "int32")
-        counts_agree = counts_agree and int(support_counts.sum(dtype=object)) == n_support
+        has_valid_counts = _is_array(support_counts, (n_classes,), "int32")
+        has_valid_counts = has_valid_counts and int(support_counts.sum(dtype=object)) == n_support
     else:  # libsvm represents regression as two classes and does not use the second count
         n_classes = 2
-        counts_agree = support_counts.shape == (2,) and support_counts[0] == n_support
+        has_valid_counts = support_counts.shape == (2,) and support_counts[0] == n_support
     n_pairs = n_classes * (n_classes - 1) // 2
     sigmoid_parameters = (machine._probA, machine._probB)
     return (
-        counts_agree
+        has_valid_counts
         and machine.kernel in ("linear", "poly", "rbf", "sigmoid", "precomputed")
         and machine._sparse is False
         and _is_size(machine.n_features_in_, n_features)
@@ -230,14 +230,14 @@ def _encoder_is_valid(encoder: Any) -> bool:
     """Whether the numbers of output columns agree with the categories."""
     nones = [None] * len(encoder.categories_)
     drop_indices = encoder._drop_idx_after_grouping
-    columns = zip(
+    encoded_columns = zip(
         encoder.categories_,
         nones if drop_indices is None else drop_indices,
         encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else nones,
         encoder._n_features_outs,
         strict=True,
     )
-    for categories, drop_index, group_indices, n_columns in columns:
+    for categories, drop_index, group_indices, n_columns in encoded_columns:
         n_groups = len(categories) if group_indices is None else int(np.max(group_indices)) + 1
         # Values are looked up by bisection, which needs sorted categories.
         is_sorted = categories.dtype == object or np.array_equal(

@@ -11,7 +11,7 @@ All classes that choose arguments by holding out domains call :func:`search`. Th
    each split, and passes each fitted model to ``score.outcome(model, X_test, y_test)``. A kind that
    computes outputs or scores without a model returns them directly. With ``one_pass`` this method
    is called once for each batch, with all splits; otherwise once for each batch and split, in
-   parallel with ``n_jobs``.
+   ``n_jobs`` parallel jobs.
 4. ``fit(data, chosen)`` fits the chosen candidates, the best first.
 
 An outcome is a number or, if the score uses all splits together
@@ -83,8 +83,8 @@ class Data:
 
     def take(self, rows: Array) -> Data:
         """Return some of the rows; categories that do not occur in them are removed."""
-        domains = None if self.sample_domain is None else take_rows(self.sample_domain, rows)
-        changes: dict[str, Any] = {"sample_domain": domains}
+        sample_domain = None if self.sample_domain is None else take_rows(self.sample_domain, rows)
+        changes: dict[str, Any] = {"sample_domain": sample_domain}
         for name, labels in (("target", self.target), ("domain", self.domain)):
             changes[name] = None if labels is None else labels.take(rows)
             if labels is not None and labels.codes is not None:
@@ -133,25 +133,26 @@ class Race:
     over the columns of the scores (domains or splits). The others are scored on all splits.
     """
 
-    first: int = 2  #: splits in the first round; the first two together use half of all splits
+    first: int = 2  #: splits in the first round; the first two rounds contain half of all splits
     margin: float = 1.0  #: in standard errors; with infinity, no candidate is dropped
 
     def rounds(self, n_splits: int) -> list[list[int]]:
         """Return the indices of the splits of each round, which are spread over all splits."""
         ends = sorted({min(self.first, n_splits), max(self.first, n_splits // 2), n_splits})
         order = np.argsort(np.arange(n_splits) * (np.sqrt(5.0) - 1) / 2 % 1.0, kind="stable")
-        return [order[a:b].tolist() for a, b in pairwise([0, *ends]) if b <= n_splits]
+        return [order[start:end].tolist() for start, end in pairwise([0, *ends]) if end <= n_splits]
 
     def survivors(self, candidates: Sequence[Candidate], scores: Array, rule: Rule) -> list[int]:
         """Return the indices of the candidates that are not dropped."""
         scores = scores[:, np.isfinite(scores).all(axis=0)]
         if scores.shape[1] < 2:
             return list(range(len(candidates)))
-        chosen = rule(candidates, scores)
-        deficit = scores[chosen[-1]] - scores
-        errors = deficit.std(axis=1, ddof=1) / np.sqrt(deficit.shape[1])  # standard errors
-        is_close = deficit.mean(axis=1) <= self.margin * np.maximum(errors, np.finfo(float).tiny)
-        is_close[chosen] = True
+        chosen_indices = rule(candidates, scores)
+        deficits = scores[chosen_indices[-1]] - scores
+        standard_errors = deficits.std(axis=1, ddof=1) / np.sqrt(deficits.shape[1])
+        standard_errors = np.maximum(standard_errors, np.finfo(float).tiny)
+        is_close = deficits.mean(axis=1) <= self.margin * standard_errors
+        is_close[chosen_indices] = True
         return np.flatnonzero(is_close).tolist()
 
 
@@ -176,33 +177,32 @@ def search(
     race = None if kind.one_pass else race
     rounds = [list(range(len(splits)))] if race is None else race.rounds(len(splits))
     outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
-    remaining, reusable = list(range(len(candidates))), []
+    indices, reusable = list(range(len(candidates))), []  # indices of candidates not dropped
     finished_splits: list[int] = []
 
-    def remaining_scores() -> Array:
-        values = [[outcomes[i][k] for k in finished_splits] for i in remaining]
-        return score.table(values, [splits[k][1] for k in finished_splits])
+    def compute_scores() -> Array:
+        finished_outcomes = [[outcomes[i][k] for k in finished_splits] for i in indices]
+        return score.table(finished_outcomes, [splits[k][1] for k in finished_splits])
 
     for split_indices in rounds:
-        if finished_splits and race is not None and len(remaining) > 1:
-            compared = [candidates[i] for i in remaining]
-            survivors = race.survivors(compared, remaining_scores(), rule)
-            remaining = [remaining[i] for i in survivors]
-        batches = kind.batches([candidates[i] for i in remaining])
+        if finished_splits and race is not None and len(indices) > 1:
+            survivors = race.survivors([candidates[i] for i in indices], compute_scores(), rule)
+            indices = [indices[i] for i in survivors]
+        batches = kind.batches([candidates[i] for i in indices])
         groups = [split_indices] if kind.one_pass else [[k] for k in split_indices]
-        tasks = [([remaining[i] for i in batch], group) for batch in batches for group in groups]
-        run = partial(_outcomes, kind, data, score=score, n_jobs=n_jobs)
-        results = Parallel(n_jobs=n_jobs, verbose=verbose)(
-            delayed(run)([splits[k] for k in group], [candidates[i] for i in batch])
+        tasks = [([indices[i] for i in batch], group) for batch in batches for group in groups]
+        compute = partial(_outcomes, kind, data, score=score, n_jobs=n_jobs)
+        task_outcomes = Parallel(n_jobs=n_jobs, verbose=verbose)(
+            delayed(compute)([splits[k] for k in group], [candidates[i] for i in batch])
             for batch, group in tasks
         )
-        for (batch, group), result in zip(tasks, results, strict=True):
-            for i, values in zip(batch, result.values, strict=True):
+        for (batch, group), batch_outcomes in zip(tasks, task_outcomes, strict=True):
+            for i, values in zip(batch, batch_outcomes.values, strict=True):
                 outcomes[i].update(zip(group, values, strict=True))
-        reusable = [result.reusable for result in results] if kind.one_pass else []
+        reusable = [task.reusable for task in task_outcomes] if kind.one_pass else []
         finished_splits = sorted(finished_splits + split_indices)
-    result = SearchResult.from_scores([candidates[i] for i in remaining], remaining_scores(), rule)
-    chosen_outcomes = [[outcomes[remaining[i]][k] for k in finished_splits] for i in result.indices]
+    result = SearchResult.from_scores([candidates[i] for i in indices], compute_scores(), rule)
+    chosen_outcomes = [[outcomes[indices[i]][k] for k in finished_splits] for i in result.indices]
     if not isinstance(chosen_outcomes[0][0], np.ndarray):
         return replace(result, reusable=reusable)
     tests = [test for _, test in splits]
@@ -213,11 +213,11 @@ def search(
 
 def limit_jobs(n_jobs: int | None, data: Data) -> int | None:
     """Return the number of workers, limited so that they fit into the free memory."""
-    free_memory = available_memory()
-    if n_jobs in (None, 1) or free_memory is None:
+    free_bytes = available_memory()
+    if n_jobs in (None, 1) or free_bytes is None:
         return n_jobs
-    needed_memory = WORKER_BYTES + WORKER_COPIES * getattr(data.X, "nbytes", 0)
-    return max(1, min(effective_n_jobs(n_jobs), free_memory // needed_memory))
+    worker_bytes = WORKER_BYTES + WORKER_COPIES * getattr(data.X, "nbytes", 0)
+    return max(1, min(effective_n_jobs(n_jobs), free_bytes // worker_bytes))
 
 
 def _outcomes(
@@ -302,7 +302,7 @@ class SearchAttributes:
         Means ignore splits on which no candidate has a score. ``arguments`` adds a column for each
         argument; all candidates must then have the same arguments.
         """
-        compared_scores = result.scores[:, _defined(result.scores)]
+        compared_scores = result.scores[:, _has_score(result.scores)]
         means = compared_scores.mean(axis=1)
         columns: dict[str, Any] = {"params": result.candidates}
         for name in result.candidates[0] if arguments else ():
@@ -317,14 +317,14 @@ class SearchAttributes:
         self.held_out_outputs_ = result.held_out
 
 
-def outputs_by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
+def outputs_by_row(split_outputs: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
     """Combine outputs for the test rows of all splits into one array, in the order of the rows.
 
     Rows in several test sets get the mean of their outputs; rows in no test set get NaN.
     """
-    sums = np.zeros((n_rows, values[0].shape[1]), dtype=values[0].dtype)
+    sums = np.zeros((n_rows, split_outputs[0].shape[1]), dtype=split_outputs[0].dtype)
     counts = np.zeros((n_rows, 1), dtype=sums.dtype)
-    for outputs, test in zip(values, tests, strict=True):
+    for outputs, test in zip(split_outputs, tests, strict=True):
         sums[test] += outputs
         counts[test] += 1
     return np.asarray(sums / np.where(counts > 0, counts, np.nan))
@@ -339,7 +339,7 @@ def comparable_scores(scores: Array) -> Array:
     Some scores are not defined on all domains: the area under the ROC curve needs two classes.
     Candidates are then compared on the other splits.
     """
-    is_defined = _defined(scores)
+    is_defined = _has_score(scores)
     if not is_defined.any():
         raise ValueError(
             "The score is not defined on any split, perhaps because every held-out domain contains "
@@ -354,14 +354,14 @@ def comparable_scores(scores: Array) -> Array:
     return scores[:, is_defined]
 
 
-def _defined(scores: Array) -> Array:
+def _has_score(scores: Array) -> Array:
     """Return for each split whether any candidate has a score."""
     return np.asarray(~np.isnan(scores).all(axis=0))
 
 
-def ranks(mean: Array) -> Array:
+def ranks(means: Array) -> Array:
     """Return ranks, where 1 is the best; candidates without a score come last."""
-    return rankdata(-np.nan_to_num(mean, nan=-np.inf), method="min").astype(np.int32)
+    return rankdata(-np.nan_to_num(means, nan=-np.inf), method="min").astype(np.int32)
 
 
 def best(candidates: Sequence[Candidate], scores: Array) -> list[int]:
@@ -401,6 +401,7 @@ def best_of_paths(
     """
     best_by_path: dict[Any, int] = {}
     for i in np.argsort(ranks(scores.mean(axis=1)), kind="stable").tolist():
-        fixed_arguments = ((name, _key(v)) for name, v in candidates[i].items() if name not in path)
-        best_by_path.setdefault(frozenset(fixed_arguments), i)
+        fixed_names = [name for name in candidates[i] if name not in path]
+        path_key = frozenset((name, _key(candidates[i][name])) for name in fixed_names)
+        best_by_path.setdefault(path_key, i)
     return list(best_by_path.values())[:n]

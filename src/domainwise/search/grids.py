@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-#: DCMCV: multiples of the median rule's gamma, ridges (infinity: no linear system), domain weights.
+#: DCMCV: multiples of the median rule's gamma, ridges, and domain weights.
 DCM_GAMMAS = (0.25, 1.0, 4.0)
-DCM_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, np.inf)
+DCM_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, np.inf)  #: with infinity, no linear system is solved
 DCM_WEIGHTS = (0.0, 0.01, 0.1, 1.0, 10.0)
 
 #: InvariantRidgeCV: multiples of the median rule's gamma, and domain weights.
 RIDGE_GAMMAS = (0.3, 1.0, 3.0)
 RIDGE_WEIGHTS = (0.0, 0.1, 1.0, 10.0)
-#: Penalties; above 1000 rows, they are multiplied by ``n_rows / 1000``, as losses are sums.
+#: Penalties; above 1000 rows, they are multiplied by ``n_rows / 1000``, because losses are sums.
 RIDGE_ALPHAS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 
 #: Ensemble members: multiples of the median rule's gamma.
 MEMBER_GAMMAS = (0.3, 1.0, 3.0)
 LINEAR_COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-#: Number or share of features that a tree tries at each split; with many features, the first one.
+#: Number or share of features tried at each split of a tree; the first one with many features.
 TREE_FEATURES: dict[str, tuple[str | float, ...]] = {
     "classes": ("sqrt", 0.5),
     "numbers": (0.3, 1.0),
@@ -43,8 +43,8 @@ class InUnits:
     """Values to choose from, in a unit that depends on the rows.
 
     Units are "median" (gamma by the median rule), "deviation" (standard deviation of the target),
-    "tolerance" (the same, but at most 1), "rows" (number of rows), "per row" (its inverse) and
-    "components" (1, but values are limited by the number of rows of a split).
+    "tolerance" (the same, but at most 1), "rows" (number of rows), "per row" (1 / number of rows)
+    and "components" (1, but values are limited by the number of training rows).
     """
 
     unit: str

@@ -64,7 +64,7 @@ class ProjectedMoments:
     means: Array  #: column means of each class, or of all rows
     scatter: Array  #: sums of squares and products of deviations from these means
     classes: Array | None = None
-    cross: Any = None  #: sums of products of the columns with the centred continuous target
+    cross: Any = None  #: sums of products of the columns with the centered continuous target
     target_mean: Any = None  #: mean of the continuous target
 
     def mapped(self, W: Array) -> ProjectedMoments:
@@ -115,9 +115,9 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array) -> Self:
         """Fit to rows, which must be finite."""
-        classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-        means = np.stack([X[codes == c].mean(axis=0) for c in range(len(counts))])
-        residuals = X - means[codes]
+        classes, class_codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+        means = np.stack([X[class_codes == c].mean(axis=0) for c in range(len(counts))])
+        residuals = X - means[class_codes]
         std = residuals.std(axis=0)
         std[std == 0] = 1.0
         scale = std * np.sqrt(len(y) - len(counts) * lost_degrees_of_freedom())
@@ -139,17 +139,17 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         )
 
     def _fit_whitened(
-        self, classes: Array, counts: Array, means: Array, within: Array, directions: Array
+        self, classes: Array, counts: Array, means: Array, singular_values: Array, directions: Array
     ) -> Self:
-        """Fit from singular values (``within``) and directions of deviations from class means."""
+        """Fit from the singular values and directions of deviations from class means."""
         n, k = counts.sum(), len(counts)
         overall_mean = counts @ means / n
-        whitening = directions[within > 1e-4].T / within[within > 1e-4]
+        whitening = directions[singular_values > 1e-4].T / singular_values[singular_values > 1e-4]
         deviations = (means - overall_mean) @ whitening
-        _, between, V = np.linalg.svd(
+        _, between_values, V = np.linalg.svd(
             np.sqrt(counts / (k - 1))[:, None] * deviations, full_matrices=False
         )
-        V = V[between > 1e-4 * between.max(initial=0.0)]
+        V = V[between_values > 1e-4 * between_values.max(initial=0.0)]
         deviations = deviations @ V.T
         coef = deviations @ (whitening @ V.T).T
         bias = -0.5 * (deviations**2).sum(axis=1) - coef @ overall_mean

@@ -3,8 +3,8 @@
 Accuracy on a few domains is noisy, because it ignores confidence. The smooth score is the negative
 log loss of probabilities, which a logistic curve computes from outputs for held-out domains, or
 the negative squared error of a continuous target. All domains have equal weights, and so do the
-classes within a domain. One curve is fitted to all splits; a search therefore collects the
-outputs for all splits instead of a score for each split.
+classes within a domain. One curve is fitted to the outputs for all splits; a search therefore
+collects these outputs instead of a score for each split.
 """
 
 from __future__ import annotations
@@ -91,24 +91,24 @@ def quiet_scores() -> Iterator[None]:
         yield
 
 
-def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> Array:
+def outputs(model: Any, X: Any, n_classes: int, class_codes: Array | None = None) -> Array:
     """Return log-probabilities or decision values for all classes, or predicted numbers.
 
     There is one column for each class, or one for a continuous target (``n_classes`` is 0).
-    ``codes`` are the class codes of the model's classes; None if ``classes_`` contains these.
+    ``class_codes`` are the codes of the model's classes; None if ``classes_`` contains codes.
     """
     if not n_classes:
         values = np.asarray(model.predict(X), dtype=np.float64)
         return values.reshape(len(values), 1)
-    if codes is None:
-        codes = getattr(model, "classes_", None)
+    if class_codes is None:
+        class_codes = getattr(model, "classes_", None)
     if hasattr(model, "decision_function"):
-        return decision_outputs(model.decision_function(X), codes, n_classes)
+        return decision_outputs(model.decision_function(X), class_codes, n_classes)
     if hasattr(model, "predict_proba"):
         p = np.asarray(model.predict_proba(X), dtype=np.float64)
     else:
         p = (np.asarray(model.predict(X)).reshape(-1, 1) == model.classes_).astype(np.float64)
-    return _all_classes(log_probabilities(p), np.log(MIN_PROBABILITY), codes, n_classes)
+    return _all_classes(log_probabilities(p), np.log(MIN_PROBABILITY), class_codes, n_classes)
 
 
 def log_probabilities(p: Array) -> Array:
@@ -116,29 +116,29 @@ def log_probabilities(p: Array) -> Array:
     return np.asarray(np.log(np.maximum(p, MIN_PROBABILITY)))
 
 
-def decision_outputs(values: Array, codes: Any, n_classes: int) -> Array:
+def decision_outputs(values: Array, class_codes: Any, n_classes: int) -> Array:
     """Return decision values of all classes, given those of the classes with these codes."""
     columns = class_columns(np.asarray(values, dtype=np.float64))
-    return _all_classes(columns, columns.min(axis=1, initial=0.0)[:, None], codes, n_classes)
+    return _all_classes(columns, columns.min(axis=1, initial=0.0)[:, None], class_codes, n_classes)
 
 
-def _all_classes(values: Array, fill_value: Any, codes: Any, n_classes: int) -> Array:
+def _all_classes(values: Array, fill_value: Any, class_codes: Any, n_classes: int) -> Array:
     """Return one column per class, with ``fill_value`` for classes that the model has not seen."""
-    if codes is None:
+    if class_codes is None:
         return values
     columns = np.empty((len(values), n_classes))
     columns[:] = fill_value
-    columns[:, np.asarray(codes, dtype=np.intp)] = values
+    columns[:, np.asarray(class_codes, dtype=np.intp)] = values
     return columns
 
 
-def row_losses(values: Array, y: Array, weights: Array, n_classes: int) -> Array:
+def row_losses(values: Array, y: Array, row_weights: Array, n_classes: int) -> Array:
     """Return the weighted loss of each held-out row; y contains class codes or numbers."""
     if not n_classes:
-        return np.asarray(weights * (y - values[:, 0]) ** 2)
-    curve, _ = fit_curve(values, y, weights)
+        return np.asarray(row_weights * (y - values[:, 0]) ** 2)
+    curve, _ = fit_curve(values, y, row_weights)
     probabilities = curve.probabilities(values)[np.arange(len(y)), y]
-    return np.asarray(-weights * np.log(np.maximum(probabilities, 1e-300)))
+    return np.asarray(-row_weights * np.log(np.maximum(probabilities, 1e-300)))
 
 
 @dataclass(frozen=True)
@@ -165,19 +165,20 @@ class SmoothScore:
         rows. One curve is fitted to the outputs of each candidate.
         """
         rows = np.concatenate(tests)
-        domains = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]
-        domains = np.unique(domains, return_inverse=True)[1]
-        sample = draw_rows(domains, max(MAX_ROWS, 2 * (int(domains.max()) + 1)), 0)
-        y, n_classes, codes = self.y[rows[sample]], 0, None
+        domain_codes = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]
+        domain_codes = np.unique(domain_codes, return_inverse=True)[1]
+        max_rows = max(MAX_ROWS, 2 * (int(domain_codes.max()) + 1))
+        sample = draw_rows(domain_codes, max_rows, 0)
+        y, n_classes, class_codes = self.y[rows[sample]], 0, None
         if self.classes is not None:
-            y = codes = codes_of(y, self.classes)
+            y = class_codes = codes_of(y, self.classes)
             n_classes = len(self.classes)
-        weights = equal_weights(domains[sample], codes)
-        split_of = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[sample]
-        losses = [
-            row_losses(np.concatenate(values)[sample], y, weights, n_classes) for values in outcomes
-        ]
-        return np.array([-len(tests) * np.bincount(split_of, loss, len(tests)) for loss in losses])
+        row_weights = equal_weights(domain_codes[sample], class_codes)
+        n_splits = len(tests)
+        split_indices = np.repeat(np.arange(n_splits), [len(test) for test in tests])[sample]
+        sampled_outputs = (np.concatenate(values)[sample] for values in outcomes)
+        losses = [row_losses(values, y, row_weights, n_classes) for values in sampled_outputs]
+        return np.array([-n_splits * np.bincount(split_indices, loss, n_splits) for loss in losses])
 
     def outputs(self, model: Any, X: Any) -> Array:
         """Return log-probabilities, decision values or numbers, with columns as in ``classes``."""
