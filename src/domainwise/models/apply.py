@@ -1,8 +1,8 @@
-"""Applying a model to files of any size in chunks, locally or on the workers of a cluster.
+"""Apply a model to files of any size in chunks, locally or on the workers of a cluster.
 
 A chunk may contain only some rows of a domain. To predict rows in the context of all rows of their
 domain, a first pass computes statistics of the domains, and a second pass predicts with a copy of
-the model that uses them.
+the model that uses these statistics.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SAMPLE_ROWS = 200_000
 
 @dataclass(frozen=True)
 class DomainSummary:
-    """Moments of a domain's rows, and a sample: the rows with the smallest random numbers."""
+    """Moments of a domain's rows, and a sample of them: the rows with the smallest draws."""
 
     n_rows: int
     moments: Moments
@@ -90,7 +90,7 @@ def summarize_domains(model: Any, X: Any, domains: Array) -> Summaries:
         rows = X[domains == name]
         n_rows = len(rows)
         if isinstance(estimator, DomainContext):
-            rows = rows[:0]
+            rows = rows[:0]  # moments are sufficient
         draws = random_numbers(row_keys(rows, 0))
         order = np.argsort(draws, kind="stable")[:DOMAIN_SAMPLE_ROWS]
         summaries[name] = DomainSummary(n_rows, domain_moments, draws[order], rows[order])
@@ -99,18 +99,18 @@ def summarize_domains(model: Any, X: Any, domains: Array) -> Summaries:
 
 def merge_summaries(a: Summaries, b: Summaries) -> Summaries:
     """Merge the summaries of two chunks of a table."""
-    merged = a | b
+    merged_summaries = a | b
     for name in a.keys() & b.keys():
         first, second = a[name], b[name]
         draws = np.concatenate([first.draws, second.draws])
         order = np.argsort(draws, kind="stable")
         rows = np.concatenate([first.rows, second.rows])[order]
         moments, n_rows = first.moments.merged(second.moments), first.n_rows + second.n_rows
-        merged[name] = DomainSummary(n_rows, moments, draws[order], rows)
-    max_rows = min(DOMAIN_SAMPLE_ROWS, SAMPLE_ROWS // max(1, len(merged)))
+        merged_summaries[name] = DomainSummary(n_rows, moments, draws[order], rows)
+    max_rows = min(DOMAIN_SAMPLE_ROWS, SAMPLE_ROWS // max(1, len(merged_summaries)))
     return {
         name: replace(s, draws=s.draws[:max_rows], rows=s.rows[:max_rows].copy())
-        for name, s in merged.items()
+        for name, s in merged_summaries.items()
     }
 
 
@@ -125,21 +125,22 @@ def with_summaries(model: Any, summaries: Summaries) -> Any:
         batches = {n: estimator.batch_of(s.rows, s.n_rows, s.moments) for n, s in summaries.items()}
         statistics = replace(statistics, batches=batches)
         rows = np.concatenate([summary.rows for summary in summaries.values()])
-        names = np.repeat(list(summaries), [len(s.rows) for s in summaries.values()])
-        without_context = estimator.with_statistics(statistics).domains_without_context(rows, names)
-        statistics = replace(statistics, without_context=frozenset(without_context))
-    return _replaced(model, estimator, estimator.with_statistics(statistics))
+        row_domains = np.repeat(list(summaries), [len(s.rows) for s in summaries.values()])
+        with_batches = estimator.with_statistics(statistics)
+        without_context = frozenset(with_batches.domains_without_context(rows, row_domains))
+        statistics = replace(statistics, without_context=without_context)
+    return _substitute(model, estimator, estimator.with_statistics(statistics))
 
 
-def _replaced(model: Any, old: Any, new: Any) -> Any:
+def _substitute(model: Any, old: Any, new: Any) -> Any:
     """Return a copy of a model in which the estimator ``old`` is replaced by ``new``."""
     if model is old:
         return new
     model_copy = copy(model)
     if hasattr(model, "steps"):
-        model_copy.steps = [(name, _replaced(step, old, new)) for name, step in model.steps]
+        model_copy.steps = [(name, _substitute(step, old, new)) for name, step in model.steps]
     if "estimator_" in vars(model):
-        model_copy.estimator_ = _replaced(model.estimator_, old, new)
+        model_copy.estimator_ = _substitute(model.estimator_, old, new)
     return model_copy
 
 
@@ -178,48 +179,48 @@ class Application:
 
     def frames(self, chunk_rows: int) -> Iterator[Any]:
         """Read the table in chunks of ``chunk_rows`` rows."""
-        labels = [name for name in self.kept_columns if name not in self.model.schema.features]
-        options = {**self.read_options, "labels": labels, "chunk_rows": chunk_rows}
+        label_names = [name for name in self.kept_columns if name not in self.model.schema.features]
+        options = {**self.read_options, "labels": label_names, "chunk_rows": chunk_rows}
         return self.model.read(self.source, self.columns, **options)
 
     @config_context(transform_output="default")
     def __call__(self, frame: Any, first_row: int) -> ApplyResult:
         """Predict or project the rows of a chunk; ``first_row`` is the number of rows before it."""
-        model, column = self.model, self.model.schema.domain
+        model, domain_column = self.model, self.model.schema.domain
         X = model.schema.prepare(frame, first_row=first_row)
-        domains: Any = None  # domains of rows as text, "" if missing
-        if column in frame.columns:
-            has_domain = frame[column].notna().to_numpy()
-            labels = np.full(len(frame), "", dtype=object)
+        domains: Any = None  # the domain of each row as text; "" if it is missing
+        if domain_column in frame.columns:
+            has_domain = frame[domain_column].notna().to_numpy()
+            domain_names = np.full(len(frame), "", dtype=object)
             if has_domain.any():
-                labels[has_domain] = as_labels(frame[column][has_domain]).astype(str)
-            domains = labels.astype(str)
+                domain_names[has_domain] = as_labels(frame[domain_column][has_domain]).astype(str)
+            domains = domain_names.astype(str)
         watch, _ = find_watch(model.pipeline) if self.check_shift else (None, None)
         statistics = {} if watch is None else watch.summarize(X, domains)
         if self.context != "column":
             domains = None if self.context is None else np.full(len(frame), "all")
         elif (domains == "").any():
             raise TableError(
-                f"{self.source} has rows without a domain in column {column!r}, but context needs "
-                "the domain of every row. Fill in the missing domains, or remove these rows"
+                f"{self.source} has rows without a domain in column {domain_column!r}, but context "
+                "needs the domain of every row. Fill in the missing domains, or remove these rows"
             )
         if self.first_pass:
             summaries = {} if domains is None else summarize_domains(model.pipeline, X, domains)
             return ApplyResult(n_rows=len(frame), statistics=statistics, summaries=summaries)
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always", UserWarning)
             if self.project:
                 output = model.projection(X)
             else:
                 output = model.predictions(X, domains, self.coverage)
-        if duplicates := sorted({*self.kept_columns} & {*output.columns}):
+        if duplicate_names := sorted({*self.kept_columns} & {*output.columns}):
             raise TableError(
-                f"column {duplicates[0]!r} of {self.source} has the same name as an output column. "
-                "Rename it, or do not keep it"
+                f"column {duplicate_names[0]!r} of {self.source} has the same name as an output "
+                "column. Rename it, or do not keep it"
             )
         kept_frame = frame[self.kept_columns].reset_index(drop=True)
         output = import_pandas().concat([kept_frame, output], axis=1)
-        notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+        notes = [str(w.message) for w in caught_warnings if issubclass(w.category, UserWarning)]
         return ApplyResult([*map(str, output.columns)], len(output), statistics, notes, output)
 
 
@@ -260,10 +261,10 @@ def apply_to_file(
     ``na`` are described in :func:`~domainwise.tables.files.read_table`; by default, ambiguous cells
     are read as in the training table.
     """
-    names = table_columns(source, encoding=encoding)
-    require_columns(keep, names, str(source))
-    domain = model.schema.domain
-    kept_columns = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
+    columns = table_columns(source, encoding=encoding)
+    require_columns(keep, columns, str(source))
+    domain_column = model.schema.domain
+    kept_columns = [name for name in dict.fromkeys([*keep, domain_column]) if name in columns]
     options = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
     application = Application(model, str(source), kept_columns, project, options, coverage=coverage)
     if context is not None:
@@ -273,7 +274,7 @@ def apply_to_file(
                 "'one' to predict, and None to project"
             )
         if context == "column":
-            require_columns([domain], names, str(source), reason=", which context needs")
+            require_columns([domain_column], columns, str(source), reason=", which context needs")
         find_context(model.pipeline)
         application = replace(application, context=context)
     apply = partial(_apply, chunk_rows=chunk_rows, client=client, progress=progress)

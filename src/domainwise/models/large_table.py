@@ -1,7 +1,7 @@
-"""Fitting models to tables larger than memory, and predicting, on the workers of a cluster.
+"""Fit models to tables larger than memory, and apply models, on the workers of a cluster.
 
 A fit makes two passes over a Parquet table: one for column statistics, one for sums over rows.
-Column types and the task are inferred from evenly spaced rows. Predictions are in table order.
+Column types and the task are inferred from evenly spaced rows. Outputs are in the order of rows.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def exceeds_memory(path: str | Path) -> bool:
     """Whether a table is stored as Parquet and too large to be fitted in memory."""
     if existing_format(path) != "parquet":
         return False
-    free_memory = available_memory()
+    free_bytes = available_memory()
     n_cells = sum(f.metadata.num_rows * f.metadata.num_columns for f in parquet.read_footers(path))
-    return free_memory is not None and N_COPIES * 8 * n_cells > free_memory
+    return free_bytes is not None and N_COPIES * 8 * n_cells > free_bytes
 
 
 @dataclass(frozen=True)
@@ -62,23 +62,24 @@ class Reader:
     preprocessor: Any = None  #: fitted; needed by :meth:`preprocessed_rows`
 
     @property
-    def names(self) -> list[str]:
+    def feature_names(self) -> list[str]:
         """Names of the preprocessed features."""
         return [f"x{i}" for i in range(len(self.preprocessor.get_feature_names_out()))]
 
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
         """Return features, targets, domains as text, and the number of rows without a label."""
         frame = parquet.read_piece(piece, self.columns)
-        labelled: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
-        is_kept = ~np.isin(labelled[2], list(self.drop_domains))
-        rows, y, domains = (values[is_kept] for values in labelled)
-        return self.schema.prepare(frame.iloc[rows]), y, domains, len(frame) - len(labelled[0])
+        label_arrays: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
+        n_left_out = len(frame) - len(label_arrays[0])
+        is_kept = ~np.isin(label_arrays[2], list(self.drop_domains))
+        row_indices, y, domains = (array[is_kept] for array in label_arrays)
+        return self.schema.prepare(frame.iloc[row_indices]), y, domains, n_left_out
 
     def preprocessed_rows(self, piece: parquet.Piece) -> Any:
         """Return the preprocessed features, with the columns ``y`` and ``domain``."""
         X, y, domains, _ = self.rows(piece)
-        values = self.preprocessor.transform(X) if len(X) else np.empty((0, len(self.names)))
-        frame = import_pandas().DataFrame(values, columns=self.names)
+        Z = self.preprocessor.transform(X) if len(X) else np.empty((0, len(self.feature_names)))
+        frame = import_pandas().DataFrame(Z, columns=self.feature_names)
         if self.schema.task == "classification":
             y = np.array([self.labels[0][text] for text in y])
         return frame.assign(y=y, domain=[self.labels[1][text] for text in domains])
@@ -88,15 +89,15 @@ class Reader:
 def statistics_of(reader: Reader, piece: parquet.Piece) -> Statistics:
     """Compute the statistics of a piece, in the first pass."""
     X, y, domains, n_left_out = reader.rows(piece)
-    numbers = X[reader.schema.numbers].to_numpy(dtype=np.float64)
-    columns = [column[~np.isnan(column)] for column in numbers.T]
-    classes = Counter(y.tolist()) if reader.schema.task == "classification" else Counter()
+    numeric_values = X[reader.schema.numbers].to_numpy(dtype=np.float64)
+    present_values = [column[~np.isnan(column)] for column in numeric_values.T]
+    class_counts = Counter(y.tolist()) if reader.schema.task == "classification" else Counter()
     return Statistics(
         n_left_out,
-        Moments.of_rows(numbers, np.zeros(len(X), dtype=np.int64), 1),
-        [sketched(column, np.ones(len(column))) for column in columns],
+        Moments.of_rows(numeric_values, np.zeros(len(X), dtype=np.int64), 1),
+        [sketched(column, np.ones(len(column))) for column in present_values],
         [Counter(X[name].dropna().tolist()) for name in reader.schema.categorical],
-        classes,
+        class_counts,
         Counter(domains.tolist()),
     )
 
@@ -130,22 +131,22 @@ class LargeTable:
     ) -> LargeTable:
         """Read a sample; see :func:`~domainwise.tables.schema.load_table` for the arguments."""
         footers: list[parquet.Footer] = parquet.read_footers(path)
-        schema = footers[0].schema
-        names = [n for n in schema.names if n not in index_columns(schema)] + [*footers[0].keys]
+        schema, keys = footers[0].schema, footers[0].keys
+        column_names = [n for n in schema.names if n not in index_columns(schema)] + [*keys]
         roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-        features, drop = split_names(features, names), split_names(drop, names)
-        selected, _ = choose_features(names, features=features, drop=drop, **roles)
-        columns = [*selected, target, domain]
+        features, drop = split_names(features, column_names), split_names(drop, column_names)
+        feature_names, _ = choose_features(column_names, features=features, drop=drop, **roles)
+        columns = [*feature_names, target, domain]
         pieces = parquet.cut_pieces(footers, columns)
-        indices = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))
+        piece_indices = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))
         frames = []
-        for i in indices:
+        for i in piece_indices:
             frame = parquet.read_piece(pieces[i], columns)
-            rows = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(indices)).astype(int)
-            frames.append(frame.iloc[np.unique(rows)])
+            indices = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(piece_indices)).astype(int)
+            frames.append(frame.iloc[np.unique(indices)])
         sample = import_pandas().concat(frames, ignore_index=True)
         table = check_table(
-            sample, features=selected, drop_domains=drop_domains, **roles, **options
+            sample, features=feature_names, drop_domains=drop_domains, **roles, **options
         )
         columns = [*table.schema.features, target, domain]
         excluded_domains = frozenset(split_names(drop_domains, []) or [])
@@ -170,15 +171,14 @@ class LargeTable:
         schema, method = self.table.schema, find_method(METHOD, len(self.table.y))
         n_rows = sum(statistics.domains.values())
         setting = replace(table_setting(self.table, **options), n_rows=n_rows)
-        labels = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
+        label_dicts = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
         preprocessor = statistics.preprocessing(schema).preprocessor(schema)
-        reader = replace(self.reader, preprocessor=preprocessor, labels=labels)
-        names = reader.names
+        reader = replace(self.reader, preprocessor=preprocessor, labels=label_dicts)
+        names, sources = reader.feature_names, tuple(piece.source for piece in self.pieces)
         layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")
         empty_frame = import_pandas().DataFrame(columns=names, dtype=np.float64)
         deferred_pieces = [Deferred(reader.preprocessed_rows, piece) for piece in self.pieces]
-        files = tuple(piece.source for piece in self.pieces)
-        partitions = Partitions(layout, empty_frame, deferred_pieces, None, None, None, files)
+        partitions = Partitions(layout, empty_frame, deferred_pieces, None, None, None, sources)
         search = method.make(setting)
         model = clone(search.estimator).fit_partitions(partitions)
         # New rows are arrays, whose columns have no names.
@@ -197,8 +197,8 @@ class LargeTable:
             method,
             setting,
             search,
-            classes=sorted(labels[0].values()) if statistics.classes else None,
-            domains=sorted((labels[1][text], n) for text, n in statistics.domains.items()),
+            classes=sorted(label_dicts[0].values()) if statistics.classes else None,
+            domains=sorted((label_dicts[1][text], n) for text, n in statistics.domains.items()),
             notes=[*sample_notes, *notes],
         )
         watch = ShiftWatch().fit(self.table.X, sample_domain=self.table.sample_domain)
@@ -211,18 +211,19 @@ class LargeTable:
 def results_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:
     """Apply a model on the workers of a client, and yield the task results in order.
 
-    With a ``folder``, which client and workers must share, each task writes a Parquet file in it,
+    With a ``folder``, which client and workers must share, each task writes a Parquet file to it,
     and the results contain no rows.
     """
-    model = client.compute(constant(application, "model"))
+    application_future = client.compute(constant(application, "model"))
     max_tasks = 2 * max(1, sum(client.nthreads().values()))  # submitted at a time
     futures: deque[Any] = deque()
-    first_task: Any = None
-    for number, task_args in enumerate(_tasks(application)):
-        file = folder and folder.absolute() / f"part-{number:06d}.parquet"
-        futures.append(client.submit(_apply, model, *task_args, file, first_task, pure=False))
+    first_future: Any = None
+    for task_number, task_args in enumerate(_tasks(application)):
+        path = folder and folder.absolute() / f"part-{task_number:06d}.parquet"
+        submit_args = (application_future, *task_args, path, first_future)
+        futures.append(client.submit(_apply, *submit_args, pure=False))
         # All files use the first file's types, because a column without values has no type.
-        first_task = first_task or (folder and futures[0])
+        first_future = first_future or (folder and futures[0])
         if len(futures) > max_tasks:
             yield futures.popleft().result()[0]
     while futures:
@@ -249,15 +250,15 @@ def _tasks(application: Any) -> Iterator[tuple[int, Any, slice]]:
 
 @task
 def _apply(
-    application: Any, first_row: int, source: Any, rows: slice, file: Path | None, first_result: Any
+    application: Any, first_row: int, source: Any, rows: slice, path: Path | None, first_result: Any
 ) -> tuple[Any, Any]:
-    """Apply a model to rows; with a ``file``, write the output with the first task's types."""
+    """Apply a model to rows; with a ``path``, write the output with the first task's types."""
     if isinstance(source, parquet.Piece):
         source = parquet.read_piece(source, application.columns)
     result = application(source.iloc[rows].reset_index(drop=True), first_row)
-    if file is None:
+    if path is None:
         return result, None
-    writer = TableWriter(file, "parquet", None if first_result is None else first_result[1])
+    writer = TableWriter(path, "parquet", None if first_result is None else first_result[1])
     try:
         writer.write(result.frame)
     finally:

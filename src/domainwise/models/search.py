@@ -53,14 +53,14 @@ RACE_SPLITS = 3
 class MethodKind:
     """A search for an estimator's arguments that fits candidates like the final model.
 
-    If ``shares`` is True, candidates of a support vector machine or an exact projection that have
-    the same kernel share the kernel matrices of a split.
+    With ``use_shortcuts``, candidates of an SVM or an exact projection that have the same kernel
+    share the kernel matrices of a split, and boosting gets bin numbers instead of values.
     """
 
     estimator: Any
     step: str  #: pipeline step that has the arguments; empty if there is no pipeline
     grids: list[dict[str, Any]]
-    shares: bool = True
+    use_shortcuts: bool = True
     one_pass = False
 
     def candidates(self, data: Data) -> list[Candidate]:
@@ -73,9 +73,9 @@ class MethodKind:
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Group candidates that share a kernel; otherwise each candidate is a batch."""
-        searched = self._searched_estimator
-        is_svm = type(searched) in (SVC, SVR) and searched.kernel == "rbf"
-        if self.shares and (is_svm or isinstance(searched, KernelProjection)):
+        estimator = self._searched_estimator
+        is_svm = type(estimator) in (SVC, SVR) and estimator.kernel == "rbf"
+        if self.use_shortcuts and (is_svm or isinstance(estimator, KernelProjection)):
             return batches_by(candidates, ("kernel", "gamma"))
         return [[i] for i in range(len(candidates))]
 
@@ -84,60 +84,60 @@ class MethodKind:
     ) -> Outcomes:
         """Score the candidates on one split."""
         ((train, test),) = splits
-        rows, X_test, y_test = data.take(train), take_rows(data.X, test), data.y[test]
-        if self.shares and isinstance(self.estimator, BOOSTING):
-            rows, X_test = _binned(rows, X_test, self.estimator.max_bins)
+        train_data, X_test, y_test = data.take(train), take_rows(data.X, test), data.y[test]
+        if self.use_shortcuts and isinstance(self.estimator, BOOSTING):
+            train_data, X_test = _binned(train_data, X_test, self.estimator.max_bins)
         with quiet_about_domains():
             if len(batch) == 1:
-                (model,) = self.fit(rows, batch)
+                (model,) = self.fit(train_data, batch)
                 return Outcomes([[score.outcome(model, X_test, y_test)]])
             with one_thread_if_small(data.X), quiet_scores():
-                models = self._fit_shared(rows, batch, X_test)
+                models = self._fit_shared(train_data, batch, X_test)
                 return Outcomes([[score.outcome(model, X, y_test)] for model, X in models])
 
     def _fit_shared(
-        self, rows: Data, batch: Sequence[Candidate], X_test: Array
+        self, train_data: Data, batch: Sequence[Candidate], X_test: Array
     ) -> Iterator[tuple[Any, Array]]:
         """Yield fitted candidates with a common kernel, each with its input for the test rows."""
         if self.step:
             head = quick_head(self.estimator.steps[-1][1])
-            for Z, Z_test in projections(self._searched_estimator, batch, rows, X_test):
-                yield copy(head).fit(Z, rows.y), Z_test
+            for Z, Z_test in projections(self._searched_estimator, batch, train_data, X_test):
+                yield copy(head).fit(Z, train_data.y), Z_test
             return
         gamma = batch[0].get("gamma", self.estimator.gamma)
-        kernel = Kernel("rbf", gamma=gamma).centred_on(rows.X)
-        K, K_test = kernel.matrix(rows.X), kernel.matrix(X_test, rows.X)
+        kernel = Kernel("rbf", gamma=gamma).centred_on(train_data.X)
+        K, K_test = kernel.matrix(train_data.X), kernel.matrix(X_test, train_data.X)
         for candidate in batch:
             model = clone(self.estimator).set_params(**{**candidate, "kernel": "precomputed"})
-            yield model.fit(K, rows.y), K_test
+            yield model.fit(K, train_data.y), K_test
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit candidates; domains are passed to estimators that request them."""
         prefix, models = f"{self.step}__" if self.step else "", []
         for candidate in chosen:
-            values = {prefix + name: clone(v, safe=False) for name, v in candidate.items()}
-            model = clone(self.estimator).set_params(**values)
+            parameters = {prefix + name: clone(v, safe=False) for name, v in candidate.items()}
+            model = clone(self.estimator).set_params(**parameters)
             models.append(fit_with_domains(model, data.X, data.y, data.sample_domain))
         return models
 
 
-def _binned(rows: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
+def _binned(train_data: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
     """Replace values by bin numbers, the only information that histogram boosting uses.
 
     If rows have weights, scikit-learn computes the bin borders one by one, which takes longer than
     growing the trees.
     """
-    if np.isnan(rows.X).any():
-        return rows, X_test
-    borders = [bin_borders(column, n_bins) for column in rows.X.T]
+    if np.isnan(train_data.X).any():
+        return train_data, X_test
+    borders = [bin_borders(column, n_bins) for column in train_data.X.T]
     X, X_test = (
-        np.column_stack([np.searchsorted(*pair) for pair in zip(borders, A.T, strict=True)])
-        for A in (rows.X, X_test)
+        np.column_stack([np.searchsorted(b, x) for b, x in zip(borders, A.T, strict=True)])
+        for A in (train_data.X, X_test)
     )
-    return replace(rows, X=X.astype(np.float64)), X_test.astype(np.float64)
+    return replace(train_data, X=X.astype(np.float64)), X_test.astype(np.float64)
 
 
-def _has(name: str) -> Any:
+def _estimator_has(name: str) -> Any:
     """Return a function that checks whether the estimator, fitted or not, has a method."""
     return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
 
@@ -190,104 +190,105 @@ class MethodSearch(MetaEstimator):
         rows; the other rows only describe their domains.
         """
         y = np.asarray(y)
-        codes = check_sample_domain(sample_domain, len(y), "delta").codes
-        domains = sample_domain if self.own or sample_domain is None else codes
+        domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
+        domains = sample_domain if self.own or sample_domain is None else domain_codes
         if self.grid is None:
             model = clone(self.estimator)
             if self.searches:
-                model.set_params(scoring=self.scoring and self._score(y, codes)[0])
-            extra = {} if learn_from is None else {"learn_from": learn_from}
-            fit_with_domains(model, X, y, domains, **extra)
+                model.set_params(scoring=self.scoring and self._scorer(y, domain_codes)[0])
+            fit_options = {} if learn_from is None else {"learn_from": learn_from}
+            fit_with_domains(model, X, y, domains, **fit_options)
             if self.searches:
                 model.set_params(scoring=None)
             return self.set_fitted(model, {}, [{}], None)
-        rows = np.arange(len(y))
-        if not self.searches and codes is not None:
-            rows = draw_rows(codes, max(SEARCH_ROWS, 2 * (int(codes.max()) + 1)), 0)
+        row_indices = np.arange(len(y))
+        if not self.searches and domain_codes is not None:
+            max_rows = max(SEARCH_ROWS, 2 * (int(domain_codes.max()) + 1))
+            row_indices = draw_rows(domain_codes, max_rows, 0)
         data = Data(X, y, None if domains is None else np.asarray(domains))
-        sample = data if len(rows) == len(y) else data.take(rows)
-        y_and_codes = (y[rows], None if codes is None else codes[rows])
-        scorer, usable = self._score(*y_and_codes)
+        sample = data if len(row_indices) == len(y) else data.take(row_indices)
+        y_and_codes = (y[row_indices], None if domain_codes is None else domain_codes[row_indices])
+        scorer, is_usable = self._scorer(*y_and_codes)
         splits, selected_on = domain_folds(
             *y_and_codes,
             classification=_is_classification(self.estimator, y),
             cv=self.cv,
             max_splits=MAX_INNER_FOLDS,
-            usable=usable,
+            usable=is_usable,
         )
         units = self.units or {}
         grids = in_units(self.grid, units, sample, splits)
         with quiet_about_domains():  # domain_folds has warned already
             if self.searches:
-                return self._search_itself(data, splits, grids, scorer, selected_on)
-            shares = not self.own and isinstance(X, np.ndarray)
-            kind = MethodKind(self.estimator, self.step, grids, shares)
+                return self._fit_search(data, splits, grids, scorer, selected_on)
+            use_shortcuts = not self.own and isinstance(X, np.ndarray)
+            kind = MethodKind(self.estimator, self.step, grids, use_shortcuts)
             # A user's score may be too noisy on individual domains to drop candidates early.
             race = Race(first=RACE_SPLITS) if self.scoring is None and not self.own else None
             score, n_jobs = as_score(scorer), self.n_jobs
-            result = search(kind, sample, splits, score, race=race, n_jobs=n_jobs)
+            search_result = search(kind, sample, splits, score, race=race, n_jobs=n_jobs)
             # Rescale values that were chosen on fewer rows to all rows.
-            ratio = len(y) / len(rows)
+            ratio = len(y) / len(row_indices)
             factors = {"rows": ratio, "per row": 1.0 / ratio}
-            chosen = {
+            chosen_arguments = {
                 name: value * factors[units[name]] if units.get(name) in factors else value
-                for name, value in result.chosen[0].items()
+                for name, value in search_result.chosen[0].items()
             }
-            (model,) = kind.fit(replace(data, sample_domain=domains), [chosen])
-            return self.set_fitted(model, chosen, kind.candidates(sample), selected_on)
+            (model,) = kind.fit(replace(data, sample_domain=domains), [chosen_arguments])
+            return self.set_fitted(model, chosen_arguments, kind.candidates(sample), selected_on)
 
-    def _score(self, y: Array, codes: Array | None) -> tuple[Any, Any]:
+    def _scorer(self, y: Array, domain_codes: Array | None) -> tuple[Any, Any]:
         """Return the scorer, and a function that returns whether it is defined on a split."""
         classification = _is_classification(self.estimator, y)
         if self.scoring is None:
-            score = SmoothScore(y, codes, np.unique(y) if classification else None)
+            score = SmoothScore(y, domain_codes, np.unique(y) if classification else None)
             return score, lambda train, test: True
         measure = choose_measure(self.scoring, y, classification, self.pos_label)
         return measure.scorer, partial(measure.defined, classification=classification)
 
-    def _search_itself(
+    def _fit_search(
         self, data: Data, splits: list[Split], grids: list[Any], scorer: Any, selected_on: str
     ) -> Self:
         """Fit an estimator that is itself a search, with these splits, values and scorer."""
         model = clone(self.estimator)
-        search = model.named_steps[self.step] if self.step else model
-        has_grid = "param_grid" in search.get_params(deep=False)
-        search.set_params(**({"param_grid": grids} if has_grid else grids[0]))
+        inner_search = model.named_steps[self.step] if self.step else model
+        has_grid = "param_grid" in inner_search.get_params(deep=False)
+        inner_search.set_params(**({"param_grid": grids} if has_grid else grids[0]))
         if isinstance(scorer, SmoothScore) and not self.step and not has_grid:
             scorer = None  # kernel ridge regression computes its own smooth score at no cost
-        search.set_params(cv=splits, scoring=scorer)
+        inner_search.set_params(cv=splits, scoring=scorer)
         fit_with_domains(model, data.X, data.y, data.sample_domain)
         if self.step:
-            steps = [(n, search.best_estimator_ if n == self.step else s) for n, s in model.steps]
-            model = Pipeline(steps)
+            projection = inner_search.best_estimator_
+            model = Pipeline([(n, projection if n == self.step else s) for n, s in model.steps])
         else:
-            search.set_params(cv=None, scoring=None)  # splits would store all row indices
-        candidates = search.cv_results_["params"]
-        return self.set_fitted(model, search.best_params_, candidates, selected_on)
+            inner_search.set_params(cv=None, scoring=None)  # splits would store all row indices
+        candidates = inner_search.cv_results_["params"]
+        return self.set_fitted(model, inner_search.best_params_, candidates, selected_on)
 
     def set_fitted(
         self,
-        fitted: Any,
+        fitted_estimator: Any,
         chosen: Candidate,
         candidates: Sequence[Candidate],
         selected_on: str | None = "domains",
     ) -> Self:
-        """Set the fitted attributes; ``fitted`` is the selected estimator, fitted to all rows."""
-        self.estimator_ = fitted
+        """Set the fitted attributes; ``fitted_estimator`` has been fitted to all rows."""
+        self.estimator_ = fitted_estimator
         self.best_params_ = dict(chosen)
         self.n_candidates_ = len(candidates)
         self.selected_on_ = selected_on
-        values = {name: {repr(c.get(name)) for c in candidates} for name in chosen}
-        self.varied_ = [name for name in chosen if len(values[name]) > 1]
+        values_by_name = {name: {repr(c.get(name)) for c in candidates} for name in chosen}
+        self.varied_ = [name for name in chosen if len(values_by_name[name]) > 1]
         return self
 
     @property
     def settled_(self) -> Any:
         """An unfitted estimator with the selected arguments, without a search."""
-        fitted = self.estimator_
-        if hasattr(fitted, "settled"):
-            return fitted.settled()
-        return clone(fitted.best_estimator_ if self.searches and not self.step else fitted)
+        estimator = self.estimator_
+        if hasattr(estimator, "settled"):
+            return estimator.settled()
+        return clone(estimator.best_estimator_ if self.searches and not self.step else estimator)
 
     @property
     def classes_(self) -> Array:
@@ -310,17 +311,17 @@ class MethodSearch(MetaEstimator):
         """Predict; ``sample_domain`` is passed to estimators that use the rows of a domain."""
         return self._call("predict", X, sample_domain)
 
-    @available_if(_has("predict_proba"))
+    @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any, sample_domain: Any = None) -> Any:
         """Return probabilities of the classes."""
         return self._call("predict_proba", X, sample_domain)
 
-    @available_if(_has("decision_function"))
+    @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any, sample_domain: Any = None) -> Any:
         """Return decision values."""
         return self._call("decision_function", X, sample_domain)
 
-    @available_if(_has("adapt"))
+    @available_if(_estimator_has("adapt"))
     def adapt(self, X: Any, y: Any, *, X_site: Any = None) -> Self:
         """Return a copy that is adapted to a site with some labelled rows from this site."""
         adapted = copy(self)
@@ -361,17 +362,17 @@ def in_units(
     scales |= {"rows": len(data.y), "per row": 1.0 / len(data.y)}
     grids = []
     for kernel in grid.get("kernel", ["rbf"]):
-        values: dict[str, Any] = {}
+        values_by_name: dict[str, Any] = {}
         for name, factors in grid.items():
             unit = units.get(name)
             if unit == "components":
                 max_components = min(len(train) for train, _ in splits) - 1
-                values[name] = sorted({min(size, max_components) for size in factors})
+                values_by_name[name] = sorted({min(size, max_components) for size in factors})
             elif unit is None:
-                values[name] = list(factors)
+                values_by_name[name] = list(factors)
             else:
                 is_median = unit == "median"
                 scale = resolve_gamma("median", kernel, data.X) if is_median else scales[unit]
-                values[name] = [scale * factor for factor in factors]
-        grids.append(values | ({"kernel": [kernel]} if "kernel" in grid else {}))
+                values_by_name[name] = [scale * factor for factor in factors]
+        grids.append(values_by_name | ({"kernel": [kernel]} if "kernel" in grid else {}))
     return grids
