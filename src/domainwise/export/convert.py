@@ -75,7 +75,7 @@ def convert(model: Any) -> Any:
     """Convert a fitted model; see :func:`domainwise.to_onnx`."""
     model = model.pipeline if isinstance(model, TableModel) else model
     check_is_fitted(model)
-    steps, types = list(_steps(model)), [cls for cls in CONVERTERS if cls is not Pipeline]
+    steps, converted_types = list(_steps(model)), [cls for cls in CONVERTERS if cls is not Pipeline]
     inputs, last_step = _inputs(steps[0]), steps[-1]
     output_names, input_names = ["projection"], {name for name, _ in inputs}
     if is_classifier(last_step) or is_regressor(last_step):
@@ -84,12 +84,12 @@ def convert(model: Any) -> Any:
         output_names.append("probabilities" if hasattr(last_step, "predict_proba") else "decisions")
     # Converters are registered for this call only, so that other uses of skl2onnx do not change.
     options: dict[str, Any] = {
-        "custom_conversion_functions": dict.fromkeys(types, _add_nodes),
-        "custom_shape_calculators": dict.fromkeys(types, lambda operator: None),
-        "custom_parsers": dict.fromkeys(types, _declare),
+        "custom_conversion_functions": dict.fromkeys(converted_types, _add_nodes),
+        "custom_shape_calculators": dict.fromkeys(converted_types, lambda operator: None),
+        "custom_parsers": dict.fromkeys(converted_types, _declare),
         "options": {
             **{cls: {"zipmap": False} for cls in _parse.sklearn_classifier_list},
-            **{cls: {} for cls in types},
+            **{cls: {} for cls in converted_types},
         },
         "final_types": [(name + "_" * (name in input_names), None) for name in output_names],
     }
@@ -103,10 +103,10 @@ def convert(model: Any) -> Any:
             f"domainwise.save. Error from skl2onnx: {error}"
         ) from error
     # skl2onnx converts names such as "Well Name" to identifiers: restore them.
-    for value, (name, _) in zip(graph.graph.input, inputs, strict=True):
+    for graph_input, (name, _) in zip(graph.graph.input, inputs, strict=True):
         for node in graph.graph.node:
-            node.input[:] = [name if source == value.name else source for source in node.input]
-        value.name = name
+            node.input[:] = [name if n == graph_input.name else n for n in node.input]
+        graph_input.name = name
     metadata = {"domainwise": __version__}
     if hasattr(last_step, "classes_"):
         metadata["classes"] = json.dumps(np.asarray(last_step.classes_).tolist())
@@ -127,19 +127,19 @@ def _steps(model: Any) -> Iterator[Any]:
 
 def _inputs(first_step: Any) -> list[tuple[str, Any]]:
     """Return names and types of inputs: one array, or each column of a ColumnTransformer."""
-    n = first_step.n_features_in_
+    n_columns = first_step.n_features_in_
     if not isinstance(first_step, ColumnTransformer):
-        return [("X", DoubleTensorType([None, n]))]
-    names = getattr(first_step, "feature_names_in_", np.array([f"x{i}" for i in range(n)]))
+        return [("X", DoubleTensorType([None, n_columns]))]
+    names = getattr(first_step, "feature_names_in_", np.array([f"x{i}" for i in range(n_columns)]))
     text_names: set[str] = set()
     for _, transformer, columns in first_step.transformers_:
         step = transformer.steps[0][1] if isinstance(transformer, Pipeline) else transformer
         arrays = [*getattr(step, "categories_", []), getattr(step, "statistics_", np.zeros(0))]
-        if any(values.dtype.kind in "OU" for values in arrays):
-            are_names = isinstance(columns, (list, np.ndarray)) and isinstance(columns[0], str)
-            text_names |= {*(columns if are_names else np.atleast_1d(names[columns]))}
-    types = {True: StringTensorType, False: DoubleTensorType}
-    return [(str(name), types[name in text_names]([None, 1])) for name in names]
+        if any(array.dtype.kind in "OU" for array in arrays):
+            has_names = isinstance(columns, (list, np.ndarray)) and isinstance(columns[0], str)
+            text_names |= {*(columns if has_names else np.atleast_1d(names[columns]))}
+    types = {name: StringTensorType if name in text_names else DoubleTensorType for name in names}
+    return [(str(name), types[name]([None, 1])) for name in names]
 
 
 def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
@@ -155,16 +155,16 @@ def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) ->
 
 
 def _add_nodes(scope: Any, operator: Any, container: Any) -> None:
-    model, source = operator.raw_operator, operator.inputs[0]
-    X = Tensor(scope, container, source.full_name)
-    if not isinstance(source.type, DoubleTensorType | StringTensorType):
+    model, model_input = operator.raw_operator, operator.inputs[0]
+    X = Tensor(scope, container, model_input.full_name)
+    if not isinstance(model_input.type, DoubleTensorType | StringTensorType):
         X = X.cast("DOUBLE")
-    values = [output := CONVERTERS[type(model)](model, X)]
+    outputs = [output := CONVERTERS[type(model)](model, X)]
     if isinstance(output, ClassifierOutput):
         scores = output.probabilities if hasattr(model, "predict_proba") else output.decisions
-        values = [output.codes.lookup_in(_classes(model)), scores]
-    for value, variable in zip(values, operator.outputs, strict=True):
-        container.add_node("Identity", value.name, variable.full_name)
+        outputs = [output.codes.lookup_in(_classes(model)), scores]
+    for tensor, variable in zip(outputs, operator.outputs, strict=True):
+        container.add_node("Identity", tensor.name, variable.full_name)
 
 
 def _classes(model: Any) -> Array:
@@ -213,14 +213,14 @@ def _scaler(model: StandardScaler, X: Tensor) -> Tensor:
 @converts(SimpleImputer)
 def _imputer(model: SimpleImputer, X: Tensor) -> Tensor:
     refuse(model, "with add_indicator=True", model.add_indicator)
-    values, marker = model.statistics_, model.missing_values
-    if values.dtype.kind in "OU":  # missing text is empty in a graph
+    fills, marker = model.statistics_, model.missing_values
+    if fills.dtype.kind in "OU":  # missing text is empty in a graph
         text_marker = np.array(marker if isinstance(marker, str) else "", dtype=object)
-        return X.where(X.op("Equal", text_marker), np.where(values == values, values, "")[None])
+        return X.where(X.op("Equal", text_marker), np.where(fills == fills, fills, "")[None])
     is_nan = marker is None or marker != marker
     is_missing = X.op("IsNaN") if is_nan else X.op("Equal", float(marker))
-    kept_columns = np.flatnonzero(~np.isnan(values))  # the imputer drops columns without values
-    return X.where(is_missing, np.nan_to_num(values)[None]).op("Gather", kept_columns, axis=1)
+    kept_columns = np.flatnonzero(~np.isnan(fills))  # the imputer drops columns without values
+    return X.where(is_missing, np.nan_to_num(fills)[None]).op("Gather", kept_columns, axis=1)
 
 
 @converts(Ridge, LinearRegression, LinearSVR)
@@ -232,12 +232,12 @@ def _linear(model: Any, X: Tensor) -> Any:
 
 def _decision_output(model: Any, values: Tensor) -> ClassifierOutput:
     """Return classes by decision value, and logistic probabilities if the model predicts them."""
-    columns = class_columns(values, n := len(model.classes_))
+    class_values = class_columns(values, n := len(model.classes_))
     probabilities = None
     if hasattr(model, "predict_proba"):
         # The logistic function of v is the softmax of -v/2 and v/2.
-        probabilities = (columns * 0.5 if n == 2 else columns).op("Softmax", axis=1)
-    return ClassifierOutput(columns.codes(), values, probabilities)
+        probabilities = (class_values * 0.5 if n == 2 else class_values).op("Softmax", axis=1)
+    return ClassifierOutput(class_values.codes(), values, probabilities)
 
 
 @converts(SVR)
@@ -253,12 +253,12 @@ def _svc(model: SVC, X: Tensor) -> ClassifierOutput:
         values = _svr(model, X)
         # If the value is 0, libsvm predicts the second class.
         return ClassifierOutput(class_columns(values, n).codes(last=True), values)
-    starts, pairs = np.cumsum([0, *model.n_support_]), list(combinations(range(n), 2))
+    class_starts, pairs = np.cumsum([0, *model.n_support_]), list(combinations(range(n), 2))
     dual = np.zeros((len(model.support_), len(pairs)))
     for k, (i, j) in enumerate(pairs):
-        for code, row in ((i, j - 1), (j, i)):
-            rows = slice(starts[code], starts[code + 1])
-            dual[rows, k] = model.dual_coef_[row, rows]
+        for class_code, dual_row in ((i, j - 1), (j, i)):
+            class_rows = slice(class_starts[class_code], class_starts[class_code + 1])
+            dual[class_rows, k] = model.dual_coef_[dual_row, class_rows]
     first_of_pair, second_of_pair = np.eye(n)[np.array(pairs).T]
     signs = first_of_pair - second_of_pair
     values = _kernel_sum(model, X, dual) + model.intercept_
@@ -272,14 +272,14 @@ def _svc(model: SVC, X: Tensor) -> ClassifierOutput:
 def _kernel_sum(model: Any, X: Tensor, dual: Array) -> Tensor:
     """Return sums of kernel values at the support vectors, with the weights ``dual``."""
     if model.kernel == "precomputed":
-        weights = np.zeros((model.shape_fit_[0], dual.shape[1]))
-        weights[model.support_] = dual
-        return X @ weights
+        row_weights = np.zeros((model.shape_fit_[0], dual.shape[1]))
+        row_weights[model.support_] = dual
+        return X @ row_weights
     refuse(model, f"with kernel={model.kernel!r}", model.kernel not in ("rbf", "linear", "poly"))
-    rows = model.support_vectors_
+    support_vectors = model.support_vectors_
     kernel = Kernel(model.kernel, model._gamma, model.degree, model.coef0)
-    kernel = kernel.centred_on(rows) if model.kernel == "rbf" else kernel
-    return kernel_values(kernel, X, rows) @ dual + kernel.constant * dual.sum(axis=0)
+    kernel = kernel.centred_on(support_vectors) if model.kernel == "rbf" else kernel
+    return kernel_values(kernel, X, support_vectors) @ dual + kernel.constant * dual.sum(axis=0)
 
 
 @converts(TransformedTargetRegressor)
@@ -304,13 +304,13 @@ def _constant(model: Any, X: Tensor) -> Any:
 @converts(ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor)
 def _boosting(model: Any, X: Tensor) -> Any:
     refuse(model, "with categorical_features", model._preprocessor is not None)
-    names = ("left", "right", "feature_idx", "num_threshold", "missing_go_to_left")
+    field_names = ("left", "right", "feature_idx", "num_threshold", "missing_go_to_left")
     trees = [
         (tree.nodes, tree.nodes["is_leaf"] > 0, tree.nodes["value"][:, None], [k])
         for stage in model._predictors
         for k, tree in enumerate(stage)
     ]
-    values = _trees(X, names, trees) + model._baseline_prediction
+    values = _trees(X, field_names, trees) + model._baseline_prediction
     if hasattr(model, "classes_"):
         return _decision_output(model, values)
     return values.op("Exp") if model.loss in ("poisson", "gamma") else values
@@ -319,8 +319,8 @@ def _boosting(model: Any, X: Tensor) -> Any:
 @converts(SymmetricBoostingClassifier, SymmetricBoostingRegressor)
 def _symmetric(model: Any, X: Tensor) -> Any:
     n_trees, n_leaves, n_outputs = model.leaves_.shape
-    columns = X.op("Gather", model.features_.ravel(), axis=1)
-    is_above = columns.op("Greater", model.thresholds_.ravel()).cast("DOUBLE")
+    used_columns = X.op("Gather", model.features_.ravel(), axis=1)
+    is_above = used_columns.op("Greater", model.thresholds_.ravel()).cast("DOUBLE")
     is_above = is_above.op("Reshape", np.array([-1, *model.features_.shape]))
     leaf_indices = is_above @ (2.0 ** np.arange(model.features_.shape[1])[::-1])
     flat_indices = leaf_indices.cast("INT64") + n_leaves * np.arange(n_trees)
@@ -338,27 +338,30 @@ def _forest(model: Any, X: Tensor) -> Any:
     trees = [tree.tree_ for tree in model.estimators_]
     # ONNX sums leaves in float32, so targets far from 0 would lose digits: subtract a typical one.
     offset = 0.0 if is_classifier(model) else float(trees[0].value[0, 0, 0])
-    names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
-    tree_tables = []
+    field_names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
+    tree_tuples = []
     for tree in trees:
-        values = (tree.value[:, 0] - offset) / len(trees)
+        node_values = (tree.value[:, 0] - offset) / len(trees)
         is_leaf, output_ids = tree.children_left < 0, range(tree.value.shape[2])
-        tree_tables.append((tree.__getstate__()["nodes"], is_leaf, values, output_ids))
+        tree_tuples.append((tree.__getstate__()["nodes"], is_leaf, node_values, output_ids))
     X = X.cast("FLOAT").cast("DOUBLE")  # scikit-learn's trees round rows to float32
-    means = _trees(X, names, tree_tables) + offset
+    means = _trees(X, field_names, tree_tuples) + offset
     return ClassifierOutput(means.codes(), None, means) if is_classifier(model) else means
 
 
-def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
-    """Add up trees: tuples of nodes (with fields ``names``), leaf mask, values, output indices."""
-    nodes, leaf_masks, values, output_ids = zip(*trees, strict=True)
+def _trees(X: Tensor, field_names: tuple[str, ...], trees: list[Any]) -> Tensor:
+    """Add up trees, which are tuples of nodes, leaf mask, node values and output indices.
+
+    ``field_names`` are the names of five fields of the nodes, in the order of ``fields``.
+    """
+    nodes, leaf_masks, node_values, output_ids = zip(*trees, strict=True)
     is_leaf, sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
     tree_ids = np.repeat(np.arange(len(trees)), sizes)
     node_ids = np.concatenate([*map(np.arange, sizes)])
     fields = ("truenodeids", "falsenodeids", "featureids", "values", "missing_value_tracks_true")
     columns: dict[str, Any] = {
         f"nodes_{field}": np.where(is_leaf, 0, np.concatenate([n[name] for n in nodes]))
-        for field, name in zip(fields, names, strict=True)
+        for field, name in zip(fields, field_names, strict=True)
     }
     columns |= {
         "nodes_treeids": tree_ids,
@@ -367,7 +370,7 @@ def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
         "target_treeids": np.repeat(tree_ids[is_leaf], len(output_ids[0])),
         "target_nodeids": np.repeat(node_ids[is_leaf], len(output_ids[0])),
         "target_ids": np.array(output_ids)[tree_ids[is_leaf]].ravel(),
-        "target_weights": np.concatenate(values)[is_leaf].ravel(),
+        "target_weights": np.concatenate(node_values)[is_leaf].ravel(),
     }
     attributes: dict[str, Any] = {"n_targets": int(np.max(output_ids)) + 1}
     for name, column in columns.items():
@@ -386,8 +389,8 @@ def _projection(model: Any, X: Tensor) -> Tensor:
 
 def _expansion_values(function: Expansion, X: Tensor) -> Tensor:
     landmarks, dual, intercept = (
-        None if values is None else np.asarray(to_host(values), dtype=np.float64)
-        for values in (function.landmarks, function.dual, function.intercept)
+        None if array is None else np.asarray(to_host(array), dtype=np.float64)
+        for array in (function.landmarks, function.dual, function.intercept)
     )
     return kernel_values(function.kernel, X, landmarks) @ dual + intercept
 
@@ -408,8 +411,8 @@ def _invariant_machine(model: Any, X: Tensor) -> Any:
     # Scale the coefficients: ONNX Runtime would use float32 for a factor between two products.
     logistic, scale = model.calibration_.model, model.calibration_.scale
     values = output.decisions @ (logistic.coef_ / scale).T + np.atleast_2d(logistic.intercept_)
-    calibrated = _decision_output(logistic, values)
-    return ClassifierOutput(output.codes, output.decisions, calibrated.probabilities)
+    calibrated_output = _decision_output(logistic, values)
+    return ClassifierOutput(output.codes, output.decisions, calibrated_output.probabilities)
 
 
 @converts(ridge.InvariantRidgeCV, ridge.InvariantRidgeClassifierCV)
@@ -419,15 +422,15 @@ def _ridge(model: Any, X: Tensor) -> Any:
     values = weighted_sum(outputs, [1.0] * len(outputs))
     if not is_classifier(model):
         return _corrected(model, values)
-    columns = class_columns(values, len(model.classes_))
+    class_values = class_columns(values, len(model.classes_))
     curve = vars(model).get("curve_")
-    probabilities = curve and _probabilities(curve, columns)
+    probabilities = curve and _probabilities(curve, class_values)
     if not hasattr(model, "corrections_"):
-        return ClassifierOutput(columns.codes(), values, probabilities)
-    corrected = _corrected(model, probabilities)
-    logs = corrected.op("Max", 1e-300).op("Log")
+        return ClassifierOutput(class_values.codes(), values, probabilities)
+    probabilities = _corrected(model, probabilities)
+    logs = probabilities.op("Max", 1e-300).op("Log")
     decisions = logs @ np.array([[-1.0], [1.0]]) if len(model.classes_) == 2 else logs
-    return ClassifierOutput(corrected.codes(), decisions, corrected)
+    return ClassifierOutput(probabilities.codes(), decisions, probabilities)
 
 
 def _corrected(model: Any, outputs: Tensor) -> Tensor:
@@ -491,9 +494,9 @@ def _adapter(model: Any, X: Tensor) -> Any:
     curve = model.curves_.get("plain")
     if curve is not None:
         probabilities = _probabilities(curve, class_columns(output.decisions, n))
-    corrected = _corrected(model, probabilities)
-    codes = corrected.codes() if hasattr(model, "corrections_") else output.codes
-    return ClassifierOutput(codes, None, corrected)
+    corrected_probabilities = _corrected(model, probabilities)
+    codes = corrected_probabilities.codes() if hasattr(model, "corrections_") else output.codes
+    return ClassifierOutput(codes, None, corrected_probabilities)
 
 
 def _member(member: Member, Z: Tensor) -> Tensor:
@@ -507,17 +510,17 @@ def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     output = convert_inner(model, Z)
     if not n_classes:
         return output
-    codes = np.asarray(model.classes_, dtype=np.intp)
+    class_codes = np.asarray(model.classes_, dtype=np.intp)
     if hasattr(model, "decision_function"):
-        columns = class_columns(output.decisions, len(codes))
-        smallest_value = columns.reduced("Min").op("Min", 0.0)
+        class_values = class_columns(output.decisions, len(class_codes))
+        smallest_value = class_values.reduced("Min").op("Min", 0.0)
     else:
-        columns = output.probabilities.op("Max", MIN_PROBABILITY).op("Log")
+        class_values = output.probabilities.op("Max", MIN_PROBABILITY).op("Log")
         smallest_value = Z.repeated(np.log([MIN_PROBABILITY]))
     # Classes that the model was not fitted to get the smallest value.
-    indices = np.full(n_classes, len(codes))
-    indices[codes] = np.arange(len(codes))
-    return columns.op("Concat", smallest_value, axis=1).op("Gather", indices, axis=1)
+    column_indices = np.full(n_classes, len(class_codes))
+    column_indices[class_codes] = np.arange(len(class_codes))
+    return class_values.op("Concat", smallest_value, axis=1).op("Gather", column_indices, axis=1)
 
 
 converts(own_ensemble.DomainContext)(

@@ -1,4 +1,4 @@
-"""Values in an ONNX graph, with NumPy's operators; each operation adds a node to the graph."""
+"""Tensors in an ONNX graph, with NumPy's operators; each operation adds a node to the graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from domainwise.kernels.functions import Kernel
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value in a graph; numbers are float64, as in the models."""
+    """A tensor in a graph; numbers are float64, as in the models."""
 
     scope: Any  #: skl2onnx object that assigns names
     container: Any  #: skl2onnx object that contains the nodes
@@ -32,16 +32,16 @@ class Tensor:
         self.container.add_node(op_type, inputs, output, domain, name=name, **attributes)
         return Tensor(self.scope, self.container, output)
 
-    def _constant(self, value: Any) -> Tensor:
-        if isinstance(value, Tensor):
-            return value
-        value, name = np.asarray(value), self.scope.get_unique_variable_name("constant")
-        if value.dtype.kind in "OUT":
-            strings = [str(text).encode() for text in value.ravel()]
-            self.container.add_initializer(name, TensorProto.STRING, value.shape, strings)
+    def _constant(self, array: Any) -> Tensor:
+        if isinstance(array, Tensor):
+            return array
+        array, name = np.asarray(array), self.scope.get_unique_variable_name("constant")
+        if array.dtype.kind in "OUT":
+            strings = [str(string).encode() for string in array.ravel()]
+            self.container.add_initializer(name, TensorProto.STRING, array.shape, strings)
         else:
-            value = value.astype(np.float64) if value.dtype.kind == "f" else value
-            self.container.add_initializer(name, None, None, numpy_helper.from_array(value))
+            array = array.astype(np.float64) if array.dtype.kind == "f" else array
+            self.container.add_initializer(name, None, None, numpy_helper.from_array(array))
         return Tensor(self.scope, self.container, name)
 
     __add__: ClassVar[Any] = partialmethod(op, "Add")
@@ -101,11 +101,11 @@ def class_columns(values: Tensor, n_classes: int) -> Tensor:
     return values @ np.array([[-1.0, 1.0]]) if n_classes == 2 else values
 
 
-def weighted_sum(values: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
+def weighted_sum(tensors: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
     """Return the weighted sum of several tensors, or their mean if no weights are passed."""
-    weights = [1.0 / len(values)] * len(values) if weights is None else weights
-    first, *terms = (value * weight for value, weight in zip(values, weights, strict=True))
-    return sum(terms, start=first)
+    weights = [1.0 / len(tensors)] * len(tensors) if weights is None else weights
+    first_term, *terms = (tensor * weight for tensor, weight in zip(tensors, weights, strict=True))
+    return sum(terms, start=first_term)
 
 
 def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
@@ -125,18 +125,19 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
     if kernel.name == "laplacian" or kernel.by_differences:
         return expm1(X.distances(rows, l1=kernel.name == "laplacian") * -kernel.gamma)
     # Scale the rows, not the product, because ONNX Runtime would use float32 for the factor.
-    prepared, gamma = kernel.prepare(rows).right, kernel.gamma
+    prepared_rows, gamma = kernel.prepare(rows).right, kernel.gamma
     X = X if kernel.origin is None else X - np.asarray(kernel.origin, dtype=np.float64)
     if kernel.name == "rbf":
         # The last two columns of the prepared rows contain ones and norms.
-        products = X @ (sqrt(2.0 * gamma) * prepared[:, :-2].T)
-        return expm1((products + X.reduced("SumSquare") * -gamma + prepared[:, -1]).op("Min", 0.0))
+        products = X @ (sqrt(2.0 * gamma) * prepared_rows[:, :-2].T)
+        exponents = products + X.reduced("SumSquare") * -gamma + prepared_rows[:, -1]
+        return expm1(exponents.op("Min", 0.0))
     if kernel.name == "poly":
-        return _polynomial(kernel, X @ (gamma * prepared.T))
+        return _polynomial(kernel, X @ (gamma * prepared_rows.T))
     if kernel.name == "cosine":
-        X = _divided(X, X.op("Abs").reduced("Max"))
-        X = _divided(X, X.reduced("SumSquare").op("Sqrt"))
-    return X @ prepared.T
+        X = _divide_rows(X, X.op("Abs").reduced("Max"))
+        X = _divide_rows(X, X.reduced("SumSquare").op("Sqrt"))
+    return X @ prepared_rows.T
 
 
 def expm1(x: Tensor) -> Tensor:
@@ -144,8 +145,8 @@ def expm1(x: Tensor) -> Tensor:
     return (x * 0.5).op("Tanh") * (x.op("Exp") + 1.0)
 
 
-def _divided(X: Tensor, sizes: Tensor) -> Tensor:
-    return X / sizes.where(sizes.op("Equal", 0.0), 1.0)
+def _divide_rows(X: Tensor, divisors: Tensor) -> Tensor:
+    return X / divisors.where(divisors.op("Equal", 0.0), 1.0)
 
 
 def _polynomial(kernel: Kernel, T: Tensor) -> Tensor:
@@ -153,7 +154,7 @@ def _polynomial(kernel: Kernel, T: Tensor) -> Tensor:
     c, degree = float(kernel.coef0), float(kernel.degree)
     if not degree.is_integer():
         return (T + c).op("Pow", degree)
-    total = T * 0.0 + float(degree > 0)
+    polynomial = T * 0.0 + float(degree > 0)
     for power in range(int(degree) - 1, 0, -1):
-        total = total * T + comb(int(degree), power) * c ** (degree - power)
-    return total * T
+        polynomial = polynomial * T + comb(int(degree), power) * c ** (degree - power)
+    return polynomial * T
