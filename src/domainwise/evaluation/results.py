@@ -42,8 +42,8 @@ class MethodResult:
     within: Mapping[Any, float]  #: score in cross-validation within each domain
     parameters: Sequence[Mapping[str, Any]] = ()  #: selected values for each split
     candidates: int = 1  #: number of candidates in the search
-    seconds: float = 0.0  #: total over all splits
-    warnings: tuple[str, ...] = ()  #: raised during fits
+    seconds: float = 0.0  #: total time for all splits
+    warnings: tuple[str, ...] = ()  #: warnings from the fits
     #: p-value of Wilcoxon's signed-rank test over domains against the best baseline; None for
     #: baselines, and if there are too few domains.
     p_value: float | None = None
@@ -91,17 +91,17 @@ class MethodResult:
     @property
     def spread(self) -> float:
         """Standard deviation of the scores over domains."""
-        values = list(self.known.values())
-        return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+        scores = list(self.known.values())
+        return float(np.std(scores, ddof=1)) if len(scores) > 1 else float("nan")
 
     @property
     def seen_mean(self) -> float:
-        """Mean score in random folds, over the domains that are scored when held out."""
+        """Mean score on seen domains, over those that have a score when they are held out."""
         return finite_mean(self.seen.get(name, float("nan")) for name in self.known)
 
     @property
     def holds_up(self) -> bool:
-        """Whether context improves scores on whole domains, and does not lower them on parts.
+        """Whether context improves scores on whole domains without lowering them on parts of them.
 
         A decrease of the mean by at most one standard error is ignored.
         """
@@ -191,20 +191,19 @@ class Results:
     def choose(self, excluded: Label | None = None) -> MethodResult:
         """Choose the cheapest method without context that is as good as the leader.
 
-        A method is as good if its weighted mean is lower by less than :attr:`margin`, and its score
-        on the worst domain by less than three times the margin. The scores on the domain
-        ``excluded`` are ignored.
+        A method is as good if its weighted mean is lower by less than :attr:`margin`, and its worst
+        score by less than three times the margin. Scores on the domain ``excluded`` are ignored.
         """
         leader, margin = self.leader(excluded), self.margin
         best_mean = self.weighted_mean(leader, excluded)
         worst_score = min(score for name, score in leader.known.items() if name != excluded)
-        as_good = [
+        eligible_results = [
             result
             for result in self.row_by_row
             if best_mean - self.weighted_mean(result, excluded) < margin
             and all(s > worst_score - 3 * margin for d, s in result.known.items() if d != excluded)
         ]
-        return min(as_good or [leader], key=lambda result: result.cost)
+        return min(eligible_results or [leader], key=lambda result: result.cost)
 
     @property
     def next_site(self) -> Ends | None:
@@ -221,7 +220,7 @@ class Results:
         return self._range(list(result.known.values()))
 
     def _range(self, scores: Sequence[float]) -> Ends | None:
-        """90 % range for the next score, as displayed."""
+        """90 % range for the score on one new domain, given scores on other domains."""
         ends = expected_range(scores, None if self.measure.is_custom else self.measure.name)
         return ends and self._shown(ends)
 
@@ -237,7 +236,7 @@ class Results:
 
     @property
     def main(self) -> list[MethodResult]:
-        """The recommended method, and the one that it is compared with."""
+        """The recommended method, and the method that it is compared with."""
         return [result for result in (self.recommended, self.rival) if result is not None]
 
     @property
@@ -299,20 +298,20 @@ class Results:
         held_out = replace(held_out, balanced=measure.balanced)
         table, counts = label_gain(held_out, scores, scorer)
         table[0, 1:] = expected_score(list(method.known.values()), 0)
-        gains = []
+        entries = []
         for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
             if n_domains and np.isfinite(mean):
                 low, high = self._shown(ends)
-                expected = {"score": measure.shown(mean), "low": low, "high": high}
-                gains.append({"n_labels": int(n_labels), **expected, "domains": n_domains})
-        return gains if len(gains) > 1 else []
+                score_and_ends = {"score": measure.shown(mean), "low": low, "high": high}
+                entries.append({"n_labels": int(n_labels), **score_and_ends, "domains": n_domains})
+        return entries if len(entries) > 1 else []
 
     def show(self, score: float | None) -> str:
         """Format a score with enough digits to distinguish the best methods."""
         other_means = [r.mean for r in (*self.results[1:2], *self.main) if r is not self.best]
         for digits in (3, 4, 5):
-            texts = {self.measure.format(mean, digits) for mean in other_means}
-            if self.measure.format(self.best.mean, digits) not in texts:
+            other_texts = {self.measure.format(mean, digits) for mean in other_means}
+            if self.measure.format(self.best.mean, digits) not in other_texts:
                 return self.measure.format(score, digits, self.best.mean)
         return self.measure.format(score, scale=self.best.mean)
 
@@ -353,7 +352,7 @@ def domain_weights(
     {'a': 0.14, 'b': 1.0}
     """
     results = [result for result in results if not result.trivial]
-    row_variances = [
+    row_variances = [  # pairs of a domain's number of rows and the variance per row
         (row_counts[name], row_counts[name] * ((high - low) / (2 * ndtri(1 - TAIL))) ** 2)
         for result in results
         for name, (low, high) in result.ends.items()
@@ -362,16 +361,19 @@ def domain_weights(
     if not row_variances:
         return {}
     precise_variances = [variance for n, variance in row_variances if n >= MIN_ROWS]
-    per_row = float(np.median(precise_variances or [variance for _, variance in row_variances]))
-    within = per_row / np.array(list(row_counts.values()))
-    between: list[float] = []
+    variance_per_row = float(np.median(precise_variances or [v for _, v in row_variances]))
+    within_variances = variance_per_row / np.array(list(row_counts.values()))
+    between_variances: list[float] = []
     for result in results:
         scores = {name: score for name, score in result.known.items() if name in row_counts}
         if len(scores) > 1:
-            total = np.var(list(scores.values()), ddof=1)
-            between.append(float(total - np.mean([per_row / row_counts[name] for name in scores])))
+            total_variance = np.var(list(scores.values()), ddof=1)
+            mean_within_variance = np.mean([variance_per_row / row_counts[name] for name in scores])
+            between_variances.append(float(total_variance - mean_within_variance))
     # A small variance between domains is assumed even if they seem to be equal.
-    weights = 1 / (max(float(np.mean(between or [0.0])), 0.25 * float(np.median(within))) + within)
+    min_variance = 0.25 * float(np.median(within_variances))
+    between_variance = max(float(np.mean(between_variances or [0.0])), min_variance)
+    weights = 1 / (between_variance + within_variances)
     return dict(zip(row_counts, (weights / weights.max()).tolist(), strict=True))
 
 
@@ -413,7 +415,7 @@ def plain(value: Any) -> Any:
 ROW_DRAWS, SLOW_DRAWS = 400, 100
 #: If a domain has more rows than this, representative rows are drawn instead.
 MANY_ROWS = 2000
-#: Measures whose samples are scored at once; scikit-learn scorers need a millisecond per sample.
+#: Measures that score all samples at once; scikit-learn scorers need a millisecond per sample.
 ACCURACIES = ("accuracy", "balanced_accuracy")
 ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
 VECTORIZED = (*ACCURACIES, *(f"neg_{name}_error" for name in ERRORS))
@@ -422,42 +424,43 @@ VECTORIZED = (*ACCURACIES, *(f"neg_{name}_error" for name in ERRORS))
 def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[MethodResult]:
     """Add intervals for domain scores, and scores on seen domains, to the results.
 
-    ``seen`` contains the records from random folds. If a measure needs a scikit-learn scorer, only
-    the main methods have intervals.
+    ``seen`` contains records from random folds, by method. If a measure needs a scikit-learn
+    scorer, only the main methods have intervals.
     """
     measure, classes = evaluation.measure, evaluation.classes
     main_keys = [result.key for result in evaluation.main]
     results = []
     for result in evaluation.results:
-        held_out = grouped(evaluation.records.get(result.key, ()))
-        random_folds = grouped(seen.get(result.key, ()))
+        held_out_records = grouped(evaluation.records.get(result.key, ()))
+        seen_records = grouped(seen.get(result.key, ()))
         seen_scores = dict.fromkeys(result.scores, float("nan"))
         ends = dict.fromkeys(result.known, UNKNOWN)
         for seed, name in enumerate(result.known):
-            if name in random_folds:
-                seen_scores[name] = pooled_score(measure, classes, random_folds[name])
+            if name in seen_records:
+                seen_scores[name] = pooled_score(measure, classes, seen_records[name])
             if measure.name in VECTORIZED or (result.key in main_keys and not measure.is_custom):
-                draws = resampled(measure, classes, held_out[name], seed)
-                ends[name] = domain_interval(measure, held_out[name], draws)
+                bootstrap_scores = resampled(measure, classes, held_out_records[name], seed)
+                ends[name] = domain_interval(measure, held_out_records[name], bootstrap_scores)
         results.append(replace(result, seen=seen_scores, ends=ends))
     return results
 
 
-def domain_interval(measure: Measure, records: Sequence[Record], draws: Array) -> Ends:
+def domain_interval(measure: Measure, records: Sequence[Record], bootstrap_scores: Array) -> Ends:
     """Bootstrap interval for a domain's score; exact if a group is all correct or all wrong."""
     names = ("row", "target", "prediction")
-    row, target, predicted = (np.concatenate([r[name] for r in records]) for name in names)
+    rows, targets, predictions = (np.concatenate([r[name] for r in records]) for name in names)
     # Accuracy has one group of rows, balanced accuracy one per class, and other measures have none.
-    groups = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}
-    group_of = groups.get(measure.name, target[:0])
-    is_correct = [(target == predicted)[group_of == group] for group in np.unique(group_of)]
-    if all(c.any() and not c.all() for c in is_correct):
-        low, high = np.nanquantile(draws, (TAIL, 1 - TAIL))
+    groups_by_measure = {"accuracy": np.zeros(len(rows)), "balanced_accuracy": targets}
+    row_groups = groups_by_measure.get(measure.name, targets[:0])
+    is_correct = targets == predictions
+    masks = [is_correct[row_groups == group] for group in np.unique(row_groups)]
+    if all(mask.any() and not mask.all() for mask in masks):
+        low, high = np.nanquantile(bootstrap_scores, (TAIL, 1 - TAIL))
         return (float(low), float(high)) if high > low else UNKNOWN
-    n_repeats = len(row) / len(np.unique(row))  # number of times that the domain was held out
-    shares = np.array([c.mean() for c in is_correct])
-    ends = np.array([share_interval(c.sum() / n_repeats, len(c) / n_repeats) for c in is_correct])
-    below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(is_correct)
+    n_repeats = len(rows) / len(np.unique(rows))  # number of times that the domain was held out
+    shares = np.array([mask.mean() for mask in masks])
+    ends = np.array([share_interval(m.sum() / n_repeats, len(m) / n_repeats) for m in masks])
+    below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(masks)
     return float(shares.mean() - below), float(shares.mean() + above)
 
 
@@ -483,8 +486,8 @@ def joined(records: Sequence[Record]) -> Record:
 def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Record]) -> float:
     """Score of all rows of a domain together, even if several models predicted them."""
     if measure.is_custom:
-        sizes = [len(record["row"]) for record in records]
-        return float(np.average([record["score"] for record in records], weights=sizes))
+        row_counts = [len(record["row"]) for record in records]
+        return float(np.average([record["score"] for record in records], weights=row_counts))
     return _score(measure, classes, joined(records), slice(None))
 
 
@@ -499,25 +502,25 @@ def resampled(
 
     If a domain was held out more than once, the scores of all models that predict it are averaged.
     """
-    if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # held out in parts
-        records = [joined(records)]
-    draws_by_model = []
+    if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):
+        records = [joined(records)]  # the domain was held out in parts
+    scores_by_model = []
     for record in records:
         n = len(record["target"])
         rng = np.random.default_rng([seed, n])
         if measure.name in VECTORIZED:
             representatives, shares = representative_rows(measure.name, record)
-            counts = rng.multinomial(n, shares, size=ROW_DRAWS).astype(np.float64)
-            scores = weighted_scores(measure.name, representatives, counts, classes)
+            row_counts = rng.multinomial(n, shares, size=ROW_DRAWS).astype(np.float64)
+            scores = weighted_scores(measure.name, representatives, row_counts, classes)
         else:
-            draws = rng.integers(n, size=(SLOW_DRAWS, n))
-            scores = np.array([_score(measure, classes, record, rows) for rows in draws])
+            samples = rng.integers(n, size=(SLOW_DRAWS, n))
+            scores = np.array([_score(measure, classes, record, rows) for rows in samples])
             scores = np.resize(scores, ROW_DRAWS)
-        draws_by_model.append(np.where(np.isfinite(scores), scores, finite_mean(scores)))
-    return np.asarray(np.mean(draws_by_model, axis=0))
+        scores_by_model.append(np.where(np.isfinite(scores), scores, finite_mean(scores)))
+    return np.asarray(np.mean(scores_by_model, axis=0))
 
 
-def representative_rows(name: str, record: Record) -> tuple[Record, Array]:
+def representative_rows(metric: str, record: Record) -> tuple[Record, Array]:
     """Return rows to draw from instead of those in a record, and the share of each.
 
     If there are many rows, rows with the same target and prediction are merged; for a continuous
@@ -527,46 +530,46 @@ def representative_rows(name: str, record: Record) -> tuple[Record, Array]:
     n = len(target)
     if n <= MANY_ROWS:
         return record, np.full(n, 1 / n)
-    if name in ACCURACIES:
+    if metric in ACCURACIES:
         labels, codes = np.unique(np.concatenate([target, predicted]), return_inverse=True)
         pairs, counts = np.unique(codes[:n] * len(labels) + codes[n:], return_counts=True)
-        true_class, predicted_class = np.divmod(pairs, len(labels))
-        return {"target": labels[true_class], "prediction": labels[predicted_class]}, counts / n
-    power = 2 if "squared" in name else 1
-    groups = np.array_split(np.sort(np.abs(target - predicted) ** power), MANY_ROWS)
-    errors = np.array([group.mean() for group in groups]) ** (1 / power)
-    sizes = np.array([len(group) for group in groups])
-    return {"target": errors, "prediction": np.zeros(MANY_ROWS)}, sizes / n
+        true_codes, predicted_codes = np.divmod(pairs, len(labels))
+        return {"target": labels[true_codes], "prediction": labels[predicted_codes]}, counts / n
+    power = 2 if "squared" in metric else 1
+    error_groups = np.array_split(np.sort(np.abs(target - predicted) ** power), MANY_ROWS)
+    errors = np.array([group.mean() for group in error_groups]) ** (1 / power)
+    group_sizes = np.array([len(group) for group in error_groups])
+    return {"target": errors, "prediction": np.zeros(MANY_ROWS)}, group_sizes / n
 
 
-def weighted_scores(name: str, record: Record, counts: Array, classes: Array | None) -> Array:
+def weighted_scores(metric: str, record: Record, counts: Array, classes: Array | None) -> Array:
     """Scores of bootstrap samples; ``counts`` is how often each sample contains each row."""
     target, predicted = record["target"], record["prediction"]
-    if classes is not None and name == "balanced_accuracy":  # over the classes in each sample
-        indicator = np.eye(len(classes))[codes_of(target, classes)]
-        sizes, n_correct = counts @ indicator, counts @ (indicator * (target == predicted)[:, None])
-        recalls = n_correct / np.where(sizes > 0, sizes, 1)
-        return np.asarray(recalls.sum(axis=1) / (sizes > 0).sum(axis=1))
-    values = target == predicted if name == "accuracy" else np.abs(target - predicted)
-    values = values.astype(np.float64) ** (2 if "squared" in name else 1)
-    means = np.asarray(counts @ values / counts.sum(axis=1))
-    means = np.sqrt(means) if "root" in name else means
-    return means if name == "accuracy" else -means
+    if classes is not None and metric == "balanced_accuracy":  # over the classes in each sample
+        is_class = np.eye(len(classes))[codes_of(target, classes)]
+        n_rows, n_correct = counts @ is_class, counts @ (is_class * (target == predicted)[:, None])
+        recalls = n_correct / np.where(n_rows > 0, n_rows, 1)
+        return np.asarray(recalls.sum(axis=1) / (n_rows > 0).sum(axis=1))
+    terms = target == predicted if metric == "accuracy" else np.abs(target - predicted)
+    terms = terms.astype(np.float64) ** (2 if "squared" in metric else 1)
+    means = np.asarray(counts @ terms / counts.sum(axis=1))
+    means = np.sqrt(means) if "root" in metric else means
+    return means if metric == "accuracy" else -means
 
 
 def _outputs_score(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
     """Score of a model's outputs; the targets ``y`` are class codes or numbers."""
     record: Record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
     if classes is not None:
-        labels = classes[outputs.argmax(axis=1)]
-        record = {"target": classes[y], "prediction": labels, "probabilities": outputs}
+        predicted = classes[outputs.argmax(axis=1)]
+        record = {"target": classes[y], "prediction": predicted, "probabilities": outputs}
     if measure.name in VECTORIZED:
         return float(weighted_scores(measure.name, record, np.ones((1, len(y))), classes)[0])
     return _score(measure, classes, {**record, "decisions": None}, slice(None))
 
 
 def _held_out_outputs(
-    by_domain: Sequence[Sequence[Record]], classes: Array | None
+    records_by_domain: Sequence[Sequence[Record]], classes: Array | None
 ) -> SourceOutputs | None:
     """Outputs for held-out rows, in table order; None if they are not available.
 
@@ -574,15 +577,15 @@ def _held_out_outputs(
     """
     names = ("row", "target", "prediction" if classes is None else "probabilities")
     domain_arrays = []
-    for code, records in enumerate(by_domain):
+    for code, records in enumerate(records_by_domain):
         if any(record[names[-1]] is None for record in records):
             return None
         if records:
-            row, y, outputs = (np.concatenate([r[name] for r in records]) for name in names)
-            first = np.unique(row, return_index=True)[1]  # first prediction of each row
-            domain_arrays.append((y[first], np.full(len(first), code), outputs[first]))
+            rows, y, outputs = (np.concatenate([r[name] for r in records]) for name in names)
+            indices = np.unique(rows, return_index=True)[1]  # of the first prediction of each row
+            domain_arrays.append((y[indices], np.full(len(indices), code), outputs[indices]))
     if not domain_arrays:
         return None
-    target, domain, outputs = map(np.concatenate, zip(*domain_arrays, strict=True))
-    target = target.astype(np.float64) if classes is None else codes_of(target, classes)
-    return SourceOutputs(target, domain, outputs.astype(np.float64).reshape(len(outputs), -1))
+    y, domain_codes, outputs = map(np.concatenate, zip(*domain_arrays, strict=True))
+    y = y.astype(np.float64) if classes is None else codes_of(y, classes)
+    return SourceOutputs(y, domain_codes, outputs.astype(np.float64).reshape(len(outputs), -1))
