@@ -112,8 +112,8 @@ DEFECTS = [
     ),
     Defect(
         "context counts in a batch of one row",
-        "other_rows = np.clip(n_rows, 1.0, self.size) - 1.0",
-        "other_rows = np.clip(n_rows, 1.0, self.size)",
+        "n_others = np.clip(n_rows, 1.0, self.size) - 1.0",
+        "n_others = np.clip(n_rows, 1.0, self.size)",
         ("ensemble/test_batches.py",),
     ),
     Defect(

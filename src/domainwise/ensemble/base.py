@@ -74,7 +74,7 @@ MAX_ROWS = 20_000
 MIN_WEIGHT = 0.02
 #: Name prefix of members that use context.
 CONTEXT_PREFIX = "context_"
-OutlierByCode = dict[int, Outlier | None]  #: an outlying statistic, or None, for domain codes
+OutlierByCode = dict[int, Outlier | None]  #: outlying statistic, or None, by domain code
 
 
 @arguments

@@ -94,7 +94,7 @@ class Part:
 
     @classmethod
     def from_rows(cls, Z: Array, keys: Array) -> Part:
-        """Make a part from standardized rows, which are summed in this order."""
+        """Make a part from standardized rows, which are summed in their order."""
         return cls(keys, _moments(Z), _moments(Z[:-1]))
 
     def context_moments(self, Z: Array, keys: Array) -> Moments:
@@ -182,8 +182,8 @@ def _moments(Z: Array) -> Moments:
 class Trust:
     """Weight of predictions with context in a batch of n rows.
 
-    It is ``t(n) / t(size)`` with ``t(n) = (n - 1) / (n - 1 + half)``, which is 0 for one row and 1
-    for a batch as large as a typical source domain. For ``n = 1 + half``, ``t(n)`` is 1/2.
+    It is ``t(n) / t(size)`` with ``t(n) = (n - 1) / (n - 1 + half)``: 0 for a single row, and 1 for
+    a batch as large as a typical source domain. For ``n = 1 + half``, ``t(n)`` is 1/2.
     """
 
     size: float
@@ -193,9 +193,11 @@ class Trust:
         """Return the weight of context for each number of rows."""
         if self.size <= 1.0:
             return np.zeros(np.shape(n_rows))
-        other_rows = np.clip(n_rows, 1.0, self.size) - 1.0
-        maximum = self.size - 1.0
-        return np.asarray(other_rows * (maximum + self.half) / (maximum * (other_rows + self.half)))
+        n_others = np.clip(n_rows, 1.0, self.size) - 1.0
+        max_others = self.size - 1.0
+        return np.asarray(
+            n_others * (max_others + self.half) / (max_others * (n_others + self.half))
+        )
 
     @classmethod
     def fitted(
@@ -214,7 +216,7 @@ class Trust:
 
 
 class SmallBatch(NamedTuple):
-    """A sample of rows from a source domain."""
+    """A random sample of rows from a source domain, some of which are predicted."""
 
     rows: Array  #: rows to predict, as indices into ``SourceSamples.training_rows``
     n_rows: int
@@ -233,7 +235,7 @@ class SourceSamples:
     size: int  #: typical number of rows in a source domain
 
     def halves(self, seed: int) -> Iterator[tuple[Array, list[SmallBatch]]]:
-        """Yield the domain codes of each half of the domains, and small batches drawn from it."""
+        """Yield each half of the domains, as codes, and small batches drawn from it."""
         rng = np.random.default_rng(seed)
         for half_domains in np.array_split(rng.permutation(self.domains)[:TRUST_DOMAINS], 2):
             draws = [draw for domain in half_domains for draw in self._draws(domain, rng)]

@@ -75,8 +75,8 @@ def _join_moments(partition_moments: list[SourceMoments]) -> SourceMoments:
 @task
 def _domain_moments(rows: Any, labels: Any, context: Any, layout: Layout) -> DomainMoments:
     Z = context._standardized(layout.values(rows, missing=True))
-    names, codes = _categories(labels, len(Z))
-    return names, Moments.of_rows(Z, codes, len(names))
+    names, domain_codes = _categories(labels, len(Z))
+    return names, Moments.of_rows(Z, domain_codes, len(names))
 
 
 @task
@@ -87,11 +87,11 @@ def _join_domains(partition_moments: list[DomainMoments]) -> DomainMoments:
     for partition_names, moments in partition_moments:
         if not len(partition_names):
             continue
-        codes = np.searchsorted(names, partition_names)
+        domain_codes = np.searchsorted(names, partition_names)
         expanded_arrays = []
-        for values in (moments.count, moments.mean, moments.squares):
-            expanded_arrays.append(np.zeros((len(names), values.shape[1])))
-            expanded_arrays[-1][codes] = values
+        for array in (moments.count, moments.mean, moments.squares):
+            expanded_arrays.append(np.zeros((len(names), array.shape[1])))
+            expanded_arrays[-1][domain_codes] = array
         expanded = Moments(*expanded_arrays)
         merged_moments = expanded if merged_moments is None else merged_moments.merged(expanded)
     return names, partition_moments[0][1] if merged_moments is None else merged_moments
@@ -104,16 +104,17 @@ def _in_context(
     X = layout.values(rows, missing=True)
     Z = context._standardized(X)
     if statistics is None:
-        codes, moments = np.zeros(len(X), dtype=np.intp), no_moments(Z)
+        domain_codes, moments = np.zeros(len(X), dtype=np.intp), no_moments(Z)
     else:
         names, moments = statistics
-        partition_names, codes = _categories(labels, len(X))
-        codes = np.searchsorted(names, partition_names)[codes] if len(partition_names) else codes
-    values = context._in_context(Z, codes, moments, with_domains=statistics is not None)
-    values = values.astype(X.dtype, copy=False)
+        partition_names, domain_codes = _categories(labels, len(X))
+        if len(partition_names):
+            domain_codes = np.searchsorted(names, partition_names)[domain_codes]
+    output = context._in_context(Z, domain_codes, moments, with_domains=statistics is not None)
+    output = output.astype(X.dtype, copy=False)
     if layout.features is None:
-        return values
-    return type(rows)(values, index=rows.index, columns=context.get_feature_names_out())
+        return output
+    return type(rows)(output, index=rows.index, columns=context.get_feature_names_out())
 
 
 def _categories(labels: Any, n_rows: int) -> tuple[Array, Array]:

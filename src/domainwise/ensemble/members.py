@@ -1,8 +1,8 @@
 """Member types of an ensemble, and fitted members.
 
-A member type is a kind of search, as defined in :mod:`domainwise.search.driver`. Candidates that
-differ only in one argument, named by ``path``, compete, and the best of them is selected. The
-``n_average`` best of the selected candidates are averaged, because scores on few domains are noisy.
+A member type is a kind of search, as defined in :mod:`domainwise.search.driver`. Among candidates
+that differ only in the argument whose name is ``path``, the best one is selected. The ``n_average``
+best of the selected candidates are averaged, because scores on few domains are noisy.
 To add a type, write a class and add it to ``_TYPES``; grids are in ``search/grids.py``.
 """
 
@@ -63,7 +63,7 @@ class MemberData(Data):
 
     target: Any = None
     domain: Any = None
-    #: Candidates that this type selected without context; they restrict its search with context.
+    #: Candidates selected without context; they restrict the search with context.
     plain_candidates: Sequence[Candidate] = ()
 
     @property
@@ -141,10 +141,9 @@ class MemberType:
         Also returns the predictions for held-out domains. If ``data`` is a sample of the rows,
         ``all_data`` contains all of them.
         """
-        data, all_data = (
-            rows if rows is None else replace(rows, X=soft_clip(rows.X, self.clip))
-            for rows in (data, all_data)
-        )
+        data = replace(data, X=soft_clip(data.X, self.clip))
+        if all_data is not None:
+            all_data = replace(all_data, X=soft_clip(all_data.X, self.clip))
         rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
         # A user's scorer might be undefined on the few domains in the first round of a race.
         race = Race() if score.scoring is None else None
@@ -327,10 +326,11 @@ class _Boosting(MemberType):
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         model = self.fitted(data, batch[-1], data.sample(train, self.max_rows))
-        staged = model.staged(data.X[test], {candidate[self.path] for candidate in batch})
+        stage_outputs = model.staged(data.X[test], {candidate[self.path] for candidate in batch})
         if data.n_classes:
-            staged = (decision_outputs(array, model.classes_, data.n_classes) for array in staged)
-        return [array.astype(np.float32) for array in staged]
+            args = (model.classes_, data.n_classes)
+            stage_outputs = (decision_outputs(values, *args) for values in stage_outputs)
+        return [values.astype(np.float32) for values in stage_outputs]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         boosting = SymmetricBoostingClassifier if data.n_classes else SymmetricBoostingRegressor
@@ -371,8 +371,8 @@ class _OtherBoosting(_Boosting):
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         model = self.fitted(data, batch[-1], data.sample(train, self.max_rows))
-        stages = (_Rounds(model, {self.stop: candidate[self.path]}) for candidate in batch)
-        return [score.outcome(stage, data.X[test], data.y[test]) for stage in stages]
+        models = (_Rounds(model, {self.stop: candidate[self.path]}) for candidate in batch)
+        return [score.outcome(m, data.X[test], data.y[test]) for m in models]
 
 
 class _LightGBM(_OtherBoosting):
@@ -503,7 +503,7 @@ def grid(**values_by_argument: Sequence[Any]) -> list[Candidate]:
 def restrict(
     candidates: list[Candidate], chosen: Sequence[Candidate], names: Sequence[str]
 ) -> list[Candidate]:
-    """Return the candidates with the same values of these arguments as a chosen candidate.
+    """Return the candidates whose arguments ``names`` have the same values as in a chosen one.
 
     If ``chosen`` is empty, return all candidates. The values of gamma in the grid depend on the
     columns, so the value closest to the chosen one is used.
@@ -518,8 +518,8 @@ def restrict(
         )
 
     closest_candidates = [min(candidates, key=partial(distance, reference)) for reference in chosen]
-    allowed = [{name: candidate[name] for name in names} for candidate in closest_candidates]
-    return [c for c in candidates if not chosen or {name: c[name] for name in names} in allowed]
+    allowed_values = [{name: candidate[name] for name in names} for candidate in closest_candidates]
+    return [c for c in candidates if not chosen or {n: c[n] for n in names} in allowed_values]
 
 
 _TYPES = (_Linear, _Boosting, _ExtraTrees, _InvariantRidge, _InvariantSVM, _LightGBM, _CatBoost)

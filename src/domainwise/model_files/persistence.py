@@ -134,7 +134,9 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     }
     header["sha256"] = digest(members, header["info"])
     with replacing(path) as temp_path:
-        temp_path.write_bytes(packed({HEADER: json.dumps(header, indent=2).encode(), **members}))
+        temp_path.write_bytes(
+            pack_archive({HEADER: json.dumps(header, indent=2).encode(), **members})
+        )
 
 
 def load(path: str | Path) -> Any:
@@ -165,7 +167,7 @@ def load(path: str | Path) -> Any:
     """
     with needs_extra("loading models", "cli"):
         import skops.io
-    with _opened(path) as (header, archive):
+    with _open_model_file(path) as (header, archive):
         versions, members = header["versions"], {n: archive.read(n) for n in archive.namelist()}
         if header["sha256"] != digest(members, header["info"]):
             raise ValueError("it was changed after it was written")
@@ -188,7 +190,7 @@ def load(path: str | Path) -> Any:
         members[SCHEMA] = json.dumps(schema).encode()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)
-            model = skops.io.loads(packed(members), trusted=types.TRUSTED)
+            model = skops.io.loads(pack_archive(members), trusted=types.TRUSTED)
         values.check_values(model)
         if errors_by_method := _method_errors(model, header["works"]):
             raise ValueError(f"its attributes are inconsistent: {errors_by_method.popitem()[1]}")
@@ -208,11 +210,11 @@ def read_info(path: str | Path) -> dict[str, Any]:
     ``training_rows`` (attributes with training rows; not in format 3) and ``training_targets``
     (attributes with training targets and predictions for them; not in older files).
     """
-    with _opened(path) as (header, _):
+    with _open_model_file(path) as (header, _):
         return header
 
 
-def packed(members: dict[str, bytes]) -> bytes:
+def pack_archive(members: dict[str, bytes]) -> bytes:
     """Return an uncompressed zip archive with these members."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -271,7 +273,7 @@ def _check_arguments(model: Any) -> None:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile.ZipFile]]:
+def _open_model_file(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile.ZipFile]]:
     """Open a model file and read its header; every error becomes a ModelFileError."""
     if not Path(path).is_file():
         problem = "is a folder" if Path(path).is_dir() else "does not exist"
