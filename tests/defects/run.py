@@ -186,8 +186,8 @@ DEFECTS = [
     ),
     Defect(
         "one class turns classes that are not checked into codes",
-        "check_classes(y, n) self.classes_ = target.names return",
-        "check_target(y, n, 'delta'); self.classes_ = target.names; return",
+        "check_classes(y, n_rows) self.classes_ = target.names return",
+        "check_target(y, n_rows, 'delta'); self.classes_ = target.names; return",
         ("test_common.py",),
     ),
 ]  # fmt: skip
