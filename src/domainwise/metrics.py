@@ -307,8 +307,7 @@ def mmd(
     within_means = np.diag(means)
     squared_distances = within_means[:, None] + within_means - (means + means.T)
     np.fill_diagonal(squared_distances, 0.0)
-    distances: NDArray[np.float64] = np.sqrt(np.maximum(squared_distances, 0.0))
-    return distances
+    return np.asarray(np.sqrt(np.maximum(squared_distances, 0.0)))
 
 
 @dataclass(frozen=True)

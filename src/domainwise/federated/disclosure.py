@@ -35,17 +35,14 @@ from domainwise.tables.schema import class_codes, named_frame, require_columns
 
 #: Minimum number of rows per column of a map (rule 2), and of values per number (rule 1).
 ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2
-#: Minimum ratio of rows^2 to maps * columns^3 if second moments are sent (rule 3).
-LEVERAGE_RATIO = 4
+LEVERAGE_RATIO = 4  #: minimum of rows^2 / (maps * columns^3) if second moments are sent (rule 3)
 #: With at least this number of columns per map, more maps are preferred to more columns.
 ENOUGH_COLUMNS = 100
 #: The number of columns is chosen so that sums include at least the share ``MIN_SHARE`` of rows.
 #: If this allows fewer than ``FEW_COLUMNS``, the share ``MIN_SHARE_FEW_COLUMNS`` is sufficient.
 MIN_SHARE, FEW_COLUMNS, MIN_SHARE_FEW_COLUMNS = 0.95, 8, 0.8
-#: Minimum and maximum number of columns for ``n_features="auto"``.
-MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500
-#: Maximum number of landmarks for comparing new rows with domains.
-WATCH_POINTS = 30
+MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500  #: limits of the number of columns for ``"auto"``
+WATCH_POINTS = 30  #: maximum number of landmarks for comparing new rows with domains
 ACCEPT_ADVICE = (
     "If you are allowed to disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
 )
@@ -74,6 +71,7 @@ class Request:
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_points: int) -> Request:
         """Return the request of a plan with this many maps, columns and landmark points."""
         schema = plan.schema
+        # Rows, norms and freedom; 4 numbers per numeric and 2 per text column; kernel means.
         n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_points
         return cls(len(schema.features), plan.n_classes, n_maps, width, by_class, n_watch)
 
@@ -91,7 +89,7 @@ class Request:
         return f"{self.n_maps} kernel feature map{ending} with {self.width} columns{each_text}"
 
     def min_cell_rows(self) -> int:
-        """Return the minimum number of rows for a class in a domain."""
+        """Return the minimum number of rows for a cell, a class in a domain."""
         return self._min_rows(n_cells=1)
 
     def min_class_rows(self, n_domains: int = 1) -> int:
@@ -145,7 +143,7 @@ def choose_sizes(
 
     by_class = plan.second_moments == "classes"
     if plan.n_features == "auto":
-        # Maps are removed from the end: the first one is the smoothest and needs fewest columns.
+        # Maps are removed from the end: the first is the smoothest and needs the fewest columns.
         smaller_map_counts = [3, 1] if isinstance(plan.gammas, str) else []
         n_columns_by_maps = {}
         for k in [n_maps, *(k for k in smaller_map_counts if k < n_maps)]:
@@ -158,7 +156,7 @@ def choose_sizes(
             raise PlanError(
                 "the sites have too few rows for a second round: individual rows could be inferred "
                 f"from the second-round files. Even {request.maps_text} would need "
-                f"{request.min_class_rows()} rows of each class and "
+                f"{request.min_class_rows()} rows in each class and "
                 f"{request.min_site_rows(max(n_sent))} rows in total at each site. Use sites with "
                 "more rows, or set n_features and let the sites pass accept_disclosure=True"
             )

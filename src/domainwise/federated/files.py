@@ -44,10 +44,8 @@ FIELD_TYPES: dict[str, dict[str, Any]] = {
     },
     "moments": {"domains": [str], "left_out": int, "accepted": bool, "words": [str]},
 }
-#: Maximum number of rows at a site.
-MAX_ROWS = 10**10
-#: Maximum number of characters in a name or a sentence.
-MAX_LENGTH = 2000
+MAX_ROWS = 10**10  #: maximum number of rows at a site
+MAX_LENGTH = 2000  #: maximum number of characters in a name or a sentence
 
 
 class SiteFileError(ValueError):
@@ -141,8 +139,7 @@ def default_output(function: Function) -> Function:
     return config_context(transform_output="default")(function)
 
 
-#: One or more site files, as objects or paths.
-SiteFiles = SiteFile | str | Path | Iterable[SiteFile | str | Path]
+SiteFiles = SiteFile | str | Path | Iterable[SiteFile | str | Path]  #: site files or their paths
 
 
 def _to_64_bit(array: Array) -> Array:

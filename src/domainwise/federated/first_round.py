@@ -52,8 +52,7 @@ MAX_BLOCKS, BLOCK_CELLS = 100, 2
 #: Levels of the distance quantiles that a site sends, and number of rows sampled to compute them.
 QUANTILE_LEVELS, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
 METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}  #: distance metric of each kernel
-#: Maximum absolute value in a column; its square is finite.
-MAX_VALUE = 1e150
+MAX_VALUE = 1e150  #: maximum absolute value in a column; its square is finite
 #: If values at one site exceed those at all other sites by this factor, a wrong unit is reported.
 MAX_UNIT_RATIO = 1e6
 #: The range of a column extends beyond its outermost block means by this fraction of their distance
@@ -273,8 +272,8 @@ def sketches(file: SiteFile) -> list[Sketch]:
 def merge(plan: Plan, files: SiteFiles) -> Plan:
     """Merge the statistics from all sites into the second-round plan.
 
-    Unless the plan sets the numbers of columns and maps, they are as large as possible while sums
-    may still include most rows (see :mod:`domainwise.federated.disclosure`).
+    Unless the plan sets the numbers of columns and maps, they are the largest numbers for which
+    sums may still include most rows (see :mod:`domainwise.federated.disclosure`).
 
     Parameters
     ----------
@@ -299,16 +298,15 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     sites = load_files(plan, files, "statistics", check_statistics)
     check_units(plan, sites)
     site_sketches = [sketches(file) for file in sites]
+    site_moments = [Moments(*file.arrays["numbers"][:, None]) for file in sites]
+    site_categories = [[Counter(c) for c in file.content["categories"]] for file in sites]
     total = Statistics(
-        0,
-        reduce(Moments.merged, (Moments(*file.arrays["numbers"][:, None]) for file in sites)),
-        [joined_sketch(column) for column in zip(*site_sketches, strict=True)],
-        [
-            sum((Counter(f.content["categories"][j]) for f in sites), Counter())
-            for j in range(len(plan.schema.categorical))
-        ],
-        Counter(),
-        Counter({"": sum(file.content["rows"] for file in sites)}),
+        n_left_out=0,
+        numbers=reduce(Moments.merged, site_moments),
+        sketches=[joined_sketch(column) for column in zip(*site_sketches, strict=True)],
+        categories=[sum(counts, Counter()) for counts in zip(*site_categories, strict=True)],
+        classes=Counter(),
+        domains=Counter({"": sum(file.content["rows"] for file in sites)}),
     )
     preprocessing, landmarks, target_range = total.preprocessing(plan.schema), None, None
     if plan.classes is None:

@@ -30,14 +30,11 @@ from domainwise.kernels.functions import Kernel
 from domainwise.ridge.search import group_by_distances
 from domainwise.shift.watch import CLIP
 
-#: Number of rows that are preprocessed at a time.
-BLOCK_ROWS = 2**17
+BLOCK_ROWS = 2**17  #: number of rows that are preprocessed at a time
 MEMORY_ADVICE = "use a plan with a smaller n_features, or fewer kernels or gammas"
-#: Name of the array ``watch`` in messages.
-DOMAIN_STATISTICS = "the domain statistics ('watch')"
+DOMAIN_STATISTICS = "the domain statistics ('watch')"  #: name of the array ``watch`` in messages
 COUNTS = ("missing", "beyond", "unknown")  #: counts of missing, out-of-range and unknown values
-#: Tolerance for rounding, relative to a bound or to the trace of a second moment.
-ROUNDING = 1e-9
+ROUNDING = 1e-9  #: tolerance for rounding, relative to a bound or the trace of a second moment
 #: Targets may lie outside the range of all block means by this multiple of the range.
 TARGET_MARGIN = 1e3
 #: A site that joins late may have this many times as many rows as all first-round sites together.
@@ -94,7 +91,7 @@ def moments(
     first_checksum = plan.first_round("sites").get(rows.site)
     if not accept_disclosure and first_checksum not in (None, rows.checksum()):
         raise DisclosureError(
-            f"the second-round file was not created: the rows of site {rows.site!r} differ from "
+            f"the second-round file was not created: the rows at site {rows.site!r} differ from "
             "those in the first round. Comparing the files would reveal the rows that were added "
             "or removed. Use the first-round table, or send the new rows as a separate site. "
             f"{ACCEPT_ADVICE}"

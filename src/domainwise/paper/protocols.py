@@ -21,8 +21,7 @@ from sklearn.metrics import accuracy_score, recall_score, roc_auc_score, root_me
 
 from domainwise.metrics import g_mean_score
 
-#: The two settings: the paper's parameters, or tuned ones (theory 10.2).
-SETTINGS = ("paper", "tuned")
+SETTINGS = ("paper", "tuned")  #: the paper's parameters, or tuned ones (theory 10.2)
 
 
 # Metrics ------------------------------------------------------------------------------------------

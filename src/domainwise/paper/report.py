@@ -102,9 +102,8 @@ def legend(run: RunSummary) -> str:
 
 
 def _is_paired(case: CaseView) -> bool:
-    return any(
-        method.paired_test and method.paired_test.p_value is not None for method in case.methods
-    )
+    tests = (method.paired_test for method in case.methods)
+    return any(test is not None and test.p_value is not None for test in tests)
 
 
 def case_table(case: CaseView) -> TextTable:
@@ -112,29 +111,29 @@ def case_table(case: CaseView) -> TextTable:
     methods = case.methods
     columns: list[tuple[str, list[TextCell]]] = []
 
-    def add(heading: str, texts: Iterable[str]) -> None:
+    def add_column(heading: str, texts: Iterable[str]) -> None:
         columns.append((heading, [TextCell(text) for text in texts]))
 
-    add("method", [method.label for method in methods])
+    add_column("method", [method.label for method in methods])
     for metric in case.metrics:
         cells = [method.cells.get(metric.key) for method in methods]
         columns.append((metric.label, [_our_cell(metric, cell) for cell in cells]))
         paper_cells = [None if cell is None else cell.paper for cell in cells]
         if any(paper_cells):
-            add("paper", ["" if cell is None else metric.format(*cell) for cell in paper_cells])
+            texts = ["" if cell is None else metric.format(*cell) for cell in paper_cells]
+            add_column("paper", texts)
     if _is_paired(case):
         signs = [np.sign(case.advantage(method)) for method in methods]
-        p_values = [
-            p_text(method.paired_test.p_value) if method.paired_test else "" for method in methods
-        ]
-        mark_by_sign = {1: " ▲", 0: "", -1: " ▼"}
-        add("p", [text + mark_by_sign[sign] for text, sign in zip(p_values, signs, strict=True)])
-    for name, heading in (("seconds", "s"), ("paper_seconds", "paper s"), ("peak_mib", "MiB")):
-        values = [getattr(method, name) for method in methods]
+        tests = [method.paired_test for method in methods]
+        p_texts = [p_text(test.p_value) if test else "" for test in tests]
+        marks = [{1: " ▲", 0: "", -1: " ▼"}[sign] for sign in signs]
+        add_column("p", [text + mark for text, mark in zip(p_texts, marks, strict=True)])
+    for attribute, heading in (("seconds", "s"), ("paper_seconds", "paper s"), ("peak_mib", "MiB")):
+        values = [getattr(method, attribute) for method in methods]
         if any(value is not None for value in values):
-            limit = 0.0 if name == "peak_mib" else 100.0  # larger values have no decimals
-            texts = ("" if v is None else f"{v:.3g}" if v < limit else f"{v:.0f}" for v in values)
-            add(heading, texts)
+            limit = 0.0 if attribute == "peak_mib" else 100.0  # larger values have no decimals
+            texts = ["" if v is None else f"{v:.3g}" if v < limit else f"{v:.0f}" for v in values]
+            add_column(heading, texts)
     row_kinds = ["" if METHODS[method.key].competes else "variant" for method in methods]
     rows = zip(*(cells for _, cells in columns), strict=True)
     return TextTable([heading for heading, _ in columns], list(rows), row_kinds)

@@ -82,14 +82,13 @@ class SingleRow:
 
 # The synthetic table's SVM, figure and spectrum ---------------------------------------------------
 
-#: Parameters of the methods in the paper's figure.
-GAMMA, EPSILON, RIDGE = 1.0, 1e-3, 1e-3
+GAMMA, EPSILON, RIDGE = 1.0, 1e-3, 1e-3  #: parameters of the methods in the paper's figure
 #: Maximum number of points stored per panel; models are fitted to all rows.
 MAX_SOURCE_POINTS, MAX_UNSEEN_POINTS = 700, 250
 
 
 def synthetic_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRow]:
-    """Return jobs for the figure, the spectrum and, unless ``quick``, the long runs."""
+    """Return jobs for the figure, the spectrum and, unless ``quick``, the SVM's long runs."""
     figure_rows, spectrum_rows = (150, 40) if quick else (500, 100)
     jobs = []
     for method in ("coir", "dica", "dcm"):
@@ -177,7 +176,7 @@ def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
 
 # Time and memory ----------------------------------------------------------------------------------
 
-#: A fit is measured three times, or fewer if the total reaches this number of seconds.
+#: A fit is measured three times, or fewer times if the total reaches this number of seconds.
 TIMING_SECONDS = 3.0
 TIME_LIMIT = 600  #: maximum number of seconds for a measurement
 #: Methods that a quick run measures, on one case per data set; starting a process takes seconds.
@@ -331,7 +330,7 @@ def reproduce(
     progress: Progress | None = None,
     on_serial: Callable[[], None] | None = None,
 ) -> list[Row]:
-    """Run a plan, store the rows of each job when it is finished, and return the rows that failed.
+    """Run a plan, store the rows of each job when it is finished, and return rows with errors.
 
     ``progress(cost, rows)`` is called after each job, ``on_serial`` before the serial jobs.
     """

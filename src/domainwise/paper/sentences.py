@@ -16,8 +16,7 @@ from domainwise.scoring.statistics import PAIRED_CAVEAT, in_words, p_text
 TEXTS = read_toml("texts.toml")
 #: Descriptions of the settings.
 PARAMETERS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}
-#: A mean over fewer repeats is not compared with the paper's.
-MIN_REPEATS = 5
+MIN_REPEATS = 5  #: a mean over fewer repeats is not compared with the paper's
 
 
 def summary(run: RunSummary) -> list[str]:

@@ -14,8 +14,7 @@ from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Metric, 
 from domainwise.paper.trials import INVARIANCE
 from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 
-#: Significance level of paired tests.
-LEVEL = 0.05
+LEVEL = 0.05  #: significance level of paired tests
 #: Methods that can be ranked over data sets.
 RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
@@ -199,6 +198,7 @@ def _case_view(
         method = METHODS[name]
         dcm_key = "fastdcm" if method.landmark_rule and name != "fastdcm" else "dcm"
         is_paired = dcm_key in ranking_scores and name != dcm_key
+        pair = ranking_scores.get(dcm_key, {}), ranking_scores[name]
         timing, paper_numbers = timings.get((case.key, name), {}), case.paper.get(name, {})
         if setting != "paper":
             timing, paper_numbers = {}, {}
@@ -217,9 +217,7 @@ def _case_view(
                 label=method.name(case.task),
                 cells=cells,
                 scores=ranking_scores[name],
-                paired_test=compare(ranking_scores[dcm_key], ranking_scores[name])
-                if is_paired
-                else None,
+                paired_test=compare(*pair) if is_paired else None,
                 seconds=timing.get("seconds"),
                 paper_seconds=paper_numbers.get("seconds"),
                 peak_mib=timing.get("peak_mib"),

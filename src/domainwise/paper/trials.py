@@ -38,7 +38,7 @@ from domainwise.scoring.predictions import fit_with_domains
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of the source domains and of the unseen domains."""
+    """Rows from source domains and from unseen domains."""
 
     X: Array
     y: Array
@@ -54,12 +54,12 @@ class Split:
 
 
 def derive_seed(root_seed: int, *names: object) -> np.random.SeedSequence:
-    """Return a seed that depends on the root seed and these names only.
+    """Return a seed that depends only on the root seed and these names.
 
     Random numbers are therefore independent of the order of the jobs and the number of workers.
     """
-    key = tuple(zlib.crc32(str(name).encode()) for name in names)
-    return np.random.SeedSequence(root_seed, spawn_key=key)
+    spawn_key = tuple(zlib.crc32(str(name).encode()) for name in names)
+    return np.random.SeedSequence(root_seed, spawn_key=spawn_key)
 
 
 def make_split(case: Case, root_seed: int, repeat: int) -> Split:
@@ -248,7 +248,7 @@ def _scaled(case: Case, X: Array) -> Array:
 #: Measuring invariance takes quadratic time, so only the first repeats and some rows are used.
 INVARIANCE_REPEATS = 5
 INVARIANCE_ROWS = 1000
-INVARIANCE = ("domain_dependence", "target_dependence", "mean_mmd")
+INVARIANCE = ("domain_dependence", "target_dependence", "mean_mmd")  #: measures that are stored
 
 _PAPER_RULE = "the paper's parameters; where the paper gives none, ridge 1e-3, λ = N·ridge, C = 1"
 
@@ -307,7 +307,7 @@ class Trial:
         with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             try:
-                row |= self._scores(method, split)
+                row |= self._fit_and_score(method, split)
                 row["status"] = "ok"
             except (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError) as error:
                 row["status"] = "error"
@@ -316,7 +316,7 @@ class Trial:
         row["seconds"] = round(time.perf_counter() - start, 4)
         return row
 
-    def _scores(self, method: Method, split: Split) -> Row:
+    def _fit_and_score(self, method: Method, split: Split) -> Row:
         parameters, selection = self.choose_parameters(method, split)
         pipeline = build_pipeline(self.case, method, parameters, impute=split.has_missing)
         fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
