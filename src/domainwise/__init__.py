@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 _PROJECTIONS = " ".join(_OWN[f"domainwise.estimators.{module}"] for module in ("exact", "fast"))
 #: Public names are imported when they are first used, so that the command line starts quickly, and
 #: Ctrl-C at the start ends it without a traceback.
-_LAZY = {
+_MODULE_BY_NAME = {
     name: f"domainwise.{module}"
     for module, names in {
         "adaptation": "SiteAdapter",
@@ -49,12 +49,12 @@ _LAZY = {
 }
 
 if not TYPE_CHECKING:  # type checkers use the imports above
-    __all__ = ["__version__", *_LAZY]
+    __all__ = ["__version__", *_MODULE_BY_NAME]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+    if name in _MODULE_BY_NAME:
+        return getattr(import_module(_MODULE_BY_NAME[name]), name)
     if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

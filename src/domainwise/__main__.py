@@ -16,7 +16,7 @@ def main() -> None:
     # Until there is something to clean up, Ctrl-C ends the process without an exception.
     signal.signal(signal.SIGINT, _exit_immediately)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed; the next file opened would otherwise replace it
+        if getattr(sys, name) is None:  # closed; the next file opened would get its descriptor
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         # Characters that the terminal cannot display are printed as escape sequences.
         getattr(sys, name).reconfigure(errors="backslashreplace")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from domainwise.scoring.measures import domain_cross_validate as domain_cross_validate
     from domainwise.splits.folds import LeaveDomainsOut as LeaveDomainsOut
 
-#: Modules by public name; a module is imported when a name in it is first used.
-_LAZY = {
+#: Modules that are imported when a public name in them is first used.
+_MODULE_BY_NAME = {
     "DCMCV": "estimators.dcmcv",
     "DomainConformal": "calibration.conformal",
     "DomainScores": "scoring.measures",
@@ -30,14 +30,14 @@ _LAZY = {
 }
 
 if not TYPE_CHECKING:  # type checkers use the imports above
-    __all__ = list(_LAZY)
+    __all__ = list(_MODULE_BY_NAME)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(f"domainwise.{_LAZY[name]}"), name)
+    if name in _MODULE_BY_NAME:
+        return getattr(import_module(f"domainwise.{_MODULE_BY_NAME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return list(_LAZY)
+    return list(_MODULE_BY_NAME)

@@ -41,12 +41,10 @@ def predict(
     *,
     context: Annotated[
         bool,
-        "Predict all rows of a domain together. The table must contain the domain column, and all "
-        "rows of each domain.",
+        "Predict all rows of a domain together. The table must contain the domain column (or use "
+        "--one-domain) and all rows of each domain.",
     ] = False,
-    one_domain: Annotated[
-        bool, "With --context: treat all rows as one domain. No domain column is needed."
-    ] = False,
+    one_domain: Annotated[bool, "With --context: treat all rows as one domain."] = False,
     coverage: Annotated[
         float | None,
         "Add prediction sets that should contain the true value for this fraction of the rows, "
@@ -107,10 +105,10 @@ def adapt(
 
     common.check_output(out, force, ".skops")
     with common.spinner(f"adapting {model}"):
-        original, arguments = TableModel.load(model), read_options.arguments()
-        X, y, n_ignored = labelled_rows(original, labelled, **arguments)
-        X_site = None if site is None else original.read_rows(site, **arguments)
-        adapted_model = original.adapt(X, y, X_site=X_site)
+        original_model, arguments = TableModel.load(model), read_options.arguments()
+        X, y, n_ignored = labelled_rows(original_model, labelled, **arguments)
+        X_site = None if site is None else original_model.read_rows(site, **arguments)
+        adapted_model = original_model.adapt(X, y, X_site=X_site)
         adapted_model.save(out)
     output = {"file": str(out), **adapted_model.info["site"], "ignored": n_ignored}
     common.print_json(output, end=True)
@@ -138,7 +136,7 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
         activity = f"{'projecting' if project else 'predicting'} {table_path}"
         with dask_client(apply_options.dask) as client, common.spinner(activity) as update:
             try:
-                result = apply_to_file(
+                outcome = apply_to_file(
                     model,
                     table_path,
                     out,
@@ -173,16 +171,16 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
             f"{calibration['n_domains']} held-out domains and should contain the true value for "
             f"{coverage:.0%} of the rows of a new domain, on average over domains"
         )
-    notes = list(dict.fromkeys(notes + result.notes))
-    output = {"file": str(out), "rows": result.n_rows, "columns": result.columns, "notes": notes}
-    common.print_json({**output, "findings": [finding.as_dict() for finding in result.findings]})
+    notes = list(dict.fromkeys(notes + outcome.notes))
+    output = {"file": str(out), "rows": outcome.n_rows, "columns": outcome.columns, "notes": notes}
+    common.print_json({**output, "findings": [finding.as_dict() for finding in outcome.findings]})
     stdout().print(
-        f"wrote [bold]{escaped(out)}[/bold]: {result.n_rows:,} rows, "
-        f"columns {escaped(', '.join(result.columns))}",
+        f"wrote [bold]{escaped(out)}[/bold]: {outcome.n_rows:,} rows, "
+        f"columns {escaped(', '.join(outcome.columns))}",
         soft_wrap=True,
     )
     common.print_notes(stderr(), notes)
-    _print_findings(result.findings)
+    _print_findings(outcome.findings)
 
 
 def _print_findings(findings: Sequence[Any]) -> None:

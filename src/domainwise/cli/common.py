@@ -128,10 +128,9 @@ def spinner(message: str) -> Iterator[Callable[[str], None]]:
 
 
 def require_extra(extra: str, unless: str = "") -> None:
-    """Raise an error if an extra is not installed.
+    """Raise an error if an extra is not installed; with the option ``unless``, it is not needed.
 
-    With the option ``unless``, the command does not need the extra. The extra's packages are
-    imported, so that a broken installation is reported before any work is done.
+    Its packages are imported, so that a broken installation is reported before any work is done.
     """
     from domainwise.checks import needs_extra
 

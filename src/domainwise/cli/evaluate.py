@@ -123,7 +123,7 @@ def evaluate(
     table = common.read_input(data, **table_options)
     common.print_notes(stderr(), table.notes)
     with dask_client(dask) as client, folds_on(client):
-        result = evaluate_table(
+        evaluation = evaluate_table(
             table,
             selected_methods,
             scoring=common.split_commas(metric) or None,
@@ -137,30 +137,30 @@ def evaluate(
             inner_scoring=inner_metric,
             partial_results=True,
         )
-    result.next_step = next_step(result, folder, estimator)
+    evaluation.next_step = next_step(evaluation, folder, estimator)
     # The evaluation itself reports domains with one class.
     notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
-    result.notes = [*notes, *result.notes]
+    evaluation.notes = [*notes, *evaluation.notes]
     title = f"{data.name}: predicting “{target}” for a new “{domain}”"
     contents = write_evaluation(
         folder,
-        result,
+        evaluation,
         # fit --from needs this to read the same table again.
         table={"path": str(data.absolute()), "sha256": digest(data), "asked": table_options},
         estimators=list(estimator or ()),
         title=title,
     )
     common.print_json({**contents, "files": [str(path) for path in files]})
-    print_evaluation(result)
+    print_evaluation(evaluation)
     if report:
         try:
-            result.report(folder / REPORT_NAME, title=title)
+            evaluation.report(folder / REPORT_NAME, title=title)
         except Exception as error:
             raise options.PartialFailure(
                 f"the report could not be written ({type(error).__name__}: {error}). The results "
                 f"in {folder} are complete; run `domainwise report {folder}` to try again."
             ) from error
-    if stop_message := result.facts.get("stopped"):
+    if stop_message := evaluation.facts.get("stopped"):
         stderr().print(f"[yellow]{escaped(stop_message)}[/yellow]", soft_wrap=True)
     stdout().print(f"\nresults: {escaped(files[0])}", soft_wrap=True)
     if report:
@@ -169,35 +169,34 @@ def evaluate(
         raise typer.Exit(1)
 
 
-def print_evaluation(result: Evaluation) -> None:
+def print_evaluation(evaluation: Evaluation) -> None:
     """Print the scores of the methods, the notes, and finally the recommendation."""
-    console, facts = stdout(), result.facts
+    console, facts = stdout(), evaluation.facts
     console.print(
-        f"[bold]{escaped(result.measure.label)}[/] ({result.measure.direction}) on "
-        f"{len(result.best.known)} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
+        f"[bold]{escaped(evaluation.measure.label)}[/] ({evaluation.measure.direction}) on "
+        f"{len(evaluation.best.known)} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
     )
-    console.print(_scores_table(result))
+    console.print(_scores_table(evaluation))
     console.print("\n[dim]● marks the best baseline. The report explains the columns.[/]")
-    for other_result in result.others:
-        console.print(
-            f"\n[bold]{escaped(other_result.measure.label)}[/] computed from the same predictions"
-        )
-        console.print(_scores_table(other_result))
-    common.print_notes(console, result.notes)
+    for other_evaluation in evaluation.others:
+        label = escaped(other_evaluation.measure.label)
+        console.print(f"\n[bold]{label}[/] computed from the same predictions")
+        console.print(_scores_table(other_evaluation))
+    common.print_notes(console, evaluation.notes)
     console.print()
-    for line in result.answer.lines():
+    for line in evaluation.answer.lines():
         console.print(f"[bold]{escaped(line[:13])}[/]{escaped(line[13:])}", soft_wrap=True)
 
 
-def _scores_table(result: Evaluation) -> Any:
+def _scores_table(evaluation: Evaluation) -> Any:
     rows = [("method", "mean", "worst", "spread", "seen", "p", "worst domain")]
-    for method in result.results:
-        baseline_marker = " ●" if method is result.baseline else ""
+    for method in evaluation.results:
+        baseline_marker = " ●" if method is evaluation.baseline else ""
         label = f"[{_COLOURS[method.kind]}]{escaped(method.label)}[/]{baseline_marker}"
-        mean, worst, worst_domain, seen, p = result.cells(method)
-        mean = f"[bold]{mean}[/]" if method is result.best else mean
-        spread = result.show(result.measure.sign * method.spread)
-        rows.append((label, mean, worst, spread, seen, p, escaped(worst_domain)))
+        mean, worst, worst_domain, seen_mean, p = evaluation.cells(method)
+        mean = f"[bold]{mean}[/]" if method is evaluation.best else mean
+        spread = evaluation.show(evaluation.measure.sign * method.spread)
+        rows.append((label, mean, worst, spread, seen_mean, p, escaped(worst_domain)))
     columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
     header, *body_rows = zip(*columns, strict=True)
     return common.text_table(header, body_rows, text_columns=["worst domain"])
@@ -254,17 +253,17 @@ def digest(path: Path) -> str:
     return sha256.hexdigest()
 
 
-def next_step(result: Evaluation, folder: Path, estimators: list[str] | None) -> str:
+def next_step(evaluation: Evaluation, folder: Path, estimators: list[str] | None) -> str:
     """Return the command that fits the recommended method to all rows, or "" for a constant."""
-    recommended = result.recommended
-    if recommended.trivial:
+    recommended_method = evaluation.recommended
+    if recommended_method.trivial:
         return ""
-    advice = " (then predict with --context)" if recommended.context else ""
+    advice = " (then predict with --context)" if recommended_method.context else ""
     command = ["domainwise", "fit", "--from", str(folder)]
-    for estimator in (estimators or ()) if recommended.kind == "own" else ():
+    for estimator in (estimators or ()) if recommended_method.kind == "own" else ():
         command += ["--estimator", estimator]
     command += ["-o", f"{folder.name}.skops"]
-    return f"To fit {recommended.label} to all rows{advice}: {shlex.join(command)}"
+    return f"To fit {recommended_method.label} to all rows{advice}: {shlex.join(command)}"
 
 
 Folder = Annotated[Path, "Results folder written by evaluate."]

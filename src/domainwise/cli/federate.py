@@ -49,9 +49,7 @@ def plan(
     out: Annotated[Path, "Plan to write (.json).", "FILE", "-o"],
     target: options.Target = None,
     domain: options.Domain = "site",
-    method: Annotated[
-        str, "Method to fit: invariantridge, fastdcm, fastcoir or fastdica."
-    ] = "invariantridge",
+    method: Annotated[str, "invariantridge, fastdcm, fastcoir or fastdica."] = "invariantridge",
     columns: Annotated[int | None, typer.Option(help=COLUMNS_HELP, metavar="N", min=1)] = None,
     smallest: Annotated[int, typer.Option(help=SMALLEST_HELP, metavar="N", min=3)] = 10,
     task: options.Task = "auto",

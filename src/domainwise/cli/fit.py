@@ -131,7 +131,7 @@ def fit(
         replacing(out) as temporary_path,
         dask_client(dask) as client,
         common.spinner(activity) as update,
-        folds_on(client, lambda n: update(f"{activity}: {n} tasks finished")),
+        folds_on(client, lambda n_tasks: update(f"{activity}: {n_tasks} tasks finished")),
     ):
         if large_table is None:
             model = fit_table(table, **arguments, rows=rows, n_jobs=n_jobs)
@@ -191,16 +191,14 @@ class Recipe:
     def find(self, name: str | None) -> str:
         """Return the key of an evaluated method, by default the recommended one."""
         query = (name or self.evaluation.get("recommended", self.evaluation["best"])).lower()
-        labels_by_key = {method["key"]: method["label"] for method in self.evaluation["methods"]}
-        keys = [
-            key for key, label in labels_by_key.items() if query in (key.lower(), label.lower())
-        ]
-        if not keys:
-            raise ValueError(
-                f"method {name!r} was not evaluated; choose one of the methods in {self.path}: "
-                f"{', '.join(labels_by_key)}"
-            )
-        return str(keys[0])
+        methods = self.evaluation["methods"]
+        for method in methods:
+            if query in (method["key"].lower(), method["label"].lower()):
+                return str(method["key"])
+        raise ValueError(
+            f"method {name!r} was not evaluated; choose one of the methods in {self.path}: "
+            f"{', '.join(method['key'] for method in methods)}"
+        )
 
     def method(self, key: str, estimators: list[str] | None, force: bool) -> Method:
         """Return an evaluated method; refuse it if its grid has changed, unless ``force`` is True.

@@ -30,12 +30,13 @@ def info(model: options.Model) -> None:
             print_model(console, header["info"])
         else:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
-        # Attributes of the model that contain training rows, or targets without features.
-        rows_in, targets_in = header.get("training_rows"), header.get("training_targets")
-        no_rows_text = "unknown: an older version wrote the file" if rows_in is None else "none"
-        targets_text = f"stored without features in {', '.join(targets_in)}" if targets_in else None
+        rows_text, targets_text = "unknown: an older version wrote the file", None
+        if (row_attributes := header.get("training_rows")) is not None:
+            rows_text = f"stored in {', '.join(row_attributes)}" if row_attributes else "none"
+        if target_attributes := header.get("training_targets"):
+            targets_text = f"stored without features in {', '.join(target_attributes)}"
         facts = [
-            ("training rows", f"stored in {', '.join(rows_in)}" if rows_in else no_rows_text),
+            ("training rows", rows_text),
             ("training targets", targets_text),
             ("versions", ", ".join(f"{name} {v}" for name, v in header["versions"].items())),
         ]
@@ -76,8 +77,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     from domainwise.tables.errors import join_names
 
     schema, classes, check = info["schema"], info["classes"], info["check"]
-    column_types = ("numeric", "categorical", "dates")
-    numeric, categorical, dates = (schema.get(column_type, []) for column_type in column_types)
+    numeric, categorical, dates = (schema.get(k, []) for k in ("numeric", "categorical", "dates"))
     method = " → ".join(name for name in (info["method"], info["predictor"]) if name)
     parameters = ", ".join(
         f"{name.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
@@ -96,8 +96,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         entries = [f"{name} ({n_rows})" for name, n_rows in info["domains"]]
         domains_text += ": " + join_names(entries, MAX_NAMES)
         features_text += ": " + join_names([*numeric, *categorical, *dates], MAX_NAMES)
-    class_weight, calibration = info.get("class_weight"), (check or {}).get("calibration")
-    weight_text = f"{class_weight}: all classes have the same weight" if class_weight else None
+    weighting, calibration = info.get("class_weight"), (check or {}).get("calibration")
     caution = None
     if info.get("context"):
         caution = "predict --context assumes that the rows are representative of their domain"
@@ -105,7 +104,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
             caution += f"; the score with context was measured on {batch_size:,} rows per domain"
     facts = [
         ("method", f"{method} ({parameters})" if parameters else method),
-        ("class weights", weight_text),
+        ("class weights", f"{weighting}: all classes have the same weight" if weighting else None),
         ("components", info["n_components"]),
         ("target", f"{schema['target']} ({target_type})"),
         ("domains", domains_text),
@@ -141,12 +140,11 @@ def describe_adaptation(info: dict[str, Any]) -> list[tuple[str, str]]:
         entries = [f"{label} {term:+.2f}" for label, term in zip(classes, terms, strict=True)]
         correction = f"log-odds by class: {', '.join(entries)}" if any(terms) else "none"
     facts = [("site labels", str(site["n_labels"])), ("correction", correction)]
-    scores_by_count = {n: sign * score for n, score, *_ in site["label_gain"] if not isnan(score)}
-    counts = [n for n in scores_by_count if n <= site["n_labels"]]
-    if counts:
-        text = f"{scores_by_count[counts[0]]:.3g} without labels"
-        if len(counts) > 1:
-            text += f", {scores_by_count[counts[-1]]:.3g} with {counts[-1]}"
+    scores = [(n, sign * score) for n, score, *_ in site["label_gain"] if n <= site["n_labels"]]
+    if scores := [(n_labels, score) for n_labels, score in scores if not isnan(score)]:
+        text = f"{scores[0][1]:.3g} without labels"
+        if len(scores) > 1:
+            text += f", {scores[-1][1]:.3g} with {scores[-1][0]}"
         facts.append((f"expected {metric_name}", text))
     return facts
 

@@ -108,11 +108,11 @@ def command(
     invalid input, 1 for other errors. ``memory_advice`` is printed if memory runs out.
     """
     parameters: list[inspect.Parameter] = []
-    groups: dict[str, Any] = {}
+    option_groups: dict[str, Any] = {}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if is_dataclass(parameter.annotation):
-            groups[name] = parameter.annotation
-            parameters += inspect.signature(groups[name], eval_str=True).parameters.values()
+            option_groups[name] = parameter.annotation
+            parameters += inspect.signature(option_groups[name], eval_str=True).parameters.values()
         else:
             parameters.append(parameter)
     keyword_only = inspect.Parameter.KEYWORD_ONLY
@@ -134,7 +134,7 @@ def command(
         try:
             if not 0 <= (seed := arguments.get("seed", 0)) < 2**32:
                 raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
-            for name, group in groups.items():
+            for name, group in option_groups.items():
                 arguments[name] = group(**{f.name: arguments.pop(f.name) for f in fields(group)})
             function(**arguments)
         except (typer.Exit, BrokenPipeError):
@@ -183,10 +183,10 @@ def _format_part(part: Any) -> str:
     option, value = "--" + part.name.replace("_", "-"), part.value
     if value is True:
         return option
-    values = [str(entry) for entry in value] if isinstance(value, (list, tuple)) else [str(value)]
-    if not any("," in text for text in values):
-        values = [",".join(values)]
-    return " ".join(f"{option} {shlex.quote(text)}" for text in values)
+    texts = [str(entry) for entry in value] if isinstance(value, (list, tuple)) else [str(value)]
+    if not any("," in text for text in texts):
+        texts = [",".join(texts)]
+    return " ".join(f"{option} {shlex.quote(text)}" for text in texts)
 
 
 def refuse_options(context: typer.Context, accepted_names: set[str], reason: str) -> None:

@@ -102,10 +102,10 @@ def report(folder: Annotated[Path, "Results folder written by evaluate or reprod
     if not (folder / RESULT_NAME).exists():
         _publish(folder, html=True)
         return
-    result, contents = read_evaluation(folder)
-    page = result.report(folder / REPORT_NAME, title=contents.get("title"))
+    evaluation, contents = read_evaluation(folder)
+    page = evaluation.report(folder / REPORT_NAME, title=contents.get("title"))
     common.print_json({**contents, "files": [str(page)]}, end=True)
-    print_evaluation(result)
+    print_evaluation(evaluation)
     stdout().print()
     common.print_page(page)
 
@@ -144,10 +144,7 @@ def _publish(folder: Path, *, html: bool) -> None:
 
 @options.command
 def datasets() -> None:
-    """List the data sets and show whether they are on this machine.
-
-    A function in the Python module domainwise.datasets loads each of them.
-    """
+    """List the package's data sets, and which are on this machine."""
     from domainwise.datasets import list_datasets
 
     entries = list_datasets()

@@ -97,9 +97,7 @@ def list_datasets() -> list[DatasetInfo]:
     infos = []
     for name, entry in data_files().items():
         entry = {"classes": None, **entry, "name": name, "path": find_file(entry["file"])}
-        infos.append(
-            DatasetInfo(**{field.name: entry[field.name] for field in fields(DatasetInfo)})
-        )
+        infos.append(DatasetInfo(**{f.name: entry[f.name] for f in fields(DatasetInfo)}))
     return infos
 
 
@@ -242,19 +240,19 @@ def check_choice(choice: object, name: str, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {choice!r}")
 
 
-def check_subset(values: Any, name: str, accepted: Sequence[Any]) -> list[Any]:
+def check_subset(values: Any, name: str, choices: Sequence[Any]) -> list[Any]:
     """Return values as a list; raise ValueError if there are none or one is not accepted."""
     value_list = [values] if isinstance(values, (str, int)) else list(values)
-    if not value_list or not all(value in accepted for value in value_list):
+    if not value_list or not all(value in choices for value in value_list):
         raise ValueError(
-            f"{name} must contain one or more of {', '.join(map(repr, accepted))}; got {values!r}"
+            f"{name} must contain one or more of {', '.join(map(repr, choices))}; got {values!r}"
         )
     return value_list
 
 
 @with_shared_docstring
 def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> Bunch:
-    """Parkinson's telemonitoring: 42 people, 16 voice measures, a clinical score.
+    """Parkinson's telemonitoring: 16 voice measures and a clinical score of 42 people.
 
     Parameters
     ----------
@@ -280,7 +278,7 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
 
 @with_shared_docstring
 def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = False) -> Bunch:
-    """Graft-versus-host disease (FlowCAP-I): 12 samples, 6 channels, T cell or not.
+    """Graft-versus-host disease (FlowCAP-I): T cells and other cells in 12 samples, 6 channels.
 
     Parameters
     ----------
@@ -314,7 +312,7 @@ def load_oilwells(
     missing: str = "drop_rows",
     as_frame: bool = False,
 ) -> Bunch:
-    """3W oil wells: 60-second windows, normal (0) or abnormal (1).
+    """3W oil wells: normal (0) and abnormal (1) windows of 60 seconds.
 
     Parameters
     ----------
@@ -348,7 +346,7 @@ def load_oilwells(
 
 @with_shared_docstring
 def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool = False) -> Bunch:
-    """Well-log facies: 9 wells, 7 logs, 9 rock types.
+    """Well-log facies: 9 rock types in 9 wells, with 7 logs.
 
     Parameters
     ----------
@@ -379,7 +377,7 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
 
 @with_shared_docstring
 def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool = False) -> Bunch:
-    """HIPC T cells: 19 samples from 5 centres, 7 markers, 10 populations.
+    """HIPC T cells: 10 populations in 19 samples from 5 centres, with 7 markers.
 
     Rows are sorted by sample and population: shuffle before taking subsets.
 
@@ -407,7 +405,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
 
 @with_shared_docstring
 def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunch:
-    """Mass cytometry: 16 samples from several centres, 8 markers, 5 labels.
+    """Mass cytometry: 5 cell labels in 16 samples from several centres, with 8 markers.
 
     Parameters
     ----------
@@ -432,7 +430,7 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
 
 @with_shared_docstring
 def load_heart(*, as_frame: bool = False) -> Bunch:
-    """Heart disease: 4 hospitals, 13 measurements per patient, disease (1) or not (0).
+    """Heart disease: patients with (1) and without (0) disease in 4 hospitals, 13 measurements.
 
     The file is part of the package. Missing values are NaN. Cholesterol values (``chol``) of 0 also
     stand for missing values: all those from Switzerland, and 49 from the VA hospital.

@@ -82,12 +82,12 @@ def make_synthetic(
     rng = check_random_state(random_state)
     b1, b2 = rng.standard_normal((2, n_features))
     sizes = np.maximum(rng.poisson(n_per_domain, size=n_domains), _MIN_ROWS)
-    rows = []
+    domain_rows = []
     for size in sizes:
         # If the entries of G (p x p) are standard normal, eta GG' is Wishart(eta I, p).
         factor = np.sqrt(eta) * rng.standard_normal((n_features, n_features))
-        rows.append(rng.standard_normal((size, n_features)) @ factor.T)
-    data = np.vstack(rows)
+        domain_rows.append(rng.standard_normal((size, n_features)) @ factor.T)
+    data = np.vstack(domain_rows)
     e1, e2 = rng.standard_normal((2, len(data)))
     scores = np.sign(data @ b1 + e1) * np.log(np.abs(data @ b2 + e2 + c))
     return Bunch(

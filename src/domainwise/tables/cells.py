@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -75,7 +74,7 @@ def is_text(column: Any) -> bool:
 
 
 def matches(column: Any, pattern: str, *, full: bool = True) -> Any:
-    """Return a mask of cells whose stripped text matches a pattern; not ``full``: contains it."""
+    """Return a mask of cells whose text matches a pattern, or contains it if ``full`` is False."""
     pattern = rf"^\s*(?:{pattern})\s*$" if full else pattern
     text = _arrow_text(column)
     if text is None:
@@ -127,9 +126,8 @@ def decimal_marks(
 ) -> dict[str, str]:
     """Return the decimal marks of text columns, by name; ambiguous columns are left out.
 
-    A column's mark is its mark in earlier chunks of the table (``earlier_marks``), or the user's
-    ``mark``. Otherwise it is inferred from the column's cells, or from the other columns if they
-    agree, or is ``fallback``.
+    The mark is the one from earlier chunks (``earlier_marks``) or the user's ``mark``. Otherwise it
+    is inferred from the column's cells, or from other columns if they agree, or is ``fallback``.
     """
     marks = dict(earlier_marks or {})
     has_comma_by_column = {}
@@ -137,8 +135,8 @@ def decimal_marks(
     if {mark, fallback, *marks.values()} <= {None, "."} and not any(
         matches(frame[name], ",", full=False).any() for name in text_columns
     ):
-        has_point = {name: matches(frame[name], r"\.", full=False).any() for name in text_columns}
-        return {**marks, **{name: "." for name in text_columns if has_point[name]}}
+        names = [name for name in text_columns if matches(frame[name], r"\.", full=False).any()]
+        return {**marks, **dict.fromkeys(names, ".")}
     for name in text_columns:
         column = frame[name]
         fits_point, fits_comma = (matches(column, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
@@ -338,8 +336,8 @@ def split_names(entries: Sequence[str] | None, names: Sequence[str]) -> list[str
     """
     if entries is None:
         return None
-    pieces = [[entry] if entry in names else entry.split(",") for entry in entries]
-    return [name if name in names else name.strip() for name in chain(*pieces) if name.strip()]
+    pieces = [p for entry in entries for p in ([entry] if entry in names else entry.split(","))]
+    return [piece if piece in names else piece.strip() for piece in pieces if piece.strip()]
 
 
 def is_numeric(column: Any) -> bool:

@@ -127,8 +127,8 @@ def open_csv(
         with _open(path) as file:
             content = file.read() if read == "all" else None
             source: Any = file if content is None else io.BytesIO(content)
-            scan = _scan(source, path, encoding, fallback, to_end=read != "names")
-            codec, has_odd_quotes, notes = scan
+            to_end = read != "names"
+            codec, has_odd_quotes, notes = _scan(source, path, encoding, fallback, to_end)
             source.seek(0)
             stream = io.TextIOWrapper(source, encoding=codec, newline="")
             names, separator, n_lines = _read_header(stream, path)
@@ -179,7 +179,7 @@ def _scan(
         block = file.read(BLOCK_BYTES)
         is_cut = len(block) == BLOCK_BYTES
         lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if is_cut else block)
-    first_lines: dict[bool, int] = {}  # number of the first non-ASCII line that is UTF-8 or not
+    first_lines: dict[bool, int] = {}  # number of the first non-ASCII line, by whether it is UTF-8
     for line_number, line in enumerate(lines, 1):
         if not line.isascii():
             is_utf8 = _decodes(codecs.getincrementaldecoder("utf-8")(), line, final=True)
@@ -232,10 +232,8 @@ def _read_header(stream: IO[str], path: Path) -> tuple[list[str], str, int]:
         csv.field_size_limit(old_limit)
     unnamed_indices = [i for i, name in enumerate(names) if not name.strip()]
     if unnamed_indices not in ([], [0]):
-        raise TableError(
-            f"{path}: column {unnamed_indices[-1] + 1} has no name. Name all columns in the first "
-            "line"
-        )
+        number = unnamed_indices[-1] + 1
+        raise TableError(f"{path}: column {number} has no name. Name all columns in the first line")
     if unnamed_indices:
         names[0] = unnamed_column_name(names[1:])
     return names, separator, n_blank_lines + reader.line_num

@@ -95,8 +95,7 @@ def _error_cells(path: Path) -> dict[str, dict[tuple[int, int], str]]:
         paths_by_id = {link.get("Id"): str(link.get("Target")) for link in links}
         error_cells, scanned_files = {}, set()
         for sheet in book.findall(".//{*}sheet"):
-            sheet_id = next(value for name, value in sheet.items() if name.endswith("}id"))
-            sheet_path = paths_by_id[sheet_id]
+            sheet_path = paths_by_id[next(v for name, v in sheet.items() if name.endswith("}id"))]
             file_name = sheet_path[1:] if sheet_path.startswith("/") else f"xl/{sheet_path}"
             where = f"{path}: sheet {sheet.get('name')!r}"
             with archive.open(file_name) as stream:

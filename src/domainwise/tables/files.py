@@ -165,13 +165,11 @@ def iter_table(
     columns = table.names if columns is None else columns
     marks: dict[str, str] = {}
     for frame in table.frames(columns, chunk_rows):
-        other_columns = [name for name in frame.columns if name not in {*labels, *text_columns}]
+        names = [name for name in frame.columns if name not in {*labels, *text_columns}]
         for name in frame.columns:
             frame[name] = mark_missing(frame[name], na, nan_text=name not in labels)
-        marks |= decimal_marks(
-            frame, other_columns, decimal, earlier_marks=marks, fallback=fallback[0]
-        )
-        for name in other_columns:
+        marks |= decimal_marks(frame, names, decimal, earlier_marks=marks, fallback=fallback[0])
+        for name in names:
             frame[name] = typed_numbers(with_points(frame[name], marks.get(name)))
         yield frame
 
@@ -192,8 +190,7 @@ def _is_index(name: str) -> bool:
 def index_columns(schema: Any) -> set[str]:
     """Return the columns of an Arrow schema that are the index of a data frame."""
     entries = (schema.pandas_metadata or {}).get("index_columns", [])
-    named_columns = {entry for entry in entries if isinstance(entry, str)}
-    return named_columns | {name for name in schema.names if _is_index(name)}
+    return {n for n in entries if isinstance(n, str)} | {n for n in schema.names if _is_index(n)}
 
 
 def is_data_file(path: str) -> bool:

@@ -59,7 +59,7 @@ class Schema:
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: computed features: "month", "weekday" (0 is Monday), "age"
-    reference: str = ""  #: the day on which ages, in years, are computed
+    reference: str = ""  #: the day for which ages, in years, are computed
     decimal: str | None = None  #: decimal mark, passed or detected; used if a table is ambiguous
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: values that count as missing
@@ -245,8 +245,7 @@ def check_table(
     latest day in all date columns, which is also used for new tables); if it is empty, dates cannot
     be used. ``decimal`` is the decimal mark of numbers in text; None detects it. ``na`` lists
     values that count as missing in all columns; so do words such as "NA", except in labels and
-    categories.
-    ``where`` names the table in messages; ``several_domains`` requires more than one domain.
+    categories. ``where`` names the table in messages; ``several_domains`` requires at least two.
 
     Raises a TableError, or one ColumnError about all features that cannot be used.
     """
@@ -371,8 +370,7 @@ def feature_schema(
     """Infer the types of features, and return their schema and the prepared features.
 
     The caller sets the schema's target, domain and task. Notes on columns that are left out, and on
-    how cells are read, are added to ``notes``. One ColumnError lists all features that cannot be
-    used.
+    how cells are read, are added to ``notes``. One ColumnError lists all unusable features.
     """
     groups: dict[str, list[str]] = defaultdict(list)  # column names, by type or by note
     forms: dict[str, str] = {}
@@ -450,13 +448,13 @@ def feature_schema(
 
 def target_values(target: Any, task: str, notes: list[str], mark: str | None = None) -> Array:
     """Return the target as numbers or labels; raise a TableError if it cannot be used."""
-    name, remedy = f"the target {str(target.name)!r}", Argument("task", "classification")
+    subject, remedy = f"the target {str(target.name)!r}", Argument("task", "classification")
     if task == "regression":
         if not cells.is_numeric(target):
-            raise TableError(f"{name} contains text. Use ", remedy, ", or a numeric column")
+            raise TableError(f"{subject} contains text. Use ", remedy, ", or a numeric column")
         y = cells.as_numbers(target, str(target.name))
         if np.all(y == y[0]):
-            raise TableError(f"{name} has only one value, {y[0]:g}. Choose another column")
+            raise TableError(f"{subject} has only one value, {y[0]:g}. Choose another column")
         return y
     cells.refuse_quantities(target, mark)
     if cells.is_numeric(target):
@@ -464,18 +462,18 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
     y = cells.as_labels(target)
     classes = np.unique(y)
     if len(classes) < 2:
-        raise TableError(f"{name} has only one class, {classes[0]!s}. Choose another column")
+        raise TableError(f"{subject} has only one class, {classes[0]!s}. Choose another column")
     if len(classes) > max(MAX_CLASSES, len(y) // 3):
-        text = f"{name} has {len(classes)} classes in {len(y)} rows. Choose another column"
+        text = f"{subject} has {len(classes)} classes in {len(y)} rows. Choose another column"
         remedy = Argument("task", "regression")
         raise TableError(text, ", or use ", remedy, " if the target is continuous")
     notes += [
-        f"{label!r} is a class of {name}, with {int(np.sum(y == label))} rows; if it means a "
+        f"{label!r} is a class of {subject}, with {int(np.sum(y == label))} rows; if it means a "
         "missing value, add it to na"
         for label in classes.tolist()
         if label in cells.MISSING
     ]
-    notes += _similar_label_notes(classes, f"classes of {name}")
+    notes += _similar_label_notes(classes, f"classes of {subject}")
     return y
 
 
@@ -573,16 +571,16 @@ def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
         if reason := identifier_reason(values, domain_rows):
             text = f"feature {name!r} {reason}: it looks like an identifier or a time"
             notes.append(f"{text}. {advice}")
-    rows = np.random.default_rng(0).permutation(len(domains))[:20_000]
-    domain_names, codes = np.unique(domains[rows], return_inverse=True)
-    share_if_sorted = 1 - (len(domain_names) - 1) / max(len(codes) - 1, 1)
-    share_by_chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
+    sampled_rows = np.random.default_rng(0).permutation(len(domains))[:20_000]
+    domain_names, domain_codes = np.unique(domains[sampled_rows], return_inverse=True)
+    share_if_sorted = 1 - (len(domain_names) - 1) / max(len(domain_codes) - 1, 1)
+    share_by_chance = float(np.sum((np.bincount(domain_codes) / len(domain_codes)) ** 2))
     for name in frame.columns:
-        column = frame[name].iloc[rows]
+        column = frame[name].iloc[sampled_rows]
         values = column if cells.is_numeric(column) else column.astype(str).factorize()[0]
-        sorted_codes = codes[np.argsort(np.asarray(values), kind="stable")]
-        share = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
-        if 0 < 0.9 * (share_if_sorted - share_by_chance) <= share - share_by_chance:
+        sorted_codes = domain_codes[np.argsort(np.asarray(values), kind="stable")]
+        same_domain_share = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
+        if 0 < 0.9 * (share_if_sorted - share_by_chance) <= same_domain_share - share_by_chance:
             text = f"feature {name!r} alone identifies the domain, so it may not generalize"
             notes.append(f"{text}. {advice}")
     return notes

@@ -169,8 +169,8 @@ def _describe_text(x: Array, domain_codes: Array, n: int) -> tuple[dict[str, Any
     category_codes = np.array([code_by_name.get(name, other_code) for name in names], dtype=np.intp)
     counts = np.zeros((n, other_code + 1))  # by domain and category
     np.add.at(counts, (domain_codes, category_codes), 1.0)
-    domain_counts, other_counts = counts.sum(axis=1), counts.sum(axis=0) - counts
-    shares = counts / np.maximum(domain_counts, 1)[:, None]
+    n_rows, other_counts = counts.sum(axis=1), counts.sum(axis=0) - counts
+    shares = counts / np.maximum(n_rows, 1)[:, None]
     other_shares = other_counts / np.maximum(other_counts.sum(axis=1), 1)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         order = np.argsort(np.nan_to_num(-shares / (shares + other_shares)), axis=1, kind="stable")
@@ -181,9 +181,7 @@ def _describe_text(x: Array, domain_codes: Array, n: int) -> tuple[dict[str, Any
     is_observed = (true_rates[:, -1] > 0) & (false_rates[:, -1] > 0)
     areas = np.where(is_observed, np.trapezoid(true_rates, false_rates, axis=1), 0.5)
     categories = frequent_names[:SHOWN_CATEGORIES]
-    domain_shares = [
-        shares[d, : len(categories)].tolist() if domain_counts[d] else None for d in range(n)
-    ]
+    domain_shares = [shares[d, : len(categories)].tolist() if n_rows[d] else None for d in range(n)]
     distances = np.abs(shares - other_shares).sum(axis=1) / 2
     return {"categories": categories, "shares": domain_shares}, distances, areas
 
@@ -293,8 +291,7 @@ class Statistics:
         n_values, means, squares = (np.asarray(a)[0, :p] for a in vars(self.numbers).values())
         n, medians = self.domains.total(), self.medians()[:p]
         n_missing = n - n_values
-        # With missing values replaced by the median:
-        all_means = (n_values * means + n_missing * medians) / n
+        all_means = (n_values * means + n_missing * medians) / n  # after imputation
         increases = n_values * (means - all_means) ** 2 + n_missing * (medians - all_means) ** 2
         return Preprocessing(n, medians, all_means, (squares + increases) / n, categories, modes)
 
