@@ -241,5 +241,5 @@ def test_a_table_that_was_changed_after_the_first_round_is_refused(folder, tmp_p
     refused = run(*command, "-o", out)
     assert refused.exit_code == 2
     words = " ".join(refused.output.split())
-    assert "the rows of site 'east' differ from those in the first round" in words
+    assert "the rows at site 'east' differ from those in the first round" in words
     assert not out.exists()

@@ -95,7 +95,7 @@ def test_numbers_of_columns_and_maps_depend_on_row_counts():
     assert maps[-1] == 6
     small = {f"s{i}": make_frame(32, i) for i in range(3)}
     with pytest.raises(
-        PlanError, match=r"too few rows for a second round.*would need \d+ rows of each"
+        PlanError, match=r"too few rows for a second round.*would need \d+ rows in each"
     ):
         both_rounds(small)
 
