@@ -43,12 +43,12 @@ class Problem:
     X: Any  #: features, checked
     raw: Any  #: features as the user passed them
     index: Array  #: indices of these rows in the user's table
-    #: Converts rows of X to numbers; unfitted, so that it can be fitted to the sources only.
+    #: Converts rows of X to numbers; unfitted, so that it can be fitted to source domains only.
     preprocessor: Any
     y: Array  #: class labels, or a continuous target
     codes: Array  #: for each row, the index of its domain in ``domains``
     domains: Array  #: sorted domain names
-    classes: Array | None  #: if there are two, the second is positive; None for regression
+    classes: Array | None  #: class labels, the second of two is positive; None for regression
     measure: Measure
     n_total: int  #: number of rows before a subset is drawn
     seed: int  #: seed for all random choices
@@ -108,12 +108,12 @@ class Problem:
         return replace(setting, **self.overrides)
 
     def rows(self, index: Array, prepared: bool = True) -> Any:
-        """Rows of X with these indices, or of ``raw`` if not ``prepared``, of the same type."""
+        """Rows of X, or of ``raw`` if not ``prepared``, as an array or frame of the same type."""
         return inputs.take_rows(self.X if prepared else self.raw, index)
 
-    def rows_of(self, codes: Array) -> Array:
+    def rows_of(self, domain_codes: Array) -> Array:
         """Indices of all rows in the domains with these codes."""
-        return np.flatnonzero(np.isin(self.codes, codes))
+        return np.flatnonzero(np.isin(self.codes, domain_codes))
 
     def domain_of(self, index: Array) -> Array:
         """The domain name of each row in ``index``."""
@@ -131,15 +131,15 @@ class Problem:
     def without_columns(self, names: Sequence[str]) -> Problem:
         """The problem without some features; array columns are named x0, x1 and so on."""
         if not hasattr(self.X, "columns"):
-            indices = [j for j in range(self.X.shape[1]) if f"x{j}" not in names]
-            fields: dict[str, Any] = {"X": self.X[:, indices], "raw": self.raw[:, indices]}
+            columns = [j for j in range(self.X.shape[1]) if f"x{j}" not in names]
+            fields: dict[str, Any] = {"X": self.X[:, columns], "raw": self.raw[:, columns]}
         else:
             fields = {"X": self.X.drop(columns=list(names)), "reader": None}
             if isinstance(self.preprocessor, ColumnTransformer):
                 steps = [
-                    (step, transformer, remaining)
-                    for step, transformer, columns in self.preprocessor.transformers
-                    if (remaining := [name for name in columns if name not in names])
+                    (step, transformer, names_left)
+                    for step, transformer, column_names in self.preprocessor.transformers
+                    if (names_left := [name for name in column_names if name not in names])
                 ]
                 fields["preprocessor"] = clone(self.preprocessor).set_params(transformers=steps)
             if hasattr(self.raw, "columns"):
@@ -208,9 +208,10 @@ def make_problem(
         )
     measure = choose_measure(scoring, target, classification, pos_label, domains.codes)
     if reason := measure.undefined_reason(target, target, classification):
-        data = "a continuous target" if classes is None else f"{len(classes)} classes"
+        target_text = "a continuous target" if classes is None else f"{len(classes)} classes"
         raise ValueError(
-            f"{measure.name} cannot be computed for {data}: {reason}. Pass another scorer (scoring)"
+            f"{measure.name} cannot be computed for {target_text}: {reason}. Pass another scorer "
+            "(scoring)"
         )
     if inner_scoring is not None:
         inner_scoring = choose_measure(inner_scoring, target, classification, pos_label).scoring
@@ -234,8 +235,9 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
             f"task={task!r} is not supported; use 'auto', 'classification' or 'regression'"
         )
     if task == "auto":
-        names = inputs.check_target(y, n, "auto", min_classes=1).names
-        is_continuous = names is None or (names.dtype.kind in "iuf" and inputs.is_quantity(names))
+        classes = inputs.check_target(y, n, "auto", min_classes=1).names
+        is_number = classes is not None and classes.dtype.kind in "iuf"
+        is_continuous = classes is None or (is_number and inputs.is_quantity(classes))
         task = "regression" if is_continuous else "classification"
     if task == "classification":
         if type_of_target(np.asarray(y)).startswith("continuous"):
@@ -245,10 +247,10 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
             )
         labels = inputs.check_target(y, n, "delta")
         return labels.names[labels.codes], labels.names
-    values = inputs.check_target(y, n, "rbf").values
-    if values.shape[1] != 1:
-        raise ValueError(f"y must have one column, got {values.shape[1]}")
-    return values[:, 0], None
+    targets = inputs.check_target(y, n, "rbf").values
+    if targets.shape[1] != 1:
+        raise ValueError(f"y must have one column, got {targets.shape[1]}. Pass a single target")
+    return targets[:, 0], None
 
 
 def outer_splits(problem: Problem, cv: Any) -> list[Split]:
@@ -256,25 +258,25 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     if cv is None:
         cv = LeaveDomainsOut(max_splits=MAX_FOLDS, random_state=problem.seed)
     splitter = check_cv(cv, problem.y, classifier=problem.classification)
-    n, codes = len(problem.y), problem.codes
-    splits = list(splitter.split(np.zeros((n, 1)), problem.y, codes))
+    n, domain_codes = len(problem.y), problem.codes
+    splits = list(splitter.split(np.zeros((n, 1)), problem.y, domain_codes))
     for train, test in splits:
         if (max_index := max(np.max(train, initial=0), np.max(test, initial=0))) >= n:
             advice = "splits of this table" if problem.parent is None else "max_rows=None"
             raise ValueError(
                 f"cv yields the row index {max_index}, but there are only {n} rows. Pass {advice}"
             )
-        overlap = np.intersect1d(codes[train], codes[test])
-        if len(overlap):
+        common_codes = np.intersect1d(domain_codes[train], domain_codes[test])
+        if len(common_codes):
             raise ValueError(
-                f"cv puts domain {problem.domains[overlap[0]]!s} on both sides of a split. Use a "
-                "splitter that keeps groups together, such as LeaveDomainsOut"
+                f"cv puts domain {problem.domains[common_codes[0]]!s} on both sides of a split. "
+                "Use a splitter that keeps groups together, such as LeaveDomainsOut"
             )
         if problem.classification and len(np.unique(problem.y[train])) < 2:
-            held_out = ", ".join(map(str, problem.domains[np.unique(codes[test])]))
+            held_out_text = ", ".join(map(str, problem.domains[np.unique(domain_codes[test])]))
             raise ValueError(
-                f"with {held_out} held out, the training rows have only one class. Every class "
-                "must occur in several domains"
+                f"with {held_out_text} held out, the training rows have only one class. Every "
+                "class must occur in several domains"
             )
     if not splits:
         raise ValueError("cv yields no splits. Pass a splitter with at least one split")
@@ -282,11 +284,11 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
 
 
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds within one domain; an empty list if the domain or a class has too few rows."""
+    """Folds of the rows of one domain; an empty list if the domain or its classes are small."""
     y, is_too_small = problem.y[rows], len(rows) < MIN_WITHIN_ROWS
     if problem.classification and not is_too_small:
-        counts = np.sort(np.unique(y, return_counts=True)[1])
-        is_too_small = len(counts) < 2 or counts[-2] < MIN_WITHIN_CLASS
+        class_sizes = np.sort(np.unique(y, return_counts=True)[1])
+        is_too_small = len(class_sizes) < 2 or class_sizes[-2] < MIN_WITHIN_CLASS
     return [] if is_too_small else row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
 
 
@@ -305,8 +307,8 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     """Return X as an array or data frame, a preprocessor for it, and a reader for new rows.
 
     Columns of a data frame are read like those of a file. Messages about dropped columns, and
-    about how cells were read, are added to ``notes``. The reader does the same for new rows; it
-    is None if X was not changed. See also :func:`domainwise.tables.schema.make_preprocessor`.
+    about how cells were read, are added to ``notes``. The reader converts new rows in the same way;
+    it is None if X was not changed. See also :func:`domainwise.tables.schema.make_preprocessor`.
     """
     inputs.check_is_table(X)
     if hasattr(X, "to_pandas"):
@@ -325,9 +327,9 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
         return X, make_pipeline(imputer, StandardScaler()).set_output(transform="default"), None
     X = import_pandas().DataFrame(X) if isinstance(X, np.ndarray) else X
     X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
-    names = list(X.columns)
-    refuse_duplicate_names(names, "X")
-    if unnamed_columns := [name for name in names if is_unnamed(name)]:
+    column_names = list(X.columns)
+    refuse_duplicate_names(column_names, "X")
+    if unnamed_columns := [name for name in column_names if is_unnamed(name)]:
         notes.append(tables.UNNAMED_NOTE)
     X = X.drop(columns=unnamed_columns).reset_index(drop=True)
     decimal_marks = cells.decimal_marks(X, list(X.columns))
@@ -341,8 +343,8 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
         ) from None
     if not schema.features:
         raise ValueError(f"X has no usable column: {'; '.join(notes)}. Pass other columns")
-    all_numeric = all(cells.is_numeric(X[name]) for name in schema.numeric)
-    is_unchanged = all_numeric and len(schema.features) == len(names)
+    is_numeric = all(cells.is_numeric(X[name]) for name in schema.numeric)
+    is_unchanged = is_numeric and len(schema.features) == len(column_names)
     reader = None if is_unchanged else tables.ReadColumns(schema.as_dict())
     return features, tables.make_preprocessor(schema), reader
 
