@@ -76,13 +76,13 @@ def full_precision(X: Any, *, tf32: bool = False) -> Iterator[None]:
 
 
 def squared_norms(X: Any) -> Any:
-    """Squared norm of each row."""
+    """Return the squared norm of each row."""
     # torch.einsum would use TF32 if that is enabled.
     return X.square().sum(1) if is_tensor(X) else np.einsum("ij,ij->i", X, X)
 
 
 def column_norms(V: Any) -> Any:
-    """Norm of each column."""
+    """Return the norm of each column."""
     return (V * V).sum(0) ** 0.5
 
 
@@ -110,30 +110,30 @@ def concatenate_columns(arrays: Sequence[Any]) -> Any:
 
 def shifted_solve(S: Any, shift: float, B: Any) -> Any:
     """Return ``(S + shift I)^-1 B`` for an S that is positive semi-definite up to rounding."""
-    A, diagonal = S + 0.0, np.arange(len(S))
-    A[diagonal, diagonal] += shift
+    A, indices = S + 0.0, np.arange(len(S))
+    A[indices, indices] += shift
     inverse = cholesky(A)
     if inverse is not None:
         return inverse(B)
-    values, U = namespace(S).linalg.eigh(S)
-    return U @ ((U.T @ B) / (values.clip(min=0.0) + shift)[:, None])
+    eigenvalues, U = namespace(S).linalg.eigh(S)
+    return U @ ((U.T @ B) / (eigenvalues.clip(min=0.0) + shift)[:, None])
 
 
-def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
-    """Sum the rows of each group in float64; on a GPU, rounding errors can differ between runs."""
-    n, xp = len(values), namespace(values)
-    if not is_tensor(values):
-        indicators = csr_array((np.ones(n, values.dtype), (codes, np.arange(n))), (n_groups, n))
-        return np.asarray(indicators @ values, dtype=np.float64)
+def group_sums(rows: Any, group_codes: Any, n_groups: int) -> Any:
+    """Sum the rows in each group, in float64; on a GPU, rounding can differ between runs."""
+    n, xp = len(rows), namespace(rows)
+    if not is_tensor(rows):
+        indicators = csr_array((np.ones(n, rows.dtype), (group_codes, np.arange(n))), (n_groups, n))
+        return np.asarray(indicators @ rows, dtype=np.float64)
     if n_groups <= MAX_INDICATORS:
-        indicators = xp.zeros((n, n_groups), dtype=values.dtype, device=values.device)
-        return (indicators.scatter_(1, codes[:, None], 1.0).T @ values).double()
-    sums = xp.zeros((n_groups, values.shape[1]), dtype=xp.float64, device=values.device)
-    return sums.index_add_(0, codes, values.double())
+        indicators = xp.zeros((n, n_groups), dtype=rows.dtype, device=rows.device)
+        return (indicators.scatter_(1, group_codes[:, None], 1.0).T @ rows).double()
+    sums = xp.zeros((n_groups, rows.shape[1]), dtype=xp.float64, device=rows.device)
+    return sums.index_add_(0, group_codes, rows.double())
 
 
 def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
-    """L1 or squared Euclidean distances between rows of X and Y, computed from differences."""
+    """Return L1 or squared Euclidean distances between rows of X and Y, from differences."""
     if not is_tensor(X):
         return cdist(X, Y, "cityblock" if l1 else "sqeuclidean")
     if l1 and X.device.type == "cuda" and X.shape[1] <= MAX_LOOP_FEATURES:
@@ -145,8 +145,7 @@ def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
         return total
     if l1:
         return namespace(X).cdist(X, Y, p=1.0)
-    mode = "donot_use_mm_for_euclid_dist"
-    return namespace(X).cdist(X, Y, p=2.0, compute_mode=mode).square_()
+    return namespace(X).cdist(X, Y, p=2.0, compute_mode="donot_use_mm_for_euclid_dist").square_()
 
 
 def evenly_spaced(n: int, max_count: int) -> Array:
@@ -155,7 +154,7 @@ def evenly_spaced(n: int, max_count: int) -> Array:
 
 
 def median_distance(X: Any, *, l1: bool) -> float | None:
-    """Median of the non-zero L1 or Euclidean distances between rows; None if all are zero."""
+    """Return the median of non-zero L1 or Euclidean distances between rows; None if all are 0."""
     if is_tensor(X):
         distances = namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
     else:

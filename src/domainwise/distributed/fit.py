@@ -32,9 +32,9 @@ def fit_parquet(
     """Fit an estimator to Parquet files, which may be larger than memory.
 
     Fast estimators read the files once. A ridge search reads them a second time if its ``scoring``
-    needs predictions. Partitions consist of neighbouring row groups of a file, up to 32 MiB. The
-    footers of all files, which contain the numbers of rows, are read first. If a file is damaged or
-    is not a Parquet file, an error is raised before anything is computed.
+    needs predictions. Partitions consist of adjacent row groups of a file, up to 32 MiB. The
+    footers of all files, which contain the numbers of rows, are read first. If a footer cannot be
+    read, an error is raised before anything is computed.
 
     Parameters
     ----------
@@ -51,8 +51,7 @@ def fit_parquet(
     features : list of str, default=None
         Columns to use as X. None uses all other columns, which must be numeric.
     client : distributed.Client, default=None
-        Client of the cluster. None uses the current client, or threads of this process if there is
-        no current client.
+        Client of the cluster. None uses the current client or, if there is none, local threads.
 
     Returns
     -------
@@ -88,16 +87,16 @@ def fit_parquet(
     from domainwise.distributed.parquet import open_parquet
 
     label_columns: list[str] = []
-    columns: dict[str, Any] = {"target": target, "domain": domain}
-    for argument, names in columns.items():
-        if isinstance(names, str):
-            label_columns.append(names)
-        elif isinstance(names, Sequence) and names and all(isinstance(n, str) for n in names):
-            columns[argument] = [*names]
-            label_columns += names
-        elif names is not None:
+    columns_by_role: dict[str, Any] = {"target": target, "domain": domain}
+    for role, columns in columns_by_role.items():
+        if isinstance(columns, str):
+            label_columns.append(columns)
+        elif isinstance(columns, Sequence) and columns and all(isinstance(c, str) for c in columns):
+            columns_by_role[role] = [*columns]
+            label_columns += columns
+        elif columns is not None:
             raise TypeError(
-                f"{argument} must be a column name, a list of column names, or None; got {names!r}"
+                f"{role} must be a column name, a list of column names, or None; got {columns!r}"
             )
     if isinstance(features, str):
         raise TypeError(f"features must be a list of column names; got {features!r}")
@@ -113,7 +112,7 @@ def fit_parquet(
     with nullcontext() if client is None else _as_current(client):
         frame, partitions = open_parquet(path, label_columns, feature_names)
         fitted_copy = copy.copy(estimator)
-        fitted_copy.fit_with(DaskBackend(partitions), frame, columns["target"], columns["domain"])
+        fitted_copy.fit_with(DaskBackend(partitions), frame, *columns_by_role.values())
     estimator.__dict__ = fitted_copy.__dict__
     return estimator
 

@@ -22,7 +22,7 @@ from domainwise.backends.partitions import KnownPartitions
 from domainwise.gram.dask.graphs import Deferred
 from domainwise.tables.files import arrow_frame, folder_keys, index_columns, is_data_file
 
-#: Maximum size in memory of neighbouring row groups that are read together.
+#: Maximum size in memory of adjacent row groups that are read together.
 PARTITION_BYTES = 32 * 2**20
 #: Number of footers that are read in parallel.
 FOOTER_THREADS = 16
@@ -30,23 +30,20 @@ FOOTER_THREADS = 16
 
 @dataclass(frozen=True)
 class Piece:
-    """Neighbouring row groups of a file.
-
-    ``keys`` are columns from folder names, as in ``site=A/part.parquet``.
-    """
+    """Adjacent row groups of a file."""
 
     filesystem: Any
     path: str
-    groups: tuple[int, ...]
+    row_groups: tuple[int, ...]
     n_rows: int
-    keys: dict[str, str | None]
+    keys: dict[str, str | None]  #: columns from folder names, as in ``site=A/part.parquet``
 
     @property
     def source(self) -> str:
         """Name of the piece in error messages."""
-        first, last = self.groups[0], self.groups[-1]
-        group_text = f"row group {first}" if first == last else f"row groups {first} to {last}"
-        return f"{self.path}, {group_text}"
+        first, last = self.row_groups[0], self.row_groups[-1]
+        groups_text = f"row group {first}" if first == last else f"row groups {first} to {last}"
+        return f"{self.path}, {groups_text}"
 
 
 @dataclass(frozen=True)
@@ -61,19 +58,19 @@ class Footer:
 
 
 def open_parquet(
-    path: Any, labels: list[str], features: list[str] | None
+    path: Any, label_columns: list[str], features: list[str] | None
 ) -> tuple[Any, KnownPartitions]:
     """Return columns of Parquet files as a Dask data frame, and its partitions.
 
     The path is a file, a folder or a glob pattern, on any storage that fsspec can open. If
-    ``features`` is None, all columns except the ``labels`` are features.
+    ``features`` is None, all columns except ``label_columns`` are features.
     """
     footers = read_footers(path)
     schema = footers[0].schema
     if features is None:
-        excluded_names = {*labels, *index_columns(schema)}
+        excluded_names = {*label_columns, *index_columns(schema)}
         features = [name for name in schema.names if name not in excluded_names]
-    columns = [*features, *(name for name in labels if name not in features)]
+    columns = [*features, *(name for name in label_columns if name not in features)]
     pieces = cut_pieces(footers, columns)
     numeric_names = [f.name for f in schema if f.name in features and _is_numeric(f.type)]
     for footer in footers[1:]:
@@ -133,7 +130,7 @@ def _read_error(source: str, error: Exception) -> OSError:
 def cut_pieces(
     footers: list[Footer], columns: list[str], max_rows: int | None = None
 ) -> list[Piece]:
-    """Divide files into pieces of neighbouring row groups with up to ``max_rows`` rows.
+    """Divide files into pieces: adjacent row groups with up to ``max_rows`` rows in total.
 
     None means as many rows as fit into ``PARTITION_BYTES``. Row groups are not split.
     """
@@ -146,14 +143,15 @@ def cut_pieces(
                 f"{footer.path} has no column {missing_names[0]!r}. Use columns that all files "
                 f"have. The columns of this file are {', '.join(sorted(file_columns))}."
             )
-        n_earlier_pieces, groups = len(pieces), tuple[int, ...]()
+        n_earlier_pieces, row_groups = len(pieces), tuple[int, ...]()
         for group in range(footer.metadata.num_row_groups):
-            n_rows, groups = footer.metadata.row_group(group).num_rows, (group,)
+            n_rows, row_groups = footer.metadata.row_group(group).num_rows, (group,)
             if n_rows and len(pieces) > n_earlier_pieces and pieces[-1].n_rows + n_rows <= max_rows:
                 last_piece = pieces.pop()
-                n_rows, groups = last_piece.n_rows + n_rows, (*last_piece.groups, group)
+                n_rows, row_groups = last_piece.n_rows + n_rows, (*last_piece.row_groups, group)
             if n_rows:
-                pieces.append(Piece(footer.filesystem, footer.path, groups, n_rows, footer.keys))
+                piece = Piece(footer.filesystem, footer.path, row_groups, n_rows, footer.keys)
+                pieces.append(piece)
     if not pieces:
         raise ValueError(
             f"no Parquet file contains rows (number of files: {len(footers)}, first file: "
@@ -163,12 +161,12 @@ def cut_pieces(
 
 
 def read_piece(piece: Piece, columns: list[str]) -> Any:
-    """Read a piece as a data frame; raise OSError with its name if it cannot be read."""
+    """Read a piece as a data frame; if that fails, raise OSError with the name of the piece."""
     file_columns = [name for name in columns if name not in piece.keys]
     try:
         with piece.filesystem.open(piece.path) as file:
             table = pq.ParquetFile(file).read_row_groups(
-                list(piece.groups), columns=file_columns, use_threads=False
+                list(piece.row_groups), columns=file_columns, use_threads=False
             )
     except Exception as error:  # a damaged file can raise errors of any type
         raise _read_error(piece.source, error) from error

@@ -163,10 +163,9 @@ class Preconditioner:
 
     def at(self, shift: float) -> Product:
         """Return the preconditioner for one shift."""
-        d = self.eigenvalues
-        if not len(d):
+        if not len(self.eigenvalues):
             return lambda R: R
-        weights = ((d[0] + shift) / (d + shift) - 1.0)[:, None]
+        weights = ((self.eigenvalues[0] + shift) / (self.eigenvalues + shift) - 1.0)[:, None]
         return lambda R: R + self.expand(weights * self.project(R))
 
     @classmethod
@@ -258,9 +257,8 @@ class IterativeGram(RowsGram):
             warn_stopped(residual, n_iterations, self.tol)
         rank = len(self._preconditioner.eigenvalues)
         info = {"linear_solver": "pcg", **solution.info, "preconditioner_rank": rank}
-        blocks, images = (self.xp.hsplit(A, n_shifts) for A in (solution.X, solution.image))
-        pairs = zip(blocks, images, strict=True)
-        return [Solution(X - X.mean(0), KX, dict(info)) for X, KX in pairs]
+        blocks = (self.xp.hsplit(A, n_shifts) for A in (solution.X, solution.image))
+        return [Solution(X - X.mean(0), KX, dict(info)) for X, KX in zip(*blocks, strict=True)]
 
 
 class StreamedGram(IterativeGram):

@@ -231,8 +231,7 @@ class CellRows:
         and of domains; 0 means that there are no class or domain labels.
         """
         class_keys: list[Any] = list(range(n_categories[0])) or [None]
-        n_domains = max(1, n_categories[1])
-        parts = range(int(part_codes.max()) + 1)
+        n_domains, parts = max(1, n_categories[1]), range(int(part_codes.max()) + 1)
         return cls(
             part_codes * len(class_keys) + class_codes if by_class else part_codes,
             class_codes * n_domains + domain_codes,

@@ -26,7 +26,7 @@ from domainwise.arrays import Array
 BLOCK = 128
 #: Number of features processed at a time; features are padded with zeros.
 FEATURES = 4
-#: Formulas for kernel values, from inner products, squared or absolute differences, or powers.
+#: Formulas: kernel values from inner products, squared or absolute differences, or powers.
 INNER, DIFFERENCES, ABSOLUTE, POLYNOMIAL = range(4)
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
@@ -56,9 +56,9 @@ _D = (1.0, 0.5000000000000006, 0.1666666666666667, 0.04166666666657239, 0.008333
 @intrinsic
 def _bits(typing, x):
     """Return the bits of a float as an integer."""
-    integer = types.int32 if x.bitwidth == 32 else types.int64
+    int_type = types.int32 if x.bitwidth == 32 else types.int64
     llvm_type = ir.IntType(x.bitwidth)
-    return integer(x), lambda context, builder, _, values: builder.bitcast(values[0], llvm_type)
+    return int_type(x), lambda context, builder, _, values: builder.bitcast(values[0], llvm_type)
 
 
 @intrinsic
@@ -66,8 +66,8 @@ def _float(typing, x):
     """Return the float with these bits."""
     is_single = x.bitwidth == 32
     llvm_type = ir.FloatType() if is_single else ir.DoubleType()
-    result = types.float32 if is_single else types.float64
-    return result(x), lambda context, builder, _, values: builder.bitcast(values[0], llvm_type)
+    float_type = types.float32 if is_single else types.float64
+    return float_type(x), lambda context, builder, _, values: builder.bitcast(values[0], llvm_type)
 
 
 @njit(inline="always", **_OPTIONS)
@@ -120,13 +120,13 @@ def expm1(values):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _inner(left, i, right, width, t):
-    """Write the inner products of four rows with a block, plus the last features of both, to t."""
-    last = width * BLOCK
+    """Write inner products of four rows with a block, plus the last feature of both rows, to t."""
+    last_feature = width * BLOCK
     for j in range(BLOCK):
-        t[j] = left[last + i] + right[last + j]
-        t[BLOCK + j] = left[last + i + 1] + right[last + j]
-        t[2 * BLOCK + j] = left[last + i + 2] + right[last + j]
-        t[3 * BLOCK + j] = left[last + i + 3] + right[last + j]
+        t[j] = left[last_feature + i] + right[last_feature + j]
+        t[BLOCK + j] = left[last_feature + i + 1] + right[last_feature + j]
+        t[2 * BLOCK + j] = left[last_feature + i + 2] + right[last_feature + j]
+        t[3 * BLOCK + j] = left[last_feature + i + 3] + right[last_feature + j]
     for k in range(0, width, FEATURES):
         u, v = left[k * BLOCK + i : (k + 4) * BLOCK], right[k * BLOCK : (k + 4) * BLOCK]
         a0, a1, a2, a3 = u[0], u[BLOCK], u[2 * BLOCK], u[3 * BLOCK]
@@ -177,9 +177,9 @@ def _powers(t, coefs, powers):
 
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
-def _multiply(t, i, thin, sums, columns):
+def _multiply(t, i, thin, sums, n_columns):
     """Multiply a strip by the thin matrix of the block; add the products to 4 rows of ``sums``."""
-    for c in range(columns):
+    for c in range(n_columns):
         z, s = thin[c * BLOCK : (c + 1) * BLOCK], sums[c * BLOCK + i : (c + 1) * BLOCK]
         s0 = s1 = s2 = s3 = t.dtype.type(0)
         for j in range(BLOCK):
@@ -191,9 +191,9 @@ def _multiply(t, i, thin, sums, columns):
 
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
-def _multiply_both(t, i, thin_left, thin_right, left_sums, right_sums, columns):
+def _multiply_both(t, i, thin_left, thin_right, left_sums, right_sums, n_columns):
     """Add products of the strip to ``left_sums``, and of its transpose to ``right_sums``."""
-    for c in range(columns):
+    for c in range(n_columns):
         x, z = thin_left[c * BLOCK + i : (c + 1) * BLOCK], thin_right[c * BLOCK : (c + 1) * BLOCK]
         s, u = left_sums[c * BLOCK + i : (c + 1) * BLOCK], right_sums[c * BLOCK : (c + 1) * BLOCK]
         x0, x1, x2, x3 = x[0], x[1], x[2], x[3]
@@ -225,17 +225,17 @@ def _strip(left, i, right, width, formula, coefs, t, powers):
 def multiply(left, right, formula, coefs, pairs, thin_left, thin_right, out):
     """Multiply tiles (kernel values of pairs of blocks) by a thin matrix; add products to ``out``.
 
-    Rows have the layout of :func:`pack_rows`, thin matrices are ``[block, column, row]``. If left
-    and right are the same rows, a pair of different blocks also adds the products of the transposed
-    tile with ``thin_left``, which is empty otherwise. Sums within a tile have the precision of the
-    rows, and sums over tiles have the precision of ``out``.
+    Rows have the layout of :func:`pack_rows`, and thin matrices have the layout ``[block, column,
+    row]``. If left and right are the same rows, a pair of different blocks also adds the products
+    of the transposed tile with ``thin_left``; otherwise, ``thin_left`` is empty. Sums within a tile
+    have the precision of the rows, and sums over tiles have the precision of ``out``.
     """
     width, n_columns = right.shape[1] - 1, thin_right.shape[1]
     t, powers = np.empty(4 * BLOCK, left.dtype), np.empty(4 * BLOCK, left.dtype)
     left_sums = np.empty(n_columns * BLOCK, left.dtype)
     right_sums = np.empty(n_columns * BLOCK, left.dtype)
-    for pair in range(len(pairs)):
-        a, b = pairs[pair]
+    for pair_index in range(len(pairs)):
+        a, b = pairs[pair_index]
         is_mirrored = a != b and len(thin_left) > 0
         x, y, z = left[a].ravel(), right[b].ravel(), thin_right[b].ravel()
         left_sums[:] = 0
@@ -255,18 +255,18 @@ def multiply(left, right, formula, coefs, pairs, thin_left, thin_right, out):
                     out[b, c, j] += right_sums[c * BLOCK + j]
 
 
-def pack_rows(X: Array, norms: bool) -> Array:
+def pack_rows(X: Array, with_norms: bool) -> Array:
     """Divide rows into blocks with the layout ``[feature, row]``.
 
     Features are padded with zeros to a multiple of ``FEATURES``, the rows of the last block to
-    ``BLOCK``. An additional last "feature" is -1/2 times the squared norm, or 0 without ``norms``.
+    ``BLOCK``. An extra last "feature" is -1/2 times the squared norm if ``with_norms``, else 0.
     """
     width = -(-X.shape[1] // FEATURES) * FEATURES
     blocks = np.zeros((-(-len(X) // BLOCK), width + 1, BLOCK), dtype=X.dtype)
     padded_X = np.zeros((blocks.shape[0] * BLOCK, X.shape[1]), dtype=X.dtype)
     padded_X[: len(X)] = X
     blocks[:, : X.shape[1]] = padded_X.reshape(-1, BLOCK, X.shape[1]).transpose(0, 2, 1)
-    if norms:  # computed from the rounded rows, so that distances are consistent
+    if with_norms:  # of the rounded rows, so that distances are consistent
         squared_norms = np.einsum("ij,ij->i", padded_X, padded_X, dtype=np.float64)
         blocks[:, width] = (-0.5 * squared_norms).reshape(-1, BLOCK)
     return blocks

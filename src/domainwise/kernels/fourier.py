@@ -25,9 +25,9 @@ class FourierMap:
     frequency is used for two features, a cosine and a sine, which is more precise than two
     frequencies with random phases. If M is odd, the last feature has a random phase.
 
-    ``orthogonal=True``, for the RBF kernel with few features, makes the frequencies orthogonal in
-    blocks of ``n_columns``, with the root mean square length of independent ones. The sines of a
-    block come before its cosines, so the first features are nearly linear in x if gamma is small.
+    ``orthogonal=True``, for the RBF kernel with few features, makes frequencies orthogonal within
+    blocks of ``n_columns``, with the root mean square length of independent frequencies. A block's
+    sines precede its cosines, so the first features are nearly linear in x if gamma is small.
 
     :meth:`prepare` and :meth:`block` have the interface of
     :class:`~domainwise.kernels.functions.Kernel`, with ``points`` instead of a second set of rows.
@@ -86,9 +86,9 @@ class FourierMap:
         return points
 
     def _orthogonal(self, rng: np.random.RandomState) -> Array:
-        """Return blocks of orthogonal frequencies by Gram-Schmidt, which determines their signs.
+        """Return points with orthogonal frequencies, by Gram-Schmidt, which determines signs.
 
-        Each frequency is made orthogonal to the previous ones twice, to reduce rounding errors.
+        Each vector is made orthogonal to the previous ones twice, to reduce rounding errors.
         """
         length = sqrt(2.0 * self.gamma * self.n_columns)
         points: list[Array] = []
@@ -109,9 +109,9 @@ class FourierMap:
         return cast(self.block(rows, as_type_of(self.points, rows)), X.dtype)
 
     def prepare(self, X: Any) -> Prepared:
-        """Return X with a column of ones (for rows) and X itself (for points), in float64.
+        """Return X with a column of ones (as rows) and X itself (as points), in float64.
 
-        Cauchy frequencies can be so large that angles are imprecise in float32.
+        Cauchy frequencies can be so large that angles would be imprecise in float32.
         """
         xp = namespace(X)
         X = cast(X, xp.float64)
@@ -121,10 +121,10 @@ class FourierMap:
         """Return the features of prepared rows (``left``), one for each point (``right``)."""
         xp = namespace(left)
         out = None if out is None or out.dtype != left.dtype else out
-        values = xp.matmul(left, right.T, out=out)  # the angles w'x + b
-        xp.cos(values, out=values)
-        values *= sqrt(2.0 / self.n_features)
-        return values
+        features = xp.matmul(left, right.T, out=out)  # so far, the angles w'x + b
+        xp.cos(features, out=features)
+        features *= sqrt(2.0 / self.n_features)
+        return features
 
 
 #: A family of functions of a row, one for each landmark or point.

@@ -2,8 +2,8 @@
 
 Every Gram matrix in this package is centred, which removes any constant from the kernel.
 :class:`Kernel` therefore evaluates ``k(x, x') - constant``. For the RBF kernel, this is
-``expm1(-gamma d^2)``, with rows relative to a common origin, which is precise for a tiny
-``gamma`` and for features with a large offset, even in float32.
+``expm1(-gamma d^2)``, where the distances d are computed from rows minus a common origin. The
+result is precise for a tiny ``gamma`` and for features with a large offset, even in float32.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ MEDIAN_ROWS = 2000
 #: RBF distances are computed from inner products, which are faster than differences of rows, if
 #: the error of the exponent ``-gamma d^2`` is at most this.
 EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
-#: Squared distances and inverses fit float64 if the largest absolute value is between these.
+#: Squared distances and their inverses fit into float64 if the largest absolute value is between
+#: these numbers.
 MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-153, 1e153
 #: Limits for polynomial and linear kernel values, so that sums of their products do not overflow.
 MAX_POLYNOMIAL = {"float32": 1e17, "float64": 1e100}
 MAX_LINEAR = {"float32": 1e38, "float64": 1e154}
-#: Exponentials of MIN_CHUNKED or more values are computed in chunks of CHUNK values, which fit into
-#: the cache.
+#: Exponentials of MIN_CHUNKED or more values are computed in chunks of CHUNK, which fit the cache.
 CHUNK, MIN_CHUNKED = 2**15, 2**12
-#: Table of exponentials: number of entries per unit of the exponent, and its end at e^-40.
+#: Table of e^-x - 1 for x between 0 and TABLE_END, with TABLE_STEPS entries per unit of x.
 TABLE_STEPS, TABLE_END = 2048, 40
 
 
@@ -101,18 +101,18 @@ def expm1(X: Any, *, compiled: bool = False) -> Any:
 
 
 @cache
-def _table() -> Array:
+def _expm1_table() -> Array:
     return np.expm1(-np.arange(TABLE_END * TABLE_STEPS + 1) / TABLE_STEPS)
 
 
 def _expm1_by_table(x: Array) -> None:
-    """Use ``e^x - 1 = E + P + E P``: E is the nearest table entry, P a series in the remainder."""
-    index = np.rint(x * -TABLE_STEPS)
-    np.clip(index, 0.0, TABLE_END * TABLE_STEPS, out=index)
+    """Replace x by ``e^x - 1 = E + P + E P``: E is the nearest table entry, P a Taylor series."""
+    indices = np.rint(x * -TABLE_STEPS)
+    np.clip(indices, 0.0, TABLE_END * TABLE_STEPS, out=indices)
     with np.errstate(invalid="ignore"):  # NaN has no table entry, and stays in x
-        E = _table().take(index.astype(np.intp), mode="clip")
-    index /= TABLE_STEPS
-    x += index
+        E = _expm1_table().take(indices.astype(np.intp), mode="clip")
+    indices /= TABLE_STEPS
+    x += indices
     # Beyond the end of the table, e^x - 1 rounds to -1 for any remainder.
     np.maximum(x, -1.0, out=x)
     P = x * (1.0 / 24.0)
@@ -141,12 +141,12 @@ class Kernel:
     by_differences: bool = False  #: compute RBF distances from differences, not inner products
     function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
     params: Mapping[str, Any] = field(default_factory=dict)
-    symmetrised: bool = False  #: average ``function(X, Y)`` with ``function(Y, X)'``
+    symmetrised: bool = False  #: average ``function(X, Y)`` and the transpose of ``function(Y, X)``
     sound: bool = True  #: False for a function or matrix known not to be positive semi-definite
 
     @property
     def constant(self) -> float:
-        """The constant that :meth:`block` subtracts from the kernel."""
+        """The constant that :meth:`block` subtracts from kernel values."""
         if self.name in ("rbf", "laplacian"):
             return 1.0
         if self.name == "poly" and float(self.degree).is_integer():
@@ -177,8 +177,8 @@ class Kernel:
         ``max_squared_distance`` is the squared distance of the farthest row from the origin.
         """
         if self.name == "rbf":
-            error = self.gamma * max_squared_distance * float(np.finfo(origin.dtype).eps)
-            if not error <= EXPONENT_ERROR[precision_name(origin)]:
+            exponent_error = self.gamma * max_squared_distance * float(np.finfo(origin.dtype).eps)
+            if not exponent_error <= EXPONENT_ERROR[precision_name(origin)]:
                 return replace(self, origin=None, by_differences=True)
         return replace(self, origin=origin, by_differences=False)
 
@@ -346,12 +346,12 @@ def make_kernel(
     limit = (MAX_POLYNOMIAL if is_poly else MAX_LINEAR)[precision_name(X)]
     with np.errstate(over="ignore"):
         max_product = np.square(np.float64(abs(X).max())) * X.shape[1]
-        base = gamma * max_product + abs(resolved_kernel.coef0) if is_poly else max_product
-        exponent = (degree if is_poly else 1) * np.log10(base + 1.0)
-    if exponent > np.log10(limit):
+        max_base = gamma * max_product + abs(resolved_kernel.coef0) if is_poly else max_product
+        max_log10 = (degree if is_poly else 1) * np.log10(max_base + 1.0)
+    if max_log10 > np.log10(limit):
         raise ValueError(
             f"the {'polynomial' if is_poly else 'linear'} kernel overflows {precision_name(X)}: "
-            f"its values reach 1e{exponent:.0f}, and the limit is {limit:.0e}. Scale X"
+            f"its values reach 1e{max_log10:.0f}, and the limit is {limit:.0e}. Scale X"
             f"{', or choose a smaller gamma or degree' * is_poly}."
         )
     return resolved_kernel

@@ -30,8 +30,7 @@ def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: b
     10
     """
     if isinstance(n_landmarks, str):
-        count = int(np.ceil(AUTO_FACTOR * np.sqrt(n_rows)))
-        return min(n_rows, MAX_AUTO, max(MIN_AUTO, count))
+        return min(n_rows, MAX_AUTO, max(MIN_AUTO, int(np.ceil(AUTO_FACTOR * np.sqrt(n_rows)))))
     if isinstance(n_landmarks, Integral):
         if among_rows and n_landmarks > n_rows:
             raise ValueError(
@@ -55,31 +54,32 @@ def check_landmarks(landmarks: Array, X: Array) -> Array:
 
 
 def choose_landmarks(
-    rule: str, X: Array, m: int, domains: Array | None, kernel: Kernel, rng: np.random.Generator
+    rule: str, X: Array, m: int, codes: Array | None, kernel: Kernel, rng: np.random.Generator
 ) -> Array:
     """Return the indices of m rows, in ascending order.
 
-    ``"stratified"`` uses ``domains``, the domain code of each row; ``"leverage"`` uses ``kernel``.
+    The rule "stratified" uses ``codes``, the domain code of each row; "leverage" uses ``kernel``.
     """
     n = len(X)
     if m == n:
         return np.arange(n)
-    if rule == "stratified" and domains is not None:
+    if rule == "stratified" and codes is not None:
         # Take a random row from each domain in turn until m rows are selected.
-        domain_rows = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
-        turns = np.concatenate([np.arange(len(rows)) for rows in domain_rows])
-        indices = np.concatenate(domain_rows)[np.argsort(turns, kind="stable")[:m]]
+        rows_by_domain = [rng.permutation(np.flatnonzero(codes == d)) for d in np.unique(codes)]
+        turns = np.concatenate([np.arange(len(indices)) for indices in rows_by_domain])
+        indices = np.concatenate(rows_by_domain)[np.argsort(turns, kind="stable")[:m]]
     elif rule in ("uniform", "stratified"):
         indices = rng.choice(n, m, replace=False)
     else:
-        sample = np.sort(rng.choice(n, min(n, max(SUBSAMPLE, m)), replace=False))
-        rows = np.asarray(X[sample])
+        sample_indices = np.sort(rng.choice(n, min(n, max(SUBSAMPLE, m)), replace=False))
+        rows = np.asarray(X[sample_indices])
         if rule == "kmeans++":
             seed = int(rng.integers(2**31 - 1))
-            indices = sample[np.unique(kmeans_plusplus(rows, m, random_state=seed)[1])]
+            indices = sample_indices[np.unique(kmeans_plusplus(rows, m, random_state=seed)[1])]
         else:
             scores = _leverage(rows, kernel)
-            indices = sample[rng.choice(len(sample), m, replace=False, p=scores / scores.sum())]
+            selection = rng.choice(len(rows), m, replace=False, p=scores / scores.sum())
+            indices = sample_indices[selection]
     return np.sort(indices)
 
 
