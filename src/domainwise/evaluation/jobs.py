@@ -1,4 +1,4 @@
-"""Evaluation jobs, each of which runs one method on one split, and the scores of their rows."""
+"""Evaluation jobs, each of which runs one method on one split, and scoring of their results."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _IGNORED_WARNINGS = (
 )
 #: Errors in a method that end its job, but not the evaluation.
 FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
-#: Special values of ``fold`` in a record, which is otherwise the number of a fold within a domain:
-#: the model was trained without rows from the domain, or on other rows from all domains.
+#: Values of ``fold`` in a record, if it is not the number of a fold within a domain. HELD_OUT: the
+#: model was trained without rows from the domain. SEEN: it was trained on rows from all domains.
 HELD_OUT, SEEN = -1, 1000
 #: Values of ``fold`` for halves of a held-out domain (in table order) and for random tenths of it.
-#: Methods that use a domain's rows as context also predict these, to test whether parts are enough.
+#: Methods with context also predict these parts, to test how many rows are needed as context.
 HALVES, TENTHS = -2, -3
 #: Values of ``part`` in a row: predictions for held-out domains, and for seen domains.
 ON_HELD_OUT, ON_SEEN = "outside", "inside"
@@ -90,66 +90,67 @@ class MethodJob:
         BLAS uses one thread, so that the last digits do not depend on the number of workers.
         """
         variants = self.method.rows(self.problem.classification)
-        identity = {"split": self.number, "part": self.part}
-        rows: list[Row] = [{"method": key, **identity} for key, _, _ in variants]
+        row_identity = {"split": self.number, "part": self.part}
+        rows: list[Row] = [{"method": key, **row_identity} for key, _, _ in variants]
         contexts = [context for _, _, context in variants]
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         with (
             threadpool_limits(limits=1),
             # Built-in methods pass valid arguments; scikit-learn would check them for each tree.
             config_context(
                 transform_output="default", skip_parameter_validation=self.method.kind != "own"
             ),
-            warnings.catch_warnings(record=True) as caught,
+            warnings.catch_warnings(record=True) as messages,
         ):
-            warnings.resetwarnings()  # forests copy all filters for every tree
+            warnings.resetwarnings()  # many filters are slow: forests copy them for every tree
             warnings.simplefilter("always")
             try:
-                with quiet_about_domains():  # the notes mention single source domains
+                with quiet_about_domains():  # the notes report a single source domain
                     self._add_predictions(rows, contexts)
             except FAILURES as error:
                 for row in rows:
                     if "predictions" not in row:
                         row["error"] = f"{error}" or type(error).__name__
         for row in rows:
-            row |= {"seconds": time.perf_counter() - started, "warnings": reported_warnings(caught)}
+            seconds = time.perf_counter() - start_time
+            row |= {"seconds": seconds, "warnings": reported_warnings(messages)}
         return rows
 
     def _fit(self) -> Pipeline:
-        """Fit the method to the source domains; some methods also use rows that were not drawn."""
+        """Fit to the source domains; some methods use all their rows, not only those drawn."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
-        source, rows, options = problem, train, {}
-        uses_all_rows = has_argument(model[-1].estimator.fit, "learn_from")
-        if uses_all_rows and problem.parent is not None and not self.quick:
-            source, rows = problem.full, problem.full.rows_of(problem.codes[train])
-            options = {"learn_from": np.searchsorted(rows, problem.index[train])}
-        X = source.rows(rows, method.prepare)
-        return fit_with_domains(model, X, source.y[rows], source.domain_of(rows), **options)
+        fit_problem, rows, fit_params = problem, train, {}
+        can_use_all_rows = has_argument(model[-1].estimator.fit, "learn_from")
+        if can_use_all_rows and problem.parent is not None and not self.quick:
+            fit_problem, rows = problem.full, problem.full.rows_of(problem.codes[train])
+            fit_params = {"learn_from": np.searchsorted(rows, problem.index[train])}
+        X, y = fit_problem.rows(rows, method.prepare), fit_problem.y[rows]
+        return fit_with_domains(model, X, y, fit_problem.domain_of(rows), **fit_params)
 
     def _add_predictions(self, rows: list[Row], contexts: list[bool]) -> None:
         """Fit the method, and add its predictions to each row, with or without context."""
-        problem, full, (train, test) = self.problem, self.problem.full, self.split
+        problem, full_problem, (train, test) = self.problem, self.problem.full, self.split
         model = self._fit()
         search: MethodSearch = model[-1]
         parameters = plain_parameters(search.best_params_)
-        importance: dict[str, list[float]] = {}
+        importances: dict[str, list[float]] = {}
         if self.columns:
             with suppress(*FAILURES, KeyError, TypeError):
-                importance = column_importance(self, model)
+                importances = column_importance(self, model)
         for row, context in zip(rows, contexts, strict=True):
             records = []
             for domain_rows in problem.scored_rows(test):
-                predictions = self._predictions(model, full, domain_rows, context)
-                outputs = predictions.outputs()
-                records.append(self._record(model, outputs, full, domain_rows, problem.y[train]))
+                predictions = self._predictions(model, full_problem, domain_rows, context)
+                outputs, y_train = predictions.outputs(), problem.y[train]
+                records.append(self._record(model, outputs, full_problem, domain_rows, y_train))
                 if context and not (self.quick or problem.measure.is_custom):
-                    inputs = (predictions.X, predictions.classes, predictions.rows)
-                    records += partial_records(model, *inputs, records[-1], problem.seed)
+                    arguments = (predictions.X, predictions.classes, predictions.rows)
+                    records += partial_records(model, *arguments, records[-1], problem.seed)
             weights = getattr(search.estimator_, "context_weights_" if context else "weights_", {})
             member_weights = weights.items() if isinstance(weights, dict) else ()  # of an ensemble
             row |= {
-                "worth": importance,
+                "worth": importances,
                 "settled_model": search.settled_,
                 "parameters": {name: parameters[name] for name in search.varied_}
                 | {f"weight of {name}": round(float(weight), 3) for name, weight in member_weights},
@@ -165,10 +166,10 @@ class MethodJob:
         if not context:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
         # The context consists of all rows of a domain, including those that were not drawn.
-        full = problem.full
-        batch_rows = full.rows_of(problem.codes[rows])
-        X, domains = full.rows(batch_rows, prepare), full.domain_of(batch_rows)
-        drawn_rows = np.searchsorted(full.index[batch_rows], problem.index[rows])
+        full_problem = problem.full
+        batch_rows = full_problem.rows_of(problem.codes[rows])
+        X, domains = full_problem.rows(batch_rows, prepare), full_problem.domain_of(batch_rows)
+        drawn_rows = np.searchsorted(full_problem.index[batch_rows], problem.index[rows])
         return Predictions(model, X, problem.classes, domains, drawn_rows)
 
     def _record(
@@ -209,9 +210,9 @@ class SeenJob(MethodJob):
         problem, chosen_model = self.problem, self.chosen_model
         if chosen_model is None:
             chosen_model = self._fit()[-1].settled_
-        within = self._within(chosen_model) if self.within else []
+        within_records = self._within(chosen_model) if self.within else []
         for row in rows:
-            row["predictions"] = list(within)
+            row["predictions"] = list(within_records)
         if self.seen_split is None:
             return
         if self.in_context and "context" in chosen_model.get_params(deep=False):
@@ -226,10 +227,12 @@ class SeenJob(MethodJob):
                 # One call for all domains, because preparing rows takes most of the time.
                 outputs = self._predictions(model, problem, test, context).outputs()
                 for code in np.unique(problem.codes[test]):
-                    in_domain = problem.codes[test] == code
-                    values = {k: None if v is None else v[in_domain] for k, v in outputs.items()}
-                    record = self._record(model, values, problem, test[in_domain], y_train, SEEN)
-                    row["predictions"].append(record)
+                    positions = np.flatnonzero(problem.codes[test] == code)
+                    domain_outputs = {
+                        k: v if v is None else v[positions] for k, v in outputs.items()
+                    }
+                    arguments = (problem, test[positions], y_train, SEEN)
+                    row["predictions"].append(self._record(model, domain_outputs, *arguments))
 
     def _within(self, chosen_model: Any) -> list[Record]:
         """Predictions for folds within the held-out domains.
@@ -261,11 +264,11 @@ class SeenJob(MethodJob):
         return fit_with_domains(model, X, y, domains) if with_domains else model.fit(X, y)
 
 
-def reported_warnings(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+def reported_warnings(messages: Sequence[warnings.WarningMessage]) -> list[str]:
     """Sorted texts of the warnings that users should see."""
-    # The notes of the evaluation report these cases.
-    in_notes = (RowFoldsWarning, ClassShareWarning)
-    texts = {str(w.message)[:300] for w in caught if not issubclass(w.category, in_notes)}
+    # The notes of the evaluation already report what these warnings say.
+    noted_categories = (RowFoldsWarning, ClassShareWarning)
+    texts = {str(m.message)[:300] for m in messages if not issubclass(m.category, noted_categories)}
     return sorted(text for text in texts if not text.startswith(_IGNORED_WARNINGS))
 
 
@@ -274,12 +277,12 @@ def can_score(method: Method, problem: Problem) -> bool:
     model = method.make(problem.setting(len(problem.y)))
     if problem.classes is None or problem.measure.is_custom:
         return True
-    n = len(problem.classes)
+    n_classes, n_rows = len(problem.classes), 2 * len(problem.classes)
     predictions = Predictions(model, None, problem.classes)
     # The scorer is tried on constant outputs for two rows of each class.
     predictions.labels = np.repeat(problem.classes, 2)
-    predictions.probabilities = np.full((2 * n, n), 1 / n)
-    predictions.decisions = np.zeros(2 * n if n == 2 else (2 * n, n))
+    predictions.probabilities = np.full((n_rows, n_classes), 1 / n_classes)
+    predictions.decisions = np.zeros(n_rows if n_classes == 2 else (n_rows, n_classes))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -303,7 +306,7 @@ class Scorer:
         """
         if "error" in row:
             return row
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as messages:
             warnings.simplefilter("always")
             records = {(r["domain"], r["fold"]): r for r in row["predictions"]}
             codes = [code for code, fold in records if fold == HELD_OUT]
@@ -312,9 +315,9 @@ class Scorer:
                 scores = {c: self._held_out_score(records[c, HELD_OUT], y_train) for c in codes}
             except FAILURES as error:
                 return {**row, "error": f"{error}" or type(error).__name__}
-            within = {code: self._within_score(row["split"], code, records) for code in codes}
-        messages = sorted({*row["warnings"], *reported_warnings(caught)})
-        return {**row, "scores": scores, "within": within, "warnings": messages}
+            within_scores = {c: self._within_score(row["split"], c, records) for c in codes}
+        texts = sorted({*row["warnings"], *reported_warnings(messages)})
+        return {**row, "scores": scores, "within": within_scores, "warnings": texts}
 
     def _held_out_score(self, record: Record, y_train: Array) -> float:
         """Score on a held-out domain; NaN if it is not defined."""
@@ -324,14 +327,12 @@ class Scorer:
         )
         return self._score(record) if is_defined else float("nan")
 
-    def _within_score(
-        self, number: int, code: int, records: dict[tuple[int, int], Record]
-    ) -> float:
+    def _within_score(self, split: int, code: int, records: dict[tuple[int, int], Record]) -> float:
         """Mean score over the folds within a domain; NaN if a scored fold has no predictions."""
         if not any(domain == code and 0 <= fold < SEEN for domain, fold in records):
             return float("nan")
         try:
-            scores = [self._score(records[code, fold]) for fold in self._scored_folds(number, code)]
+            scores = [self._score(records[code, fold]) for fold in self._scored_folds(split, code)]
         except (*FAILURES, KeyError):
             return float("nan")
         return float(np.mean(scores)) if scores else float("nan")
@@ -341,9 +342,9 @@ class Scorer:
             return float(record["score"])
         return self.problem.measure.score_record(self.problem.classes, record)
 
-    def _find_scored_folds(self, number: int, code: int) -> list[int]:
+    def _find_scored_folds(self, split: int, code: int) -> list[int]:
         """Numbers of the folds within a domain on which the measure is defined."""
-        problem, test = self.problem, self.splits[number][1]
+        problem, test = self.problem, self.splits[split][1]
         rows = test[problem.codes[test] == code]
         y, classification = problem.y[rows], problem.classification
         return [
@@ -370,10 +371,10 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     if measure.is_custom or not (hasattr(first_row, "iloc") or isinstance(first_row, np.ndarray)):
         return {}
     max_rows = QUICK_ROWS if job.quick else MAX_ROWS
-    domains, domain_indices = np.unique(problem.codes[test], return_inverse=True)
-    rows = test[spaced_rows(domain_indices, max(10, max_rows // len(domains)))]
+    test_codes, domain_indices = np.unique(problem.codes[test], return_inverse=True)
+    rows = test[spaced_rows(domain_indices, max(10, max_rows // len(test_codes)))]
     y, codes, n = problem.y, problem.codes[rows], len(rows)
-    groups = [np.flatnonzero(codes == code) for code in np.setdiff1d(domains, problem.unscored)]
+    groups = [np.flatnonzero(codes == code) for code in np.setdiff1d(test_codes, problem.unscored)]
     y_train, classification = y[train], problem.classification
     groups = [group for group in groups if measure.defined(y_train, y[rows[group]], classification)]
     if not groups:
@@ -382,36 +383,36 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     n_repeats = int(np.clip(max_rows // (2 * n), 1, 5))
     # The column that is shuffled in each copy of the rows; None for the copy without changes.
     shuffled_columns: list[str | None] = [None]
-    shuffled_columns += [name for name in job.columns for _ in range(n_repeats)]
+    shuffled_columns += [column for column in job.columns for _ in range(n_repeats)]
     scores: dict[str | None, list[list[float]]] = {}
     n_copies = max(1, BATCH_ROWS // n)
     for start in range(0, len(shuffled_columns), n_copies):
-        batch = shuffled_columns[start : start + n_copies]
-        X = problem.rows(np.tile(rows, len(batch)), prepare).copy()
-        for i, name in enumerate(batch):
-            if name is not None:
-                _shuffle(X, i * n, codes, name, rng)
+        batch_columns = shuffled_columns[start : start + n_copies]
+        X = problem.rows(np.tile(rows, len(batch_columns)), prepare).copy()
+        for i, column in enumerate(batch_columns):
+            if column is not None:
+                _shuffle(X, i * n, codes, column, rng)
         record = Predictions(model, X, problem.classes).outputs()
-        record["target"] = np.tile(y[rows], len(batch))
-        for i, name in enumerate(batch):
+        record["target"] = np.tile(y[rows], len(batch_columns))
+        for i, column in enumerate(batch_columns):
             copy_scores = [measure.score_record(problem.classes, record, i * n + g) for g in groups]
-            scores.setdefault(name, []).append(copy_scores)
+            scores.setdefault(column, []).append(copy_scores)
     original_scores = np.array(scores.pop(None)[0])
     return {
-        str(name): (original_scores - np.mean(shuffled_scores, axis=0)).tolist()
-        for name, shuffled_scores in scores.items()
+        str(column): (original_scores - np.mean(shuffled_scores, axis=0)).tolist()
+        for column, shuffled_scores in scores.items()
     }
 
 
-def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generator) -> None:
-    """Shuffle a column within each domain, in place, in the copy of the rows at ``start``."""
+def _shuffle(X: Any, start: int, codes: Array, column: str, rng: np.random.Generator) -> None:
+    """Shuffle a column of X in place, within each domain, in the copy of the rows at ``start``."""
     shuffled_rows = start + np.lexsort([rng.random(len(codes)), codes])
     ordered_rows = start + np.lexsort([np.arange(len(codes)), codes])
     if isinstance(X, np.ndarray):
-        column = X[:, int(name[1:])]
-        column[ordered_rows] = column[shuffled_rows]
+        j = int(column[1:])  # columns of arrays are named x0, x1 and so on
+        X[ordered_rows, j] = X[shuffled_rows, j]
     else:
-        j = X.columns.get_loc(name)
+        j = X.columns.get_loc(column)
         X.iloc[ordered_rows, j] = X.iloc[shuffled_rows, j].to_numpy()
 
 
@@ -423,11 +424,11 @@ def partial_records(
     X contains all rows of the domain in table order. ``record`` contains predictions for the rows
     with the indices ``drawn_rows`` (None means all rows), with the whole domain as context.
     """
-    n = X.shape[0]
-    halves = (np.arange(n) >= n // 2).astype(np.intp)
-    tenths = np.random.default_rng(seed).permutation(n) % 10
-    for fold, batches in ((HALVES, halves), (TENTHS, tenths)):
+    n_rows = X.shape[0]
+    half_codes = (np.arange(n_rows) >= n_rows // 2).astype(np.intp)
+    tenth_codes = np.random.default_rng(seed).permutation(n_rows) % 10
+    for fold, part_codes in ((HALVES, half_codes), (TENTHS, tenth_codes)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContextWarning)
-            predictions = Predictions(model, X, classes, batches, drawn_rows)
+            predictions = Predictions(model, X, classes, part_codes, drawn_rows)
             yield {**record, "fold": fold, **predictions.outputs()}

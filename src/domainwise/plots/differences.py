@@ -74,8 +74,8 @@ class ShiftDisplay(style.Display):
     ) -> Self:
         """Draw medians and quartiles of numeric columns.
 
-        Columns are centred with the median of the sources' medians, and scaled with the median of
-        their interquartile ranges, so a domain measured in another unit has little influence.
+        The median of the sources' medians is subtracted from each column, which is then divided by
+        their median interquartile range, so a source in another unit has little influence.
 
         Parameters
         ----------
@@ -91,18 +91,18 @@ class ShiftDisplay(style.Display):
         frame: Any = X.to_pandas() if hasattr(X, "to_pandas") else X
         if hasattr(frame, "columns"):
             frame = frame.select_dtypes(["number", "bool"]).astype(np.float64)
-        columns = frame if isinstance(frame, dict) else getattr(frame, "columns", ())
+        column_names = frame if isinstance(frame, dict) else getattr(frame, "columns", ())
         rows = np.column_stack([*frame.values()]) if isinstance(frame, dict) else np.asarray(frame)
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
             raise ValueError(
                 f"X must be a non-empty 2-D array of numbers; got shape {rows.shape} and dtype "
                 f"{rows.dtype}. Pass numeric columns, with one row per sample."
             )
-        names = [str(name) for name in columns] or [f"x{i}" for i in range(rows.shape[1])]
+        names = [str(name) for name in column_names] or [f"x{i}" for i in range(rows.shape[1])]
         codes, domains = style.domain_codes(sample_domain, rows, "X")
         style.check_known(new, domains, "new")
-        sources = [code for code, name in enumerate(domains) if name not in new]
-        if not sources:
+        source_codes = [code for code, name in enumerate(domains) if name not in new]
+        if not source_codes:
             raise ValueError(
                 f"new={new!r} contains all domains. Remove at least one, to be used as a source."
             )
@@ -110,10 +110,12 @@ class ShiftDisplay(style.Display):
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about columns without values
-            source_iqrs = np.where(high > low, high - low, np.nan)[sources]
+            source_iqrs = np.where(high > low, high - low, np.nan)[source_codes]
             scale = np.nanmedian(source_iqrs, axis=0) / NORMAL_IQR
-            scale = np.where(scale > 0, scale, np.nanstd(rows[np.isin(codes, sources)], axis=0))
-            ends = (ends - np.nanmedian(middle[sources], axis=0)) / np.where(scale > 0, scale, 1.0)
+            source_rows = rows[np.isin(codes, source_codes)]
+            centre = np.nanmedian(middle[source_codes], axis=0)
+            scale = np.where(scale > 0, scale, np.nanstd(source_rows, axis=0))
+            ends = (ends - centre) / np.where(scale > 0, scale, 1.0)
         return cls(features=names, domains=domains, ends=ends, new=new).plot(**options)
 
     @classmethod
@@ -160,10 +162,10 @@ class ShiftDisplay(style.Display):
         **options
             Passed to :meth:`plot`.
         """
-        watch, by_domain = statistics_of_rows(estimator, X, sample_domain)
-        names = ("new rows" if name is None else str(name) for name in by_domain)
+        watch, statistics_by_domain = statistics_of_rows(estimator, X, sample_domain)
+        names = ("new rows" if name is None else str(name) for name in statistics_by_domain)
         new = [f"{name} (new)" if name in watch.sources_ else name for name in names]
-        new_totals = [statistics.totals for statistics in by_domain.values()]
+        new_totals = [statistics.totals for statistics in statistics_by_domain.values()]
         moments = watch.moments(np.vstack([watch.totals_, *new_totals]))
         mean = np.where(moments.count > 0, moments.mean, np.nan)
         deviation = np.sqrt(moments.variance)
@@ -200,11 +202,11 @@ class ShiftDisplay(style.Display):
             The same object, with ``ax_`` and ``figure_``.
         """
         check_arguments("plot", {"max_features": [COUNT]}, max_features=max_features)
-        n, n_shown = len(self.domains), min(max_features, len(self.features))
+        n_domains, n_shown = len(self.domains), min(max_features, len(self.features))
         if highlight is None:
-            highlight = self.new or (self.domains if n <= len(style.PALETTE) else ())
+            highlight = self.new or (self.domains if n_domains <= len(style.PALETTE) else ())
         style.check_known(highlight, self.domains, "highlight")
-        colours = dict(zip(highlight, style.PALETTE * n, strict=False))
+        colours = dict(zip(highlight, style.PALETTE * n_domains, strict=False))
         n_grey = sum(name not in colours for name in self.domains)
         low, middle, high = self.ends
         is_compared = [name in self.new or not self.new for name in self.domains]
@@ -215,8 +217,8 @@ class ShiftDisplay(style.Display):
         for height in heights[1::2]:
             ax.axhspan(height - 0.5, height + 0.5, color=style.GREY, alpha=0.1, linewidth=0)
         for i, name in enumerate(self.domains):
-            y = heights + style.offsets(n, 0.3)[i]
-            zorder, alpha = (3, 0.6) if name in colours else (2, min(0.6, 6 / n))
+            y = heights + style.offsets(n_domains, 0.3)[i]
+            zorder, alpha = (3, 0.6) if name in colours else (2, min(0.6, 6 / n_domains))
             options: Any = {"color": colours.get(name, style.GREY), "zorder": zorder}
             ax.hlines(y, low[i, order], high[i, order], alpha=alpha, **options)
             ax.plot(middle[i, order], y, "o", markersize=3.5, **options)
@@ -234,7 +236,7 @@ class ShiftDisplay(style.Display):
         ax.set_xlabel(f"{self.what}, in standard deviations")
         if n_shown < len(self.features):
             ax.set_title(f"the {n_shown} features (of {len(self.features)}) that differ most")
-        return self._finish(ax, columns=5)
+        return self._finish(ax, n_columns=5)
 
 
 #: Share of rows cut off at each end of an axis, so that outliers do not compress the plot.
@@ -393,22 +395,22 @@ class DomainMapDisplay(style.Display):
                 set_limits(low - 0.06 * (high - low), high + 0.06 * (high - low))
         return self._finish(ax)
 
-    def _draw(self, ax: Any, group: Array, classes: Array | None, coloured: Sequence[Any]) -> None:
-        """Draw points in the colour of their group, or in grey, with the marker of their class."""
-        n_colours, names = len(style.PALETTE), np.unique(group).tolist()
-        labels = [] if classes is None else np.unique(classes).tolist()
+    def _draw(self, ax: Any, groups: Array, classes: Array | None, coloured: Sequence[Any]) -> None:
+        """Draw points with a colour for each of the ``coloured`` groups, and a marker per class."""
+        n_colours, names = len(style.PALETTE), np.unique(groups).tolist()
+        class_labels = [] if classes is None else np.unique(classes).tolist()
         markers = {}
-        if 1 < len(labels) <= len(style.MARKERS):
-            markers = dict(zip(labels, style.MARKERS, strict=False))
+        if 1 < len(class_labels) <= len(style.MARKERS):
+            markers = dict(zip(class_labels, style.MARKERS, strict=False))
         styles = {
             name: (style.PALETTE[i % n_colours], style.MARKERS[i // n_colours % n_colours])
             for i, name in enumerate(coloured)
         }
         for name in sorted(names, key=lambda name: name in styles):  # grey points are at the back
             colour, marker = styles.get(name, (style.GREY, "o"))
-            for label, shape in markers.items() or [(None, marker)]:
-                is_drawn = (group == name) & (True if label is None else classes == label)
-                ax.scatter(*self.Z[is_drawn].T, color=colour, marker=shape, **POINTS)
+            for label, class_marker in markers.items() or [(None, marker)]:
+                is_drawn = (groups == name) & (True if label is None else classes == label)
+                ax.scatter(*self.Z[is_drawn].T, color=colour, marker=class_marker, **POINTS)
         legend = {style.short(name): styles[name] for name in styles if len(styles) < 25}
         if len(names) > len(styles):
             legend[f"{len(names) - len(styles)} other domains"] = (style.GREY, "o")

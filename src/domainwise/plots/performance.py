@@ -97,7 +97,7 @@ class DomainScoresDisplay(style.Display):
         estimators: Any = (
             estimator if isinstance(estimator, dict) else {type(estimator).__name__: estimator}
         )
-        truth, classes, models = checked_labels(y, "y"), None, list(estimators.values())
+        targets, classes, models = checked_labels(y, "y"), None, list(estimators.values())
         flags = {is_classifier(model) if hasattr(model, "predict") else None for model in models}
         if flags not in ({True}, {False}):
             raise ValueError(
@@ -108,19 +108,19 @@ class DomainScoresDisplay(style.Display):
         if classification:
             for model in models:
                 check_is_fitted(model)
-            classes = np.unique(np.concatenate([truth, *(model.classes_ for model in models)]))
-        scoring = scoring or default_scoring(truth, classification, sample_domain)
-        measure = choose_measure(scoring, truth if classes is None else classes, classification)
+            classes = np.unique(np.concatenate([targets, *(model.classes_ for model in models)]))
+        scoring = scoring or default_scoring(targets, classification, sample_domain)
+        measure = choose_measure(scoring, targets if classes is None else classes, classification)
         records = {
-            name: {**Predictions(model, X, classes).outputs(), "target": truth}
+            name: {**Predictions(model, X, classes).outputs(), "target": targets}
             for name, model in estimators.items()
         }
-        same_length(next(iter(records.values()))["prediction"], "X", truth, "y")
+        same_length(next(iter(records.values()))["prediction"], "X", targets, "y")
 
         def score(name: str, rows: Array) -> float:
             return measure.shown(measure.score_record(classes, records[name], rows))
 
-        arguments = _scores(score, list(records), truth, sample_domain)
+        arguments = _scores(score, list(records), targets, sample_domain)
         display = cls(**arguments, label=measure.label, greater_is_better=measure.sign > 0)
         return display.plot(**options)
 
@@ -151,9 +151,9 @@ class DomainScoresDisplay(style.Display):
         **options
             Passed to :meth:`plot`.
         """
-        truth = checked_labels(y_true, "y_true")
+        targets = checked_labels(y_true, "y_true")
         if metric is None:
-            greater_is_better = not (truth.dtype.kind in "iuf" and is_quantity(truth))
+            greater_is_better = not (targets.dtype.kind in "iuf" and is_quantity(targets))
             metric = accuracy_score if greater_is_better else root_mean_squared_error
         check_arguments("from_predictions", metric=metric, greater_is_better=greater_is_better)
         raw_predictions = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
@@ -161,7 +161,7 @@ class DomainScoresDisplay(style.Display):
         if not predictions:
             raise ValueError("y_pred is empty. Pass the predictions of at least one method.")
         for name, values in predictions.items():
-            same_length(values, "y_pred", truth, "y_true")
+            same_length(values, "y_pred", targets, "y_true")
             if values.dtype.kind == "f" and np.isnan(values).any():
                 raise ValueError(
                     f"y_pred of {name!r} contains NaN. Remove the rows with NaN from y_true, "
@@ -169,9 +169,9 @@ class DomainScoresDisplay(style.Display):
                 )
 
         def score(name: str, rows: Array) -> float:
-            return float(metric(truth[rows], predictions[name][rows]))
+            return float(metric(targets[rows], predictions[name][rows]))
 
-        arguments = _scores(score, list(predictions), truth, sample_domain)
+        arguments = _scores(score, list(predictions), targets, sample_domain)
         label = getattr(metric, "__name__", "score").removesuffix("_score").replace("_", " ")
         return cls(**arguments, label=label, greater_is_better=greater_is_better).plot(**options)
 
@@ -199,35 +199,37 @@ class DomainScoresDisplay(style.Display):
         display : DomainScoresDisplay
             The same object, with ``ax_`` and ``figure_``.
         """
-        highlighted = list(highlight or self.scores)
-        style.check_known(highlighted, self.scores, "highlight")
-        first, sign = self.scores[highlighted[0]], 1 if self.greater_is_better else -1
-        self.order_ = sorted(first, key=lambda d: np.nan_to_num(sign * first[d], nan=np.inf))
-        n = len(self.order_)
-        heights = -np.arange(n, dtype=np.float64)
-        ax = style.axes_for(ax, 7.2, 1.3 + 0.34 * n)
-        bars = [self.reference.get(domain, np.nan) for domain in self.order_]
-        ax.vlines(bars, heights - 0.32, heights + 0.32, color=style.text_colour(), linewidth=1.6)
+        highlighted_names = list(highlight or self.scores)
+        style.check_known(highlighted_names, self.scores, "highlight")
+        first_scores, sign = self.scores[highlighted_names[0]], 1 if self.greater_is_better else -1
+        sort_keys = {d: np.nan_to_num(sign * s, nan=np.inf) for d, s in first_scores.items()}
+        self.order_ = sorted(sort_keys, key=lambda domain: sort_keys[domain])
+        n_domains = len(self.order_)
+        heights = -np.arange(n_domains, dtype=np.float64)
+        ax = style.axes_for(ax, 7.2, 1.3 + 0.34 * n_domains)
+        references = [self.reference.get(domain, np.nan) for domain in self.order_]
+        text_colour = style.text_colour()
+        ax.vlines(references, heights - 0.32, heights + 0.32, color=text_colour, linewidth=1.6)
         offsets = style.offsets(len(self.scores), 0.22)
         for i, name in reversed([*enumerate(self.scores)]):
             colour = style.PALETTE[i % len(style.PALETTE)]
             options: dict[str, Any] = {"color": colour, "label": style.short(name), "marker": "o"}
             options |= (styles or {}).get(name, {})
-            size, alpha = (6.5, 1.0) if name in highlighted else (4.0, 0.5)
+            marker_size, alpha = (6.5, 1.0) if name in highlighted_names else (4.0, 0.5)
             y, scores = heights + offsets[i], [self.scores[name][d] for d in self.order_]
-            if name in highlighted and name in self.intervals:
+            if name in highlighted_names and name in self.intervals:
                 ends = np.array([self.intervals[name][domain] for domain in self.order_])
                 ax.hlines(y, *ends.T, color=options["color"], alpha=0.45, linewidth=2.2)
-            ax.plot(scores, y, linestyle="", markersize=size, alpha=alpha, **options)
-        suffixes = {d: "" if np.isfinite(first[d]) else " (no score)" for d in self.order_}
+            ax.plot(scores, y, linestyle="", markersize=marker_size, alpha=alpha, **options)
+        suffixes = {d: "" if np.isfinite(first_scores[d]) else " (no score)" for d in self.order_}
         ax.set_yticks(heights, [style.short(domain) + suffixes[domain] for domain in self.order_])
-        if n > 1:
+        if n_domains > 1:
             ax.axhspan(-0.5, 0.5, color=style.ACCENT, alpha=0.12, linewidth=0)
             ax.get_yticklabels()[0].set(fontweight="bold", color=style.ACCENT)
-        ax.set_ylim(0.4 - n, 0.6)
+        ax.set_ylim(0.4 - n_domains, 0.6)
         better = "larger" if self.greater_is_better else "smaller"
         ax.set_xlabel(f"{self.label} ({better} is better)")
-        return self._finish(ax, columns=6, reverse=True)
+        return self._finish(ax, n_columns=6, reverse=True)
 
 
 def _scores(
@@ -259,21 +261,22 @@ class Reliability(NamedTuple):
     error: float  #: expected calibration error: absolute difference, averaged over rows
 
 
-def reliability(probability: Array, hit: Array, n_bins: int = 10) -> Reliability:
+def reliability(probabilities: Array, outcomes: Array, n_bins: int = 10) -> Reliability:
     """Compare probabilities with observed frequencies in bins with about the same number of rows.
 
-    ``hit`` is 1 where the event occurred, else 0. Each bin has at least 15 rows, so there may be
-    fewer bins than ``n_bins``. Equal probabilities are in the same bin.
+    ``outcomes`` is 1 where the event occurred, else 0. Each bin has at least 15 rows, so there may
+    be fewer bins than ``n_bins``. Equal probabilities are in the same bin.
 
-    >>> p, hit = np.repeat([0.25, 0.75], 20), np.arange(40) % 2
-    >>> reliability(p, hit).predicted, reliability(p, hit).error
+    >>> p, outcomes = np.repeat([0.25, 0.75], 20), np.arange(40) % 2
+    >>> reliability(p, outcomes).predicted, reliability(p, outcomes).error
     (array([0.25, 0.75]), 0.25)
     """
-    n_bins = max(1, min(n_bins, len(probability) // MIN_BIN_ROWS))
-    edges = np.quantile(probability, np.arange(1, n_bins) / n_bins, method="higher")
-    bins = np.searchsorted(np.unique(edges), probability, side="right")
-    _, codes, counts = np.unique(bins, return_inverse=True, return_counts=True)
-    predicted, observed = (np.bincount(codes, weights) / counts for weights in (probability, hit))
+    n_bins = max(1, min(n_bins, len(probabilities) // MIN_BIN_ROWS))
+    edges = np.quantile(probabilities, np.arange(1, n_bins) / n_bins, method="higher")
+    bins = np.searchsorted(np.unique(edges), probabilities, side="right")
+    _, bins, counts = np.unique(bins, return_inverse=True, return_counts=True)
+    predicted = np.bincount(bins, probabilities) / counts
+    observed = np.bincount(bins, outcomes) / counts
     error = float(counts @ np.abs(predicted - observed) / counts.sum())
     return Reliability(predicted, observed, counts, error)
 
@@ -385,33 +388,33 @@ class CalibrationByDomainDisplay(style.Display):
             raise ValueError(
                 "y_prob must contain numbers between 0 and 1; got text. Pass predict_proba(X)."
             )
-        truth = checked_labels(y_true, "y_true")
+        targets = checked_labels(y_true, "y_true")
         p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
-        same_length(p, "y_prob", truth, "y_true")
-        codes, domains = style.domain_codes(sample_domain, truth, "y_true")
-        class_names = np.unique(truth) if classes is None else checked_labels(classes, "classes")
+        same_length(p, "y_prob", targets, "y_true")
+        codes, domains = style.domain_codes(sample_domain, targets, "y_true")
+        class_names = np.unique(targets) if classes is None else checked_labels(classes, "classes")
         if not np.all((p >= 0) & (p <= 1)):
             raise ValueError(
                 f"y_prob must contain probabilities between 0 and 1; got values from {p.min():g} "
                 f"to {p.max():g}. Pass predict_proba(X)."
             )
-        codes_of(truth, class_names)  # raises an error for unknown classes
+        codes_of(targets, class_names)  # raises an error for unknown classes
         if len(class_names) != (2 if p.ndim == 1 else p.shape[1]):
-            shape = "is 1-D" if p.ndim == 1 else f"has {p.shape[1]} columns"
+            shape_text = "is 1-D" if p.ndim == 1 else f"has {p.shape[1]} columns"
             raise ValueError(
-                f"y_prob {shape}, but there are {len(class_names)} classes: "
+                f"y_prob {shape_text}, but there are {len(class_names)} classes: "
                 f"{', '.join(map(str, class_names))}. Pass one column per class, and the class of "
                 "each column with classes=."
             )
         if len(class_names) == 2:
             positive = positive_last(class_names, pos_label)[-1]
-            probability = p if p.ndim == 1 else p[:, class_names == positive][:, 0]
-            hit, about = truth == positive, style.short(positive)
+            probabilities = p if p.ndim == 1 else p[:, class_names == positive][:, 0]
+            is_hit, about = targets == positive, style.short(positive)
         else:
-            probability, hit = p.max(axis=1), class_names[p.argmax(axis=1)] == truth
+            probabilities, is_hit = p.max(axis=1), class_names[p.argmax(axis=1)] == targets
             about = PREDICTED_CLASS
         curves = {
-            name: reliability(probability[codes == code], hit[codes == code], n_bins)
+            name: reliability(probabilities[codes == code], is_hit[codes == code], n_bins)
             for code, name in enumerate(domains)
         }
         return cls(curves=curves, about=about).plot(**options)
@@ -448,4 +451,4 @@ class CalibrationByDomainDisplay(style.Display):
         class_name = self.about if self.about == PREDICTED_CLASS else f"class {self.about}"
         ax.set_xlabel(f"predicted probability of {class_name}")
         ax.set_ylabel("observed frequency")
-        return self._finish(ax, title="calibration error", columns=2)
+        return self._finish(ax, title="calibration error", n_columns=2)

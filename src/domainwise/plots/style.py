@@ -24,7 +24,7 @@ ACCENT, GREY = "#e0533d", "#8b95a1"
 
 
 def domain_codes(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
-    """Return the domain code of each row, and all domains; messages call the rows ``name``."""
+    """Return each row's domain code, and all domains; ``name`` is the name of rows in messages."""
     if sample_domain is None:
         raise ValueError("sample_domain is required. Pass the domain of each row.")
     same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
@@ -71,7 +71,7 @@ class Display:
     figure_: figure.Figure
 
     def _finish(
-        self, ax: Any, *, columns: int = 3, title: str | None = None, reverse: bool = False
+        self, ax: Any, *, n_columns: int = 3, title: str | None = None, reverse: bool = False
     ) -> Self:
         """Add a legend, and draw names as text.
 
@@ -81,11 +81,11 @@ class Display:
         step = -1 if reverse else 1
         handles, labels = (entries[::step] for entries in ax.get_legend_handles_labels())
         if labels and len(ax.figure.axes) == 1 and ax.figure.get_layout_engine() is not None:
-            owner, location = ax.figure, {"loc": "outside lower center", "ncols": columns}
+            parent, legend_options = ax.figure, {"loc": "outside lower center", "ncols": n_columns}
         else:
-            owner, location = ax, {"loc": "best"}
+            parent, legend_options = ax, {"loc": "best"}
         if labels:
-            legend = owner.legend(handles, labels, fontsize=8, title=title, **location)
+            legend = parent.legend(handles, labels, fontsize=8, title=title, **legend_options)
             draw_names_as_text(legend)
         ax.grid(visible=True, axis="x", alpha=0.3)
         draw_names_as_text(ax)

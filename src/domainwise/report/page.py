@@ -30,23 +30,24 @@ class TextCell(NamedTuple):
 
 @dataclass(frozen=True)
 class TextTable:
-    """Headings and rows; the first cell of a row is its name.
+    """Headings of columns, and rows; the first cell of a row is its name.
 
-    ``kinds`` contains a CSS class for each row, such as "variant", or an empty string.
+    ``row_classes`` contains a CSS class for each row, such as "variant", or an empty string.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[TextCell]]
-    kinds: Sequence[str]
+    row_classes: Sequence[str]
 
     def without_empty_columns(self) -> TextTable:
         """Return the same table without columns that contain only dashes."""
-        has_values = [any(c.text != "–" for c in cells) for cells in zip(*self.rows, strict=True)]
+        columns = zip(*self.rows, strict=True)
+        has_values = [any(cell.text != "–" for cell in column) for column in columns]
         rows = [list(compress(row, has_values)) for row in self.rows]
-        return TextTable(list(compress(self.columns, has_values)), rows, self.kinds)
+        return TextTable(list(compress(self.columns, has_values)), rows, self.row_classes)
 
 
-def render_page(package: str, template: str, *, styles: Sequence[str], **values: object) -> str:
+def render_page(package: str, template: str, *, styles: Sequence[str], **variables: object) -> str:
     """Fill a template from the ``templates`` folder of a package, or of ``domainwise.report``.
 
     The style sheets are inserted into the head of the page, in the given order. The only
@@ -72,7 +73,7 @@ def render_page(package: str, template: str, *, styles: Sequence[str], **values:
         style="\n".join(map(read, styles)),
         script=script,
         script_hash=b64encode(sha256(script.encode()).digest()).decode(),
-        **values,
+        **variables,
     )
 
 
@@ -112,22 +113,22 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     draw_names_as_text(figure)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     # Matplotlib's CSS rules would apply to the whole page.
-    text = re.sub(r"<style type=\"text/css\">.*?</style>", "", text, flags=re.S)
-    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
-    text = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
-    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
-    text = text.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
+    svg = re.sub(r"<style type=\"text/css\">.*?</style>", "", svg, flags=re.S)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
+    svg = svg.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
     # The accent colour of lines and points is too pale for text.
-    text = re.sub(rf"(<text[^>]*fill: ){ACCENT}", r"\1var(--accent)", text)
-    view_box = re.search(r'viewBox="[^"]+"', text)
+    svg = re.sub(rf"(<text[^>]*fill: ){ACCENT}", r"\1var(--accent)", svg)
+    view_box = re.search(r'viewBox="[^"]+"', svg)
     assert view_box is not None
     opening_tag = (
         f'<svg {view_box.group()} xmlns="http://www.w3.org/2000/svg"'
         ' xmlns:xlink="http://www.w3.org/1999/xlink" role="img"'
         f' aria-label="{html.escape(alt)}" stroke-linejoin="round">'
     )
-    return opening_tag + text[text.index(">") + 1 :].strip()
+    return opening_tag + svg[svg.index(">") + 1 :].strip()

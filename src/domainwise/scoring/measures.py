@@ -131,15 +131,16 @@ def choose_measure(
     if callable(scoring):
         name = getattr(scoring, "__name__", "score")
         return Measure(name, name.replace("_", " "), scoring, is_custom=True)
-    names = get_scorer_names()
+    scorer_names = get_scorer_names()
     # Accept abbreviations, and errors without the prefix "neg_".
     abbreviations = {"rmse": "root_mean_squared_error", "mae": "mean_absolute_error"}
     negative_error = f"neg_{abbreviations.get(str(scoring).lower(), scoring)}"
-    if scoring not in names and negative_error in names:
+    if scoring not in scorer_names and negative_error in scorer_names:
         scoring = negative_error
-    elif scoring not in names:
-        matches = get_close_matches(str(scoring), names, n=1)
-        hint = f"; did you mean {matches[0]!r}?" if matches else f". Use one of {', '.join(names)}."
+    elif scoring not in scorer_names:
+        matches = get_close_matches(str(scoring), scorer_names, n=1)
+        choices = ", ".join(scorer_names)
+        hint = f"; did you mean {matches[0]!r}?" if matches else f". Use one of {choices}."
         raise ValueError(f"scoring={scoring!r} is not a scikit-learn scorer{hint}")
     check_task(scoring, classification)
     sign = -1 if scoring.startswith("neg_") else 1
@@ -169,13 +170,13 @@ def positive_last(classes: Array, pos_label: Any) -> Array:
     """
     if pos_label is None:
         return classes
-    names = [str(name) for name in classes.tolist()]
-    if len(names) != 2 or str(pos_label) not in names:
+    class_names = [str(name) for name in classes.tolist()]
+    if len(class_names) != 2 or str(pos_label) not in class_names:
         raise ValueError(
             f"pos_label={pos_label!r} must be one of the two classes of a binary target, but the "
-            f"target has the classes {', '.join(names)}. Correct or omit pos_label."
+            f"target has the classes {', '.join(class_names)}. Correct or omit pos_label."
         )
-    return classes[[1, 0]] if names[0] == str(pos_label) else classes
+    return classes[[1, 0]] if class_names[0] == str(pos_label) else classes
 
 
 def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -> str:
@@ -311,7 +312,7 @@ def domain_cross_validate(
     check_arguments("domain_cross_validate", n_jobs=n_jobs)
     check_task(scoring, is_classifier(estimator))
     check_is_table(X)
-    domains = check_sample_domain(sample_domain, count_rows(X), "delta")
+    domain_labels = check_sample_domain(sample_domain, count_rows(X), "delta")
     with config_context(enable_metadata_routing=True):
         results = cross_validate(
             estimator,
@@ -326,23 +327,23 @@ def domain_cross_validate(
             error_score="raise",
         )
         scorer = check_scoring(estimator, scoring=scoring)
-        split_scores: dict[int, list[float]] = {}  # by domain code
+        scores_by_code: dict[int, list[float]] = {}
         for model, test_rows in zip(results["estimator"], results["indices"]["test"], strict=True):
-            for code in np.unique(domains.codes[test_rows]):
-                rows = test_rows[domains.codes[test_rows] == code]
+            for code in np.unique(domain_labels.codes[test_rows]):
+                rows = test_rows[domain_labels.codes[test_rows] == code]
                 score = scorer(model, take_rows(X, rows), take_rows(y, rows))
-                split_scores.setdefault(int(code), []).append(float(score))
-    domain_names = domains.names[sorted(split_scores)]
-    scores = np.array([np.mean(split_scores[code]) for code in sorted(split_scores)])
-    undefined_domains = [str(name) for name in domain_names[np.isnan(scores)]]
-    if len(undefined_domains) == len(domain_names):
+                scores_by_code.setdefault(int(code), []).append(float(score))
+    domains = domain_labels.names[sorted(scores_by_code)]
+    scores = np.array([np.mean(scores_by_code[code]) for code in sorted(scores_by_code)])
+    undefined_names = [str(name) for name in domains[np.isnan(scores)]]
+    if len(undefined_names) == len(domains):
         raise ValueError(
             "The score is not defined on any domain. Perhaps each domain contains only one class. "
             "Choose another scorer (scoring)."
         )
-    if undefined_domains:
+    if undefined_names:
         warn_caller(
-            f"The score is not defined on these domains: {', '.join(undefined_domains)}. Perhaps "
+            f"The score is not defined on these domains: {', '.join(undefined_names)}. Perhaps "
             "each of them contains only one class. The mean and the worst score ignore them."
         )
-    return DomainScores(domain_names, scores, results["fit_time"])
+    return DomainScores(domains, scores, results["fit_time"])

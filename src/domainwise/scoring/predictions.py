@@ -1,7 +1,7 @@
 """Stored predictions for scorers, and functions that pass domains to estimators that use them.
 
 scikit-learn scorers call ``predict`` without ``sample_domain``, and do not return predictions.
-Here, predictions are computed first, and scored later.
+Here, predictions are computed first and scored later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_HELD_OUT = 20_000
 
 
 def has_argument(method: Any, name: str = "sample_domain") -> bool:
-    """Whether a function has an argument with this name."""
+    """Whether a function or method has an argument with this name."""
     return name in inspect.signature(method).parameters
 
 
@@ -115,12 +115,12 @@ class Predictions(BaseEstimator):
             return np.asarray(getattr(self.estimator, method)(self.X))
         with config_context(enable_metadata_routing=True):
             call = getattr(self.estimator, method)
-            values = np.asarray(call(self.X, sample_domain=self.sample_domain))
-        return values if self.rows is None else values[self.rows]
+            outputs = np.asarray(call(self.X, sample_domain=self.sample_domain))
+        return outputs if self.rows is None else outputs[self.rows]
 
     @cached_property
     def labels(self) -> Array:
-        """Labels of the predicted classes, or predicted numbers."""
+        """Predicted classes or numbers."""
         if self.classes is None or not predicts_most_probable(self.estimator):
             values = self._call("predict")  # CatBoost returns a 2-D column
             return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
@@ -211,8 +211,9 @@ class HeldOut:
         because there may be many classes.
         """
         rows = np.arange(len(y)) if rows is None else rows
-        codes = np.unique(domain[rows], return_inverse=True)[1]
-        rows = rows[draw_rows(codes, max(MAX_HELD_OUT, 2 * (int(codes.max()) + 1)), 0)]
+        domain_codes = np.unique(domain[rows], return_inverse=True)[1]
+        n_domains = int(domain_codes.max()) + 1
+        rows = rows[draw_rows(domain_codes, max(MAX_HELD_OUT, 2 * n_domains), 0)]
         dtype = np.float32 if y.dtype.kind in "iu" else np.float64
         context = None if context is None else context[rows].astype(dtype)
         if members is not None:
@@ -228,9 +229,9 @@ def codes_of(labels: Any, classes: Array) -> Array:
     codes = order[positions]
     is_unknown = classes[codes] != labels
     if np.any(is_unknown):
-        names = ", ".join(map(str, classes.tolist()))
+        choices = ", ".join(map(str, classes.tolist()))
         raise ValueError(
-            f"class {labels[is_unknown].tolist()[0]!r} is unknown. Pass only the classes {names}."
+            f"class {labels[is_unknown].tolist()[0]!r} is unknown. Pass only the classes {choices}."
         )
     return np.asarray(codes)
 
@@ -247,17 +248,17 @@ class NamedScorer:
         """Score an estimator, or stored predictions."""
         if not isinstance(estimator, Predictions):
             estimator = Predictions(estimator, X, self.classes)
-        codes = codes_of(y, self.classes)
+        class_codes = codes_of(y, self.classes)
         if self.name not in ("accuracy", "balanced_accuracy"):
-            return float(self.scorer(estimator, None, codes))
+            return float(self.scorer(estimator, None, class_codes))
         # Searches compute thousands of scores, and scikit-learn's checks would dominate the time.
-        is_correct = estimator.predict(None) == codes
+        is_correct = estimator.predict(None) == class_codes
         if self.name == "accuracy":
             return float(is_correct.mean())
-        return balanced_accuracy(codes, is_correct)
+        return balanced_accuracy(class_codes, is_correct)
 
 
-def balanced_accuracy(codes: Array, correct: Array) -> float:
-    """Return the mean recall of the classes that occur; ``correct`` has a boolean for each row."""
-    counts = np.bincount(codes)
-    return float((np.bincount(codes, correct)[counts > 0] / counts[counts > 0]).mean())
+def balanced_accuracy(class_codes: Array, is_correct: Array) -> float:
+    """Return the mean recall of the classes that occur; the arrays have an entry for each row."""
+    counts = np.bincount(class_codes)
+    return float((np.bincount(class_codes, is_correct)[counts > 0] / counts[counts > 0]).mean())

@@ -31,7 +31,7 @@ def defined_score(score: Callable[..., float], *rows: Array) -> float:
 
 
 def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
-    """Return a 95 % bootstrap interval for a score; NaN if it is mostly undefined, or constant."""
+    """Return a 95 % bootstrap interval for a score; NaN if most are undefined, or all are equal."""
     samples = np.random.default_rng(0).choice(rows, (ROW_SAMPLES, len(rows)))
     scores = np.array([defined_score(score, sample) for sample in samples])
     if np.isfinite(scores).mean() >= 0.5:
@@ -74,9 +74,9 @@ def _defined(scores: Sequence[float] | Array) -> Array:
 def widened_interval(
     mean: float, bootstrap_means: Array, n: int, upper: float
 ) -> tuple[float, float]:
-    """Return a 95 % confidence interval from bootstrap means, widened for few (``n``) domains.
+    """Return a 95 % confidence interval from bootstrap means over ``n`` domains, wider for small n.
 
-    The upper bound is at most ``upper``.
+    The upper end is at most ``upper``.
     """
     if n < 2:
         return float("nan"), float("nan")
@@ -98,7 +98,7 @@ def expected_range(
     >>> [round(bound, 2) for bound in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
     [0.54, 0.98]
     """
-    values = defined_scores = _defined(scores)
+    transformed_scores = defined_scores = _defined(scores)
     n_domains = len(defined_scores)
     if n_domains < 4:
         return None
@@ -108,9 +108,10 @@ def expected_range(
     elif scoring in ("r2", "explained_variance") and (defined_scores < 1.0).all():
         bound = 1.0
     if bound is not None:
-        values = np.log(bound - defined_scores)
-    radius = -stdtrit(n_domains - 1, 0.05) * values.std(ddof=1) * np.sqrt(1.0 + 1.0 / n_domains)
-    low, high = float(values.mean() - radius), float(values.mean() + radius)
+        transformed_scores = np.log(bound - defined_scores)
+    mean, deviation = transformed_scores.mean(), transformed_scores.std(ddof=1)
+    radius = -stdtrit(n_domains - 1, 0.05) * deviation * np.sqrt(1.0 + 1.0 / n_domains)
+    low, high = float(mean - radius), float(mean + radius)
     if bound is not None:
         return bound - float(np.exp(high)), bound - float(np.exp(low))
     if defined_scores.min() >= 0.0 and defined_scores.max() <= 1.0:
@@ -162,19 +163,19 @@ MIN_PAIRS = 6
 
 
 def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
-    """Compare scores with Wilcoxon's signed-rank test over common repeats.
+    """Compare scores with Wilcoxon's signed-rank test over the repeats or domains in both.
 
     >>> compare({0: 4.0, 1: 3.0}, {0: 2.0, 1: 3.0, 2: 7.0})
     Paired(difference=1.0, p_value=None)
     """
-    common_repeats = sorted(first.keys() & second.keys())
-    pairs = np.array([(first[repeat], second[repeat]) for repeat in common_repeats]).reshape(-1, 2)
+    common_keys = sorted(first.keys() & second.keys())
+    pairs = np.array([(first[key], second[key]) for key in common_keys]).reshape(-1, 2)
     differences = pairs[:, 0] - pairs[:, 1]
     scale = float(np.abs(pairs).max(initial=0.0))
     if 0 < scale < np.inf:  # equal differences must be ties, in spite of rounding errors
         differences = np.round(differences / scale, 12) * scale
-    mean = float(np.mean(differences)) if common_repeats else float("nan")
-    if len(common_repeats) < MIN_PAIRS:
+    mean = float(np.mean(differences)) if common_keys else float("nan")
+    if len(common_keys) < MIN_PAIRS:
         return Paired(mean, None)
     if not np.any(differences):
         return Paired(mean, 1.0)
@@ -227,13 +228,13 @@ def rank_methods(scores: Array, methods: Sequence[str]) -> Ranking:
     >>> rank_methods(np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0]]), ["a", "b", "c"]).average_ranks
     array([1. , 2.5, 2.5])
     """
-    table = np.asarray(scores, dtype=np.float64)
-    n_datasets, n_methods = table.shape
-    ranks = stats.rankdata(-table, axis=1)
+    score_table = np.asarray(scores, dtype=np.float64)
+    n_datasets, n_methods = score_table.shape
+    ranks = stats.rankdata(-score_table, axis=1)
     p_value = None
     if n_datasets >= 2 and n_methods >= 3:
-        value = float(stats.friedmanchisquare(*table.T).pvalue)
-        p_value = value if np.isfinite(value) else 1.0
+        friedman_p = float(stats.friedmanchisquare(*score_table.T).pvalue)
+        p_value = friedman_p if np.isfinite(friedman_p) else 1.0
     quantile = stats.studentized_range.ppf(0.95, n_methods, np.inf) if n_methods > 1 else 0.0
     factor = np.sqrt(n_methods * (n_methods + 1) / (6.0 * max(n_datasets, 1)))
     critical_difference = float(quantile / np.sqrt(2) * factor)
