@@ -21,18 +21,18 @@ from domainwise.jobs.runner import Progress, Row, format_duration, on_cluster, w
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 from domainwise.splits.folds import LeaveDomainsOut, Split
 
-#: To estimate how long a method of cost 1 takes, boosting is timed: number of iterations, how many
-#: of them are timed, maximum number of trees for all classes, and seconds that are always added.
+#: Boosting is timed to estimate how long a method of cost 1 takes: number of iterations, number of
+#: timed iterations, maximum number of trees for all classes, and seconds that are always added.
 ITERATIONS, TIMED_ITERATIONS, MAX_TREES, FIXED_SECONDS = 100, 10, 500, 0.1
-#: With fewer seconds of work, one worker is as fast as several, because starting them takes time.
+#: With less work than this, one worker is as fast as several, because starting them takes time.
 MIN_PARALLEL_SECONDS = 6.0
-#: If the fits of a quick evaluation would take more seconds than the first number, it uses fewer
-#: rows; if they would still take more than the second number, also fewer methods. Reading the table
-#: and writing the report take about as long again.
+#: If the fits of a quick evaluation would take more seconds than the first number, fewer rows are
+#: used; if they would still take more than the second number, fewer methods are run. Reading the
+#: table and writing the report take about as long as the fits.
 MAX_SECONDS_QUICK_ROWS, MAX_SECONDS = 10.0, 16.0
 #: Cost in a quick evaluation, which has fewer inner splits, as a share of the usual cost.
 QUICK_COST = 0.45
-#: Number of training rows in a quick evaluation, and a smaller one if this would take too long.
+#: Number of training rows in a quick evaluation, and a smaller number if so many take too long.
 QUICK_ROWS, FEWER_ROWS = 600, 300
 #: Number of groups of held-out domains, and maximum number of scored rows, in a quick evaluation.
 QUICK_GROUPS, QUICK_SCORED = 3, 5000
@@ -41,7 +41,7 @@ NEVER_SKIPPED = ("constant", "linear")
 
 
 def seconds_per_cost(problem: Problem, split: Split) -> float:
-    """Seconds for a method of cost 1: half a boosting fit to the split's training rows, plus 0.1.
+    """Seconds for a method of cost 1: half of the time to fit boosting to a split, plus 0.1.
 
     CPU time is measured, so that other processes do not change which methods are evaluated.
     """
@@ -52,23 +52,23 @@ def seconds_per_cost(problem: Problem, split: Split) -> float:
     model = boosting(max_iter=TIMED_ITERATIONS, early_stopping=False)
     trees_per_iteration = n_classes if n_classes > 2 else 1
     with threadpool_limits(limits=1):  # as in MethodJob.run
-        started = time.thread_time()
+        start_seconds = time.thread_time()
         model.fit(X, problem.y[train])
-        seconds = (time.thread_time() - started) / TIMED_ITERATIONS
+        seconds = (time.thread_time() - start_seconds) / TIMED_ITERATIONS
     return FIXED_SECONDS + seconds * min(ITERATIONS, MAX_TREES / trees_per_iteration) / 2
 
 
 def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
     """Number of workers for this many seconds of work.
 
-    With ``n_jobs=-1``, it is one per core, or one if more would not be faster. Each worker needs
-    memory for libraries, the table, and a few kernel matrices.
+    With ``n_jobs=-1``, there is one worker per core, or only one if more would not be faster. Each
+    worker needs memory for libraries, the table, and a few kernel matrices.
     """
     if n_jobs is not None and n_jobs < 0 and seconds < MIN_PARALLEL_SECONDS and not on_cluster():
         return 1
-    table, n = problem.full, min(len(problem.y), EXACT_ROWS)
-    memory = 250_000_000 + 8 * (4 * table.X.shape[0] * table.X.shape[1] + 6 * n * n)
-    return worker_count(n_jobs, memory)
+    (n_rows, n_columns), n = problem.full.X.shape, min(len(problem.y), EXACT_ROWS)
+    n_bytes = 250_000_000 + 8 * (4 * n_rows * n_columns + 6 * n * n)
+    return worker_count(n_jobs, n_bytes)
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ class QuickPlan:
         differences.append("scores on seen domains are not computed")
         return (
             f"Quick evaluation: {'; '.join(differences)}. All rows were checked for problems in "
-            "the table. Evaluate without quick for the full comparison."
+            "the table. For the full comparison, evaluate again without the option quick."
         )
 
 
 def plan_quick(
-    source: Problem,
+    full_problem: Problem,
     methods: Sequence[Method],
     cv: Any,
     inner_cv: Any,
@@ -111,12 +111,12 @@ def plan_quick(
 ) -> QuickPlan:
     """Time boosting to decide how many rows and which methods a quick evaluation uses.
 
-    Only methods in the default list are skipped, the slowest first; if the user has chosen the
-    methods, all of them are run.
+    If the user has chosen the methods, all of them are run. Otherwise, methods that take too long
+    are skipped, the slowest first.
     """
-    n_domains, methods, left_out = len(source.domains), list(methods), {}
+    n_domains, methods, left_out = len(full_problem.domains), list(methods), {}
     if cv is None:
-        cv = LeaveDomainsOut(max_splits=QUICK_GROUPS, random_state=source.seed)
+        cv = LeaveDomainsOut(max_splits=QUICK_GROUPS, random_state=full_problem.seed)
     if inner_cv is None and n_domains > 2:  # with one source domain, rows are held out
         inner_cv = LeaveDomainsOut(max_splits=QUICK_GROUPS)
     may_skip = [m.key for m in methods] == [m.key for m in choose_methods(None)]
@@ -124,7 +124,7 @@ def plan_quick(
     def draw_and_time(n_rows: int) -> tuple[Problem, float]:
         """Draw rows, and estimate the seconds for a cost of 1."""
         limit = n_rows if max_rows is None or max_rows == "auto" else int(max_rows)
-        problem = source.drawn(max(min(n_rows, limit), 4 * n_domains))
+        problem = full_problem.drawn(max(min(n_rows, limit), 4 * n_domains))
         splits = outer_splits(problem, cv)
         seconds = QUICK_COST * seconds_per_cost(problem, splits[0]) * len(splits)
         return problem, seconds / workers_for(problem, n_jobs, MIN_PARALLEL_SECONDS)
@@ -133,12 +133,12 @@ def plan_quick(
     if unit_seconds * sum(method.cost for method in methods) > MAX_SECONDS_QUICK_ROWS:
         problem, unit_seconds = draw_and_time(FEWER_ROWS)
     while may_skip and unit_seconds * sum(method.cost for method in methods) > MAX_SECONDS:
-        slowest = max(methods, key=lambda method: method.cost)
-        if slowest.key in NEVER_SKIPPED:
+        slowest_method = max(methods, key=lambda method: method.cost)
+        if slowest_method.key in NEVER_SKIPPED:
             break
-        methods.remove(slowest)
-        duration = format_duration(unit_seconds * slowest.cost)
-        left_out[slowest.key] = f"not run, because it would take about {duration}"
+        methods.remove(slowest_method)
+        duration = format_duration(unit_seconds * slowest_method.cost)
+        left_out[slowest_method.key] = f"not run, because it would take about {duration}"
     return QuickPlan(problem, methods, cv, inner_cv, left_out)
 
 
@@ -151,19 +151,20 @@ NAME_WIDTH = 28
 class JobProgress:
     """Print a line for each finished job, with the remaining time.
 
-    ``rows`` come from jobs that an earlier session finished. ``unit`` is the estimated time in
-    seconds for a cost of 1; the times of finished jobs correct it for each method.
+    ``rows`` are results of jobs that an earlier session finished. ``unit_seconds`` is the estimated
+    time for a cost of 1; the times of finished jobs correct this estimate for each method.
     """
 
     def __init__(
-        self, jobs: Sequence[MethodJob], rows: Sequence[Row], workers: int, unit: float
+        self, jobs: Sequence[MethodJob], rows: Sequence[Row], n_workers: int, unit_seconds: float
     ) -> None:
         problem, splits = jobs[0].problem, {job.number: job.split for job in jobs}
         self._measure = problem.measure
         self._scorer = Scorer(problem, [splits[number] for number in sorted(splits)])
-        self._workers, self._unit, self._started = workers, unit, time.monotonic()
-        self._unfinished: dict[Any, MethodJob] = {}
-        # Total seconds and cost of finished jobs, by method and part.
+        self._n_workers, self._unit_seconds = n_workers, unit_seconds
+        self._start_seconds = time.monotonic()
+        self._jobs_left: dict[Any, MethodJob] = {}
+        # Total seconds and cost of finished jobs, by method and by part of the evaluation.
         self._totals: dict[tuple[str, str], tuple[float, float]] = {}
         self._n_splits, self._n_finished = len(splits), 0
         variants = [row for job in jobs for row in job.method.rows(problem.classification)]
@@ -175,17 +176,17 @@ class JobProgress:
 
     def begin(self, jobs: Sequence[MethodJob]) -> None:
         """Add jobs that will be run, and print how long they will take."""
-        self._unfinished |= {job.row_keys[0]: job for job in jobs}
+        self._jobs_left |= {job.row_keys[0]: job for job in jobs}
         if jobs and jobs[0].part == ON_HELD_OUT:
             n_methods = len({job.method.key for job in jobs})
             methods_text = f"{n_methods} methods" if n_methods > 1 else "One method"
-            workers_text = f"{self._workers} workers" if self._workers > 1 else "one worker"
+            workers_text = f"{self._n_workers} workers" if self._n_workers > 1 else "one worker"
             duration = format_duration(self._seconds_left())
             self._print(f"{methods_text}, {len(jobs)} fits: about {duration} on {workers_text}.")
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
         """Show the rows of a finished job."""
-        job = self._unfinished.pop(job_key(rows[0]), None)
+        job = self._jobs_left.pop(job_key(rows[0]), None)
         self._n_finished += 1
         for row in rows:
             self._add(row)
@@ -197,7 +198,7 @@ class JobProgress:
             self._show(job, rows)
 
     def _add(self, row: Row) -> None:
-        """Add the scores in a row, if it is about held-out domains."""
+        """Add the scores in a row if they are scores on held-out domains."""
         key, _, part = job_key(row)
         if key in self._labels and part == ON_HELD_OUT:
             scores = self._scorer(row).get("scores", {}).values()
@@ -210,28 +211,28 @@ class JobProgress:
 
     def _seconds_left(self) -> float:
         """Estimated time until all jobs are finished."""
-        prior_totals = (PRIOR_COST * self._unit, PRIOR_COST)
+        prior_totals = (PRIOR_COST * self._unit_seconds, PRIOR_COST)
         overall_totals = np.sum([*self._totals.values(), prior_totals], axis=0)
         total_seconds = 0.0
-        for job in self._unfinished.values():
+        for job in self._jobs_left.values():
             seconds, cost = self._totals.get((job.method.key, job.part), overall_totals)
             total_seconds += job.cost * seconds / cost
-        return total_seconds / self._workers
+        return total_seconds / self._n_workers
 
     def _status(self) -> str:
-        n_finished, n_jobs = self._n_finished, self._n_finished + len(self._unfinished)
+        n_finished, n_jobs = self._n_finished, self._n_finished + len(self._jobs_left)
         return f"{n_finished} of {n_jobs} fits, about {format_duration(self._seconds_left())} left"
 
     def _print(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     def _show(self, job: MethodJob, rows: Sequence[Row]) -> None:
-        """Print a line about a job."""
+        """Print a line about a finished job."""
         row = rows[0]
-        held_out = ", ".join(map(str, np.unique(job.problem.domain_of(job.split[1]))))
-        held_out = held_out if len(held_out) < 30 else f"{held_out[:29]}…"
-        mean = self._measure.format(self._mean(row["method"]))
-        subject, outcome = f"{held_out} held out", f"{self._measure.label} {mean} so far"
+        domains_text = ", ".join(map(str, np.unique(job.problem.domain_of(job.split[1]))))
+        domains_text = domains_text if len(domains_text) < 30 else f"{domains_text[:29]}…"
+        mean_text = self._measure.format(self._mean(row["method"]))
+        subject, outcome = f"{domains_text} held out", f"{self._measure.label} {mean_text} so far"
         if job.part != ON_HELD_OUT:
             subject, outcome = "score on seen domains", "finished"
         outcome = "failed" if "error" in row else outcome
@@ -267,11 +268,11 @@ class LiveProgress(JobProgress):
         table.add_column(f"{self._measure.label} so far", justify="right", no_wrap=True)
         table.add_column("finished folds", justify="right", no_wrap=True)
         for key in sorted(self._labels, key=self._mean, reverse=True):
-            finished_folds = f"{len(self._scores[key])} of {self._n_splits}"
-            mean = self._measure.format(self._mean(key))
-            table.add_row(printable(self._labels[key]), mean, finished_folds)
-        elapsed = format_duration(time.monotonic() - self._started)
-        status = Text(f"{self._status()}, {elapsed} elapsed (Ctrl-C to stop)", style="dim")
+            folds_text = f"{len(self._scores[key])} of {self._n_splits}"
+            mean_text = self._measure.format(self._mean(key))
+            table.add_row(printable(self._labels[key]), mean_text, folds_text)
+        elapsed_time = format_duration(time.monotonic() - self._start_seconds)
+        status = Text(f"{self._status()}, {elapsed_time} elapsed (Ctrl-C to stop)", style="dim")
         return Group(table, status)
 
 
@@ -294,6 +295,6 @@ def job_progress(progress: bool | Progress, *arguments: Any) -> Iterator[Progres
     if console is None or not (console.is_terminal or console.is_jupyter):
         yield JobProgress(*arguments)
         return
-    live = LiveProgress(console, *arguments)
-    with live.live:
-        yield live
+    live_progress = LiveProgress(console, *arguments)
+    with live_progress.live:
+        yield live_progress
