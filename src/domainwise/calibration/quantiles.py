@@ -175,11 +175,11 @@ class PredictionIntervals(HasThresholds):
 def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
     """Calibrate prediction sets or intervals on records, one for each held-out domain.
 
-    A record contains ``domain``, ``target``, ``prediction`` and, if there are classes (in the order
-    of columns), ``probabilities`` or ``decisions``. The result can be written as JSON. Its entry
-    ``of`` names the outputs from which scores are computed. ``thresholds`` are for coverages of
-    1 %, 2 % and so on, if there are enough domains. ``size`` is the mean number of classes
-    in a set, or the width of intervals, at ``coverage``.
+    A record contains ``domain``, ``target``, ``prediction`` and, for a classifier,
+    ``probabilities`` or ``decisions``, with columns in the order of ``classes``. The result can be
+    written as JSON. Its entry ``of`` names the outputs from which scores are computed, and
+    ``thresholds`` are those for coverages of 1 %, 2 % and so on, if there are enough domains.
+    ``size`` is the mean number of classes in a set, or the width of intervals, at ``coverage``.
     """
     code_by_domain: dict[Any, int] = {}
     scored_records = (record_scores(record, classes) for record in records)

@@ -356,7 +356,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
         Members with context are refitted to a sample of rows, without one half of the source
         domains, and predict the rows of this half in small batches and in whole domains. The
-        difference is added to the held-out predictions from which member weights were computed.
+        difference between these predictions is added to the held-out predictions from which member
+        weights were computed.
         """
         weights = self.context_weights_
         members = [m for n, m in self.members_.items() if m.in_context and weights[n] > MIN_WEIGHT]

@@ -228,7 +228,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return cast(transformed_rows, rows.dtype)
 
     def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Label, Moments]:
-        """Return the moments of each domain's standardized rows; chunks can be merged."""
+        """Return the moments of each domain's rows; the moments of batches can be merged."""
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
         domain = domain_labels(sample_domain, X)

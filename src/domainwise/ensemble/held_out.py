@@ -181,8 +181,8 @@ class HeldOutScore:
         Scores that are not defined are NaN.
         """
         if self.scoring is None:
-            values = self.accuracy_or_error(predictions)
-            return values if self.classes is not None else -self.deviation * np.sqrt(values)
+            metrics = self.accuracy_or_error(predictions)
+            return metrics if self.classes is not None else -self.deviation * np.sqrt(metrics)
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
         class_names = self.classes
         scored_model = NumberRule() if class_names is None else ProbabilityRule(class_names)
@@ -194,7 +194,7 @@ class HeldOutScore:
             y = y if class_names is None else class_names[y]
             try:
                 scores[domain] = scorer(scored_model, values, y)
-            except ValueError as error:  # such as only one class if the score requires two
+            except ValueError as error:  # for example if the score requires two classes
                 last_error = error
         if last_error is not None and np.isnan(scores).all():
             raise ValueError(
@@ -228,8 +228,8 @@ def exponent_scores(metrics: Array, *, errors: bool) -> Array:
     ``metrics`` has shape (n_members, n_domains). A change of the RMSE by 1 % has the same effect as
     a change of the accuracy by 0.01. Errors are relative to the target's variance, and may be 0.
     """
-    mean = np.nanmean(metrics, axis=1)
-    return np.asarray(-0.5 * np.log(np.maximum(mean, 1e-12)) if errors else mean)
+    means = np.nanmean(metrics, axis=1)
+    return np.asarray(-0.5 * np.log(np.maximum(means, 1e-12)) if errors else means)
 
 
 def softmax_weights(scores: Array, prior: Sequence[float] | None = None) -> Array:
