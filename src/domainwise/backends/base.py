@@ -137,7 +137,7 @@ class Backend:
         return getattr(model, method)(rows)
 
     def explain_memory_errors(self, X: Any) -> AbstractContextManager[None]:
-        """Return a context that adds advice to memory errors of a device; here, it does nothing."""
+        """Return a context manager that adds advice to memory errors; here, it does nothing."""
         return nullcontext()
 
 

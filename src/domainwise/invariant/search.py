@@ -192,8 +192,8 @@ class InvariantKind:
 def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tuple[Array, Array]:
     """Return the machine's training and test rows, after the other steps of the pipeline."""
     if isinstance(estimator, Pipeline):
-        source, held_out = (data.take(rows) for rows in split)
-        X_pair = [source.X, held_out.X]
+        source, held_out_data = (data.take(rows) for rows in split)
+        X_pair = [source.X, held_out_data.X]
         if len(estimator) > 1:
             other_steps = fit_with_domains(estimator[:-1], source.X, source.y, source.sample_domain)
             X_pair = [other_steps.transform(X) for X in X_pair]

@@ -109,8 +109,8 @@ def merge_summaries(a: Summaries, b: Summaries) -> Summaries:
         merged_summaries[name] = DomainSummary(n_rows, moments, draws[order], rows)
     max_rows = min(DOMAIN_SAMPLE_ROWS, SAMPLE_ROWS // max(1, len(merged_summaries)))
     return {
-        name: replace(s, draws=s.draws[:max_rows], rows=s.rows[:max_rows].copy())
-        for name, s in merged_summaries.items()
+        name: replace(summary, draws=summary.draws[:max_rows], rows=summary.rows[:max_rows].copy())
+        for name, summary in merged_summaries.items()
     }
 
 
@@ -126,9 +126,9 @@ def with_summaries(model: Any, summaries: Summaries) -> Any:
         statistics = replace(statistics, batches=batches)
         rows = np.concatenate([summary.rows for summary in summaries.values()])
         row_domains = np.repeat(list(summaries), [len(s.rows) for s in summaries.values()])
-        with_batches = estimator.with_statistics(statistics)
-        without_context = frozenset(with_batches.domains_without_context(rows, row_domains))
-        statistics = replace(statistics, without_context=without_context)
+        batch_estimator = estimator.with_statistics(statistics)
+        excluded_domains = batch_estimator.domains_without_context(rows, row_domains)
+        statistics = replace(statistics, without_context=frozenset(excluded_domains))
     return _substitute(model, estimator, estimator.with_statistics(statistics))
 
 
@@ -306,20 +306,20 @@ def _apply(
     total = ApplyResult()
     # When a chunk is read, ``total.n_rows`` is the number of rows before it.
     frames = application.frames(chunk_rows)
-    results: Iterator[ApplyResult] = (application(frame, total.n_rows) for frame in frames)
+    chunk_results: Iterator[ApplyResult] = (application(frame, total.n_rows) for frame in frames)
     if client is not None:
         from domainwise.models.large_table import results_on_workers
 
-        results = results_on_workers(client, application, folder)
-    for result in results:
+        chunk_results = results_on_workers(client, application, folder)
+    for chunk_result in chunk_results:
         if write is not None:
-            write(result.frame)
+            write(chunk_result.frame)
         total = ApplyResult(
-            result.columns,
-            total.n_rows + result.n_rows,
-            merge_statistics([total.statistics, result.statistics]),
-            list(dict.fromkeys(total.notes + result.notes)),
-            summaries=merge_summaries(total.summaries, result.summaries),
+            chunk_result.columns,
+            total.n_rows + chunk_result.n_rows,
+            merge_statistics([total.statistics, chunk_result.statistics]),
+            list(dict.fromkeys(total.notes + chunk_result.notes)),
+            summaries=merge_summaries(total.summaries, chunk_result.summaries),
         )
         if progress is not None:
             progress(total.n_rows)

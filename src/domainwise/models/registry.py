@@ -76,7 +76,7 @@ class Method:
     #: One-line descriptions, for classification and for regression.
     descriptions: tuple[str, str] = ("", "")
     searches: bool = False  #: whether the estimator is a search, to which the grid is passed
-    compared: bool = False  #: whether `evaluate` runs it by default
+    is_default: bool = False  #: whether `evaluate` runs it by default
     #: Whether `evaluate` reports a second row, with predictions that use the domains of new rows.
     context: bool = False
     cost: float = 7.0  #: rough relative time in `evaluate`
@@ -115,7 +115,7 @@ class Method:
         self.check_task(setting.classification)
         estimator = self.build(setting)
         if self.kind == "projection":
-            predictor = head(setting)
+            predictor = make_predictor(setting)
             if self.searches:  # candidates are scored with the same predictor
                 estimator.set_params(estimator=predictor)
             estimator = Pipeline([("project", estimator), ("predict", predictor)])
@@ -209,7 +209,7 @@ def _clone(estimator: Any, setting: Setting) -> Any:
     return clone(estimator)
 
 
-def head(setting: Setting) -> Any:
+def make_predictor(setting: Setting) -> Any:
     """Return the simple predictor that follows a projection."""
     predictor_names = PREDICTORS[setting.task]
     if setting.predictor not in ("auto", *predictor_names):
@@ -235,7 +235,7 @@ def head(setting: Setting) -> Any:
 EXACT_ROWS = 5000
 #: Maximum number of rows for which method "auto" is the ensemble.
 ENSEMBLE_ROWS = 20_000
-N_MACHINES = 5  #: number of SVMs that are averaged
+N_SVMS = 5  #: number of SVMs that are averaged
 TREES = 100  #: number of boosting iterations
 
 
@@ -285,7 +285,7 @@ def _invariant(setting: Setting) -> Any:
     use_probability = setting.probability and setting.n_rows <= EXACT_ROWS
     classifier = partial(InvariantSVC, probability=use_probability)
     svm = _by_task(classifier, InvariantSVR, setting, random_state=setting.seed)
-    return InvariantSearchCV(svm, {}, n_average=N_MACHINES, n_jobs=setting.n_jobs)
+    return InvariantSearchCV(svm, {}, n_average=N_SVMS, n_jobs=setting.n_jobs)
 
 
 def _invariant_ridge(setting: Setting) -> Any:
@@ -309,7 +309,7 @@ _LINEAR = "and a linear model; the search chooses"
 _SCATTER = f"{_LINEAR} gamma, ridge and domain weight"
 _MIDA = f"{_LINEAR} gamma, the number of components and domain weight"
 #: One-line description of each method, or a pair for classification and for regression.
-ABOUT: dict[str, str | tuple[str, str]] = {
+DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
     "constant": (
         "predicts the most frequent class of the source domains for every row",
         "predicts the mean of the source domains for every row",
@@ -350,13 +350,13 @@ ABOUT: dict[str, str | tuple[str, str]] = {
     "fastmida": f"maximum independence domain adaptation with landmarks {_MIDA}",
 }
 
-_baseline: Callable[..., Method] = partial(Method, kind="baseline", compared=True)
+_baseline: Callable[..., Method] = partial(Method, kind="baseline", is_default=True)
 _machine: Callable[..., Method] = partial(Method, kind="machine", searches=True)
 
 
-def _for_tasks(about: str | tuple[str, str]) -> tuple[str, str]:
+def _for_tasks(description: str | tuple[str, str]) -> tuple[str, str]:
     """Return the descriptions for classification and for regression."""
-    return (about, about) if isinstance(about, str) else about
+    return (description, description) if isinstance(description, str) else description
 
 
 def _projection(label: str, *task_grids: Grid, build: Any = None, **options: Any) -> Method:
@@ -370,7 +370,7 @@ def _projection(label: str, *task_grids: Grid, build: Any = None, **options: Any
 
 
 METHODS: dict[str, Method] = {
-    method.key: replace(method, descriptions=_for_tasks(ABOUT[method.key]))
+    method.key: replace(method, descriptions=_for_tasks(DESCRIPTIONS[method.key]))
     for method in (
         _baseline("constant", ("constant",) * 2, _constant, None, cost=0.1, trivial=True),
         _baseline("svm", ("SVM", "SVR"), _svm, grids.SVM, cost=5.0),
@@ -381,7 +381,7 @@ METHODS: dict[str, Method] = {
         _projection("DICA", grids.DICA, build=_dica),
         _projection("DCM", dcm_grid(1.0), build=dcm_path),
         _projection("FastDCM", dcm_grid(*WEIGHTS), build=dcm_path),
-        _projection("DCMCV", DCMCV_GRID, dcm_grid(*WEIGHTS), build=dcm_path, compared=True),
+        _projection("DCMCV", DCMCV_GRID, dcm_grid(*WEIGHTS), build=dcm_path, is_default=True),
         _machine(
             "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, grids.INVARIANT_SVM, cost=20
         ),
@@ -391,10 +391,10 @@ METHODS: dict[str, Method] = {
             _invariant_ridge,
             ({}, {}),
             cost=12.0,
-            compared=True,
+            is_default=True,
         ),
         _machine(
-            "ensemble", ("ensemble",) * 2, _ensemble, None, context=True, cost=30.0, compared=True
+            "ensemble", ("ensemble",) * 2, _ensemble, None, context=True, cost=30.0, is_default=True
         ),
         _projection("FastDCMCV", DCMCV_GRID, dcm_grid(*WEIGHTS), build=dcm_path),
         _projection("FastCOIR", dcm_grid(0.0), build=dcm_path),
@@ -454,7 +454,7 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
     estimators get preprocessed rows. Methods from the registry come first, in its order.
     """
     if names is None:
-        return [method for method in METHODS.values() if method.compared]
+        return [method for method in METHODS.values() if method.is_default]
     if isinstance(names, str):
         names = names.replace(",", " ").split()
     if not names:

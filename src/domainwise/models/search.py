@@ -86,7 +86,7 @@ class MethodKind:
         ((train, test),) = splits
         train_data, X_test, y_test = data.take(train), take_rows(data.X, test), data.y[test]
         if self.use_shortcuts and isinstance(self.estimator, BOOSTING):
-            train_data, X_test = _binned(train_data, X_test, self.estimator.max_bins)
+            train_data, X_test = _bin_values(train_data, X_test, self.estimator.max_bins)
         with quiet_about_domains():
             if len(batch) == 1:
                 (model,) = self.fit(train_data, batch)
@@ -121,7 +121,7 @@ class MethodKind:
         return models
 
 
-def _binned(train_data: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
+def _bin_values(train_data: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
     """Replace values by bin numbers, the only information that histogram boosting uses.
 
     If rows have weights, scikit-learn computes the bin borders one by one, which takes longer than
@@ -324,9 +324,9 @@ class MethodSearch(MetaEstimator):
     @available_if(_estimator_has("adapt"))
     def adapt(self, X: Any, y: Any, *, X_site: Any = None) -> Self:
         """Return a copy that is adapted to a site with some labelled rows from this site."""
-        adapted = copy(self)
-        adapted.estimator_ = self.estimator_.adapt(X, y, X_site=X_site)
-        return adapted
+        adapted_search = copy(self)
+        adapted_search.estimator_ = self.estimator_.adapt(X, y, X_site=X_site)
+        return adapted_search
 
     @property
     def projection_(self) -> Any:
@@ -335,7 +335,7 @@ class MethodSearch(MetaEstimator):
         return None if self.own else steps.get("project")
 
     def score(self, X: Any, y: Any) -> float:
-        """Score the predictions by ``scoring``."""
+        """Score the predictions with ``scoring``."""
         classification = _is_classification(self.estimator, y)
         measure = choose_measure(self.scoring, np.asarray(y), classification, self.pos_label)
         return float(measure.scorer(self, X, y))

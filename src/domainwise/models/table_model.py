@@ -64,8 +64,8 @@ class TableModel:
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
         """Predict the rows of a data frame from :meth:`Schema.prepare`.
 
-        Returns a data frame: ``prediction``, and for classification a probability or a decision
-        value for each class; with ``coverage`` also prediction sets or intervals.
+        Returns a data frame with the column ``prediction``, for classification a probability or a
+        decision value for each class, and with ``coverage`` also prediction sets or intervals.
         """
         classes: Any = getattr(self.pipeline, "classes_", None)
         outputs = Predictions(self.pipeline, X, classes, sample_domain)
