@@ -104,8 +104,7 @@ RULES: dict[str, Rule] = {
     "best": driver.best,
     # Among candidates with similar scores, prefer a large ridge and weight, and a small gamma.
     "1se": partial(
-        driver.one_standard_error,
-        order=lambda c: (-c["ridge"], -c["domain_weight"], c["gamma"]),
+        driver.one_standard_error, order=lambda c: (-c["ridge"], -c["domain_weight"], c["gamma"])
     ),
 }
 

@@ -234,9 +234,8 @@ class LandmarkProjection(Projection, OnePass):
         """Store the projection with these feature weights, and the names of classes and domains."""
         kernel = self._map.kernel
         class_array = label_array(classes, "y") if classes else None
-        self._record(
-            kernel, class_array, label_array(domains, "sample_domain") if domains else None
-        )
+        domain_array = label_array(domains, "sample_domain") if domains else None
+        self._record(kernel, class_array, domain_array)
         for name in ("landmarks_", "frequencies_"):
             self.__dict__.pop(name, None)  # from an earlier fit
         is_fourier = self._map.triangle is None
@@ -310,7 +309,7 @@ def refuse_descriptors(domain: Labels, exact_name: str) -> None:
 def chosen_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
-    """Return the landmarks that were passed, or choose some; ``rows`` is a sample of ``n_rows``."""
+    """Return the landmarks that were passed, or choose some from a sample of ``n_rows`` rows."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
         return check_landmarks(to_host(estimator.landmarks), X)

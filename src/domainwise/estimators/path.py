@@ -2,7 +2,7 @@
 
 The scores and eigenvalues of ``dcm_scores`` do not depend on the ridge, and the label space does
 not depend on epsilon or the domain weight. All candidates with the same kernel share the product of
-the Gram matrix with a basis of the label space. Each ridge needs one small set of linear systems.
+the Gram matrix with a basis of the label space. For each ridge, only a few systems are solved.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ SMALL_ROWS = 1500
 def one_thread_if_small(X: Any) -> AbstractContextManager[None]:
     """Limit BLAS to one thread if X has few rows; more threads would be slower."""
     is_small = False
-    if not (is_dask(X) or is_tensor(X)):  # the length of a Dask collection must be computed
+    if not (is_dask(X) or is_tensor(X)):  # counting the rows of a Dask collection is slow
         with suppress(TypeError):
             is_small = count_rows(X) <= SMALL_ROWS
     return single_blas_thread(is_small)

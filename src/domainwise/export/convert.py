@@ -231,7 +231,7 @@ def _linear(model: Any, X: Tensor) -> Any:
 
 
 def _decision_output(model: Any, values: Tensor) -> ClassifierOutput:
-    """Return classes by decision value, and logistic probabilities if the model predicts them."""
+    """Return classes by decision value, and logistic probabilities if the model has any."""
     class_values = class_columns(values, n := len(model.classes_))
     probabilities = None
     if hasattr(model, "predict_proba"):
@@ -336,7 +336,7 @@ def _symmetric(model: Any, X: Tensor) -> Any:
 def _forest(model: Any, X: Tensor) -> Any:
     refuse(model, "with several targets", model.n_outputs_ > 1)
     trees = [tree.tree_ for tree in model.estimators_]
-    # ONNX sums leaves in float32, so targets far from 0 would lose digits: subtract a typical one.
+    # ONNX sums leaves in float32. Targets far from 0 would lose digits, so subtract a typical one.
     offset = 0.0 if is_classifier(model) else float(trees[0].value[0, 0, 0])
     field_names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
     tree_tuples = []
@@ -350,10 +350,7 @@ def _forest(model: Any, X: Tensor) -> Any:
 
 
 def _trees(X: Tensor, field_names: tuple[str, ...], trees: list[Any]) -> Tensor:
-    """Add up trees, which are tuples of nodes, leaf mask, node values and output indices.
-
-    ``field_names`` are the names of five fields of the nodes, in the order of ``fields``.
-    """
+    """Add up trees, which are tuples of nodes, leaf mask, node values and output indices."""
     nodes, leaf_masks, node_values, output_ids = zip(*trees, strict=True)
     is_leaf, sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
     tree_ids = np.repeat(np.arange(len(trees)), sizes)
@@ -408,7 +405,7 @@ def _invariant_machine(model: Any, X: Tensor) -> Any:
         return model.on_target_scale(output)
     if not model.probability:
         return output
-    # Scale the coefficients: ONNX Runtime would use float32 for a factor between two products.
+    # The scale divides the coefficients: ONNX Runtime would apply a separate factor in float32.
     logistic, scale = model.calibration_.model, model.calibration_.scale
     values = output.decisions @ (logistic.coef_ / scale).T + np.atleast_2d(logistic.intercept_)
     calibrated_output = _decision_output(logistic, values)

@@ -63,7 +63,7 @@ class Tensor:
         return condition.op("Where", value, self)
 
     def codes(self, *, last: bool = False) -> Tensor:
-        """Return the index of each row's largest value: the first of several, or the ``last``."""
+        """Return the index of each row's largest value; of equal values, the first or ``last``."""
         return self.op("ArgMax", axis=1, keepdims=0, select_last_index=int(last))
 
     def lookup_in(self, values: Array) -> Tensor:

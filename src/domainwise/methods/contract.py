@@ -31,7 +31,7 @@ class Solution:
     X: Matrix
     image: Matrix
     info: dict[str, Any] = field(default_factory=dict)
-    approximate: bool = False  #: X has float32 precision, but ``image`` is an accurate ``K X``
+    is_approximate: bool = False  #: X has float32 precision, but ``image`` is an accurate ``K X``
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Gram(ABC):
 
     @abstractmethod
     def lift(self, coordinates: Array) -> Matrix:
-        """Turn label-space coordinates (s, r) into a thin matrix."""
+        """Turn label-space coordinates, of shape (s, r), into a thin matrix with r columns."""
 
     @abstractmethod
     def inner(self, U: Matrix, V: Matrix) -> Array:

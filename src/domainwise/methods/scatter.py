@@ -196,7 +196,7 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
     m, n_extra = components.component_count(values, len(values), n_components, False)
     a = a[:, :m]
     b = Solution(gram.combine(inverse.X, a), gram.combine(inverse.image, a), inverse.info)
-    if inverse.approximate:  # S is precise enough, but the vectors are not
+    if inverse.is_approximate:  # S is precise enough, but the vectors are not
         b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
     info: dict[str, Any] = {**b.info, "label_rank": len(S)}
     leading_components = components.Components(b.X, b.image, values[:m], len(values), info)
@@ -261,7 +261,7 @@ class Quadratic:
         elif (inverses := gram.float32_inverses(shifts)) is not None:
             self._factor_inverses = inverses
             Y = (V - small_shift * inverses[0](V) - inverses[1](KV)) / root
-            return Solution(Y, gram.product(Y), approximate=True)
+            return Solution(Y, gram.product(Y), is_approximate=True)
         else:
             small_solution, large_solution = gram.solve_shifts(V, shifts)
             info = small_solution.info
@@ -275,7 +275,7 @@ class Quadratic:
         """Return ``V'K A^-1 K V``; an error E in ``inverse`` changes it only by ``E'A E``."""
         inner, Y, KY = self.gram.inner, inverse.X, inverse.image
         S = inner(KV, Y)
-        if not inverse.approximate:
+        if not inverse.is_approximate:
             return S
         return S + S.T - self.c * inner(KY, KY) - inner(Y, KY) - self.delta * inner(Y, Y)
 

@@ -77,7 +77,7 @@ AUTO_LANDMARKS = 600
 COMPARED_LANDMARKS = 300
 #: Maximum relative error of a solution due to rounding errors in the sums.
 SUM_ROUNDING = 1e-9
-#: Arguments that must not change after the first batch; the search, which runs later, uses others.
+#: Arguments that must not change after the first batch. Only the search uses the others.
 BATCH_ARGUMENTS = ("kernels", "gammas", "n_landmarks", "landmarks", "feature_map", "random_state")
 
 
@@ -129,7 +129,7 @@ class RidgeCandidates(RidgeArguments):
             return [fourier_map(self, *kernel, rows.shape[1], n_features) for kernel in kernels]
         kernel_functions = [backend.resolve_kernel(name, rows, gamma=g) for name, g in kernels]
         landmarks = chosen_landmarks(self, backend, rows, domain, kernel_functions[0], n_rows)
-        # If the ridge is large enough, NumPy sums kernel values, which is faster than features.
+        # With NumPy rows and a large ridge, kernel values are summed, because this is faster.
         min_ridge = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
             NystromMap.from_landmarks(kernel, landmarks, ridge=min_ridge, rounding=SUM_ROUNDING)
@@ -393,7 +393,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return problems
 
     def _can_search_fewer_landmarks(self, X: Any) -> bool:
-        """Whether landmarks are chosen automatically, so that the search can use fewer."""
+        """Whether landmarks are chosen automatically, so that the search may use fewer of them."""
         is_automatic = isinstance(self.n_landmarks, str) and isinstance(self.landmarks, str)
         return is_automatic and self.feature_map == "nystroem" and isinstance(X, np.ndarray)
 
@@ -404,11 +404,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     # Candidates from callers that run their own search.
 
     def candidate_values(
-        self,
-        rows: Rows,
-        candidates: Sequence[Candidate],
-        splits: Sequence[Split],
-        landmarks: Array,
+        self, rows: Rows, candidates: Sequence[Candidate], splits: Sequence[Split], landmarks: Array
     ) -> list[list[Array]]:
         """Return the predictions of candidates with the same kernel for each split's test rows.
 
@@ -508,8 +504,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             )
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, classes)
-        search_args = (self._sums, domains, classes, partitions)
-        self._search(SumSearch(self, self._maps, penalties, *search_args))
+        self._search(SumSearch(self, penalties, partitions))
         self.held_out_ = None
 
     # Differences between classification and regression.
@@ -530,7 +525,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     @abstractmethod
     def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> Labels:
-        """Check targets."""
+        """Check y, and return it as labels."""
 
     def _record_labels(self, classes: Array | None, domains: Array | None) -> None:
         """Record classes and domains."""
@@ -558,7 +553,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         y : ndarray of shape (n_rows,) or (n_rows, n_targets)
             Classes, or values of the target.
         """
-        return self._apply("_predicted", X)
+        return self._apply("_predict_rows", X)
 
     def _apply(self, method: str, X: Any) -> Any:
         """Check X, and call a method on all rows or on each partition."""
@@ -573,15 +568,15 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return sum(function(X) for function in self.expansions_)
 
     @abstractmethod
-    def _uncorrected(self, X: Any) -> Any:
+    def _uncorrected_outputs(self, X: Any) -> Any:
         """Return probabilities or target values for rows, before the corrections of ``adapt``."""
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
-        return np.asarray(to_host(self._apply("_uncorrected", X)))
+        return np.asarray(to_host(self._apply("_uncorrected_outputs", X)))
 
     def _corrected_rows(self, X: Any) -> Any:
         """Return outputs on the device of X, with the corrections of ``adapt``."""
-        values = self._uncorrected(X)
+        values = self._uncorrected_outputs(X)
         if not hasattr(self, "corrections_"):
             return values
         corrected_values = self.priors_["plain"].apply(to_host(values), self.corrections_["plain"])

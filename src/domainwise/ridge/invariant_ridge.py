@@ -155,7 +155,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         """
         return self._apply("_probabilities", X)
 
-    def _uncorrected(self, X: Any) -> Any:
+    def _uncorrected_outputs(self, X: Any) -> Any:
         values = self._values(X)
         return to_device_of(self.curve_.probabilities(class_columns(to_host(values))), values)
 
@@ -181,7 +181,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         logs = np.log(np.maximum(to_host(probabilities), 1e-300))
         return to_device_of(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs, probabilities)
 
-    def _predicted(self, X: Any) -> Any:
+    def _predict_rows(self, X: Any) -> Any:
         if hasattr(self, "corrections_"):
             outputs = self._corrected_rows(X)
             classes = self.classes_[to_host(outputs).argmax(axis=1)]
@@ -238,10 +238,10 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         domain_codes = to_host(rows.codes()[1])[indices]
         self.held_out_ = HeldOut.from_rows(rows.y[indices], domain_codes, values)
 
-    def _uncorrected(self, X: Any) -> Any:
+    def _uncorrected_outputs(self, X: Any) -> Any:
         return self._values(X)
 
-    def _predicted(self, X: Any) -> Any:
+    def _predict_rows(self, X: Any) -> Any:
         values = self._corrected_rows(X)
         return values[:, 0] if self._flat else values
 

@@ -53,11 +53,8 @@ def held_out_summaries(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: 
         for functions, domains in zip(plan.functions, plan.held_out_domains, strict=True):
             is_held_out = np.isin(domain_labels.names, domains)[domain_labels.codes]
             test_rows = np.flatnonzero(is_held_out & bool(functions))
-            summaries = [
-                plan.summarize(functions, X[batch], y[batch])
-                for batch in np.split(test_rows, range(BATCH_ROWS, len(test_rows), BATCH_ROWS))
-                if len(batch)
-            ]
+            batches = np.split(test_rows, range(BATCH_ROWS, len(test_rows), BATCH_ROWS))
+            summaries = [plan.summarize(functions, X[b], y[b]) for b in batches if len(b)]
             split_summaries.append(plan.scorer.merge(summaries) if summaries else None)
         return split_summaries
 

@@ -74,7 +74,7 @@ def weighted_moments(
     for key, targets in (columns.class_targets or {}).items():
         if key in cells:
             means[key] = concatenate_columns([means[key], to_device_of(targets, any_mean)])
-    mean = sum(cell_weights[key] * means[key] for key in cells) / total_weight
+    mean: Any = sum(cell_weights[key] * means[key] for key in cells) / total_weight
     width = len(any_mean)
     second: Any = mean[:, None] * mean * 0.0
     for key, cell in cells.items():
@@ -231,7 +231,7 @@ class Penalties:
         """Create the problem for the rows of these cells, of which there is one per class."""
         row_counts = {label: cell.n_samples for label, cell in cells.items()}
         groups = add_groups(chain.from_iterable(cell.groups.items() for cell in cells.values()))
-        m = columns.n_features
+        m, any_mean = columns.n_features, next(iter(cells.values())).mean
 
         def products(conditional: bool) -> Any:
             if not columns.n_descriptors:
@@ -239,7 +239,6 @@ class Penalties:
             compared_cells = cells.values() if conditional else [joined_cells(cells)]
             return descriptor_products(compared_cells, columns)
 
-        any_mean = next(iter(cells.values())).mean
         shift = sum(row_counts.values()) * self.epsilon
         directions = {
             c: domain_directions(products(c), shift, m, any_mean) for c in self.conditionals
@@ -258,7 +257,7 @@ def score_cells(
     scores = np.full((len(penalties.combinations), len(splits)), np.nan)
     split_cells, lock = enumerate(cells_by_split(cells, splits)), Lock()
 
-    def work(thread: int, threads: int) -> None:
+    def work(thread: int, pool_size: int) -> None:
         while True:
             with lock:  # cells_by_split merges the cells of a split when a thread asks for them
                 i, (train_cells, test_cells) = next(split_cells, (-1, ({}, {})))
@@ -290,9 +289,9 @@ def error_score(columns: Columns, scoring: str | None = None) -> SplitScore:
     return score
 
 
-def needs_predictions(scoring: Any, classification: bool) -> bool:
+def needs_predictions(scoring: Any, is_classification: bool) -> bool:
     """Whether a score requires predictions for rows, not only moments."""
-    return scoring is not None and (classification or scoring not in ERROR_SCORES)
+    return scoring is not None and (is_classification or scoring not in ERROR_SCORES)
 
 
 def scores_from_errors(

@@ -76,7 +76,7 @@ class RidgeSearch:
     """A search over penalties and kernels; each kernel has a feature map."""
 
     one_pass = True
-    splits: Sequence[Any]  #: training parts and test parts (sets of rows or domains)
+    splits: list[Any]  #: training parts and test parts (sets of rows or domains)
 
     def __init__(self, estimator: Any, maps: list[NystromMap], penalties: Penalties) -> None:
         self.maps, self.penalties, self.cv = maps, penalties, estimator.cv
@@ -180,25 +180,22 @@ class RowSearch(RidgeSearch):
         ]
 
     def groups(self) -> list[list[NystromMap]]:
-        """Return groups of maps that are summed together, if memory suffices."""
+        """Return groups of maps that are summed together; single maps if memory is short."""
         n_cells = max(len(cell_rows.cell_keys) for cell_rows, _, _ in self.passes)
         label_width, advice = self.passes[0][0].width, ADVICE
         if self.by_class and self.scorer is None and self.penalties.class_weight is None:
             advice += ", or use scoring='balanced_accuracy', which needs no sums by class"
 
-        def check_memory(maps: list[NystromMap]) -> None:
-            widths = [nystrom.n_features + label_width for nystrom in maps]
-            check_cell_memory(n_cells, widths, self.rows.X, advice)
+        def check_memory(groups: list[list[NystromMap]]) -> list[list[NystromMap]]:
+            for maps in groups:
+                widths = [nystrom.n_features + label_width for nystrom in maps]
+                check_cell_memory(n_cells, widths, self.rows.X, advice)
+            return groups
 
-        groups = group_by_distances(self.maps)
         try:
-            for maps in groups:
-                check_memory(maps)
+            return check_memory(group_by_distances(self.maps))
         except MemoryError:
-            groups = [[nystrom] for nystrom in self.maps]
-            for maps in groups:
-                check_memory(maps)
-        return groups
+            return check_memory([[nystrom] for nystrom in self.maps])
 
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
         """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
@@ -282,7 +279,7 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 
 
 def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
-    """Return a function that computes the values of many solutions in adjacent columns."""
+    """Return a function whose values are those of all solutions, in adjacent columns."""
     mean = problem.target_mean
     repeated_mean = mean.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(mean))
     intercept = repeated_mean.reshape(-1) - problem.feature_mean @ solutions
@@ -296,7 +293,7 @@ def _needs_class_moments(penalties: Penalties, descriptors: Array | None) -> boo
 
 
 def cells_of(rows: Rows, part_codes: Any, by_class: bool, descriptors: Array | None) -> CellRows:
-    """Return the cells of rows by part, and also by class if ``by_class``."""
+    """Divide rows into cells by part, and also by class if ``by_class``."""
     class_codes, domain_codes = rows.codes()
     by_class = by_class and rows.target.codes is not None
     blocks = [] if descriptors is None else [descriptors]
@@ -375,20 +372,11 @@ class SumSearch(RidgeSearch):
     ``partitions`` contain the rows; None if rows are not stored.
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        maps: list[NystromMap],
-        penalties: Penalties,
-        sums: CellSums,
-        domains: Array,
-        classes: Array | None,
-        partitions: Any = None,
-    ) -> None:
-        super().__init__(estimator, maps, penalties)
-        self.estimator, self.sums, self.partitions = estimator, sums, partitions
-        self.domains, self.classes = domains, classes
-        self.domain_parts, self.splits = split_domains(estimator.cv, len(domains))
+    def __init__(self, estimator: Any, penalties: Penalties, partitions: Any = None) -> None:
+        super().__init__(estimator, estimator._maps, penalties)
+        self.estimator, self.sums, self.partitions = estimator, estimator._sums, partitions
+        self.domains, self.classes = estimator.domains_, vars(estimator).get("classes_")
+        self.domain_parts, self.splits = split_domains(estimator.cv, len(self.domains))
 
     def groups(self) -> list[list[NystromMap]]:
         """Return all maps as one group, so that the rows in partitions are read once."""
