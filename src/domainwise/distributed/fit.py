@@ -148,7 +148,7 @@ def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterat
 
     class FoldsBackend(DaskDistributedBackend):  # type: ignore[misc, unused-ignore]
         default_n_jobs = 1
-        n_done = 0
+        n_finished = 0
 
         def effective_n_jobs(self, n_jobs: int) -> int:
             return 1 if n_jobs == 1 else super().effective_n_jobs(n_jobs)
@@ -160,9 +160,9 @@ def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterat
             return super().submit(func, callback)
 
         def retrieve_result_callback(self, out: Any) -> Any:
-            self.n_done += 1
+            self.n_finished += 1
             if report is not None:
-                report(self.n_done)
+                report(self.n_finished)
             return super().retrieve_result_callback(out)
 
     with parallel_config(backend=FoldsBackend(client=client)):

@@ -79,9 +79,9 @@ class DenseGram(RowsGram):
                     "rounding errors. Pass a positive ridge."
                 )
         KX = self.uncentred_product(X)
-        scale, info["residual"] = column_norms(V), largest_residual(V - KX - shift * X, V)
+        V_norms, info["residual"] = column_norms(V), largest_residual(V - KX - shift * X, V)
         # K X is imprecise if X is large, and V - shift X is imprecise if its two terms cancel.
-        terms_cancel = column_norms(KX) < 1e-3 * scale
+        terms_cancel = column_norms(KX) < 1e-3 * V_norms
         image = self.xp.where(terms_cancel, KX, V - shift * X) if shift > 0 else KX
         return Solution(X, image - image.mean(0), info)
 
@@ -149,7 +149,7 @@ class DenseGram(RowsGram):
         """Return leading eigenpairs; by LAPACK, without an iteration, if ``lapack`` is True."""
         if not self.lapack:
             # With a preconditioner, add only a few columns per step: small products are cheap.
-            options |= {"grow": k + 4} if options.get("precondition") else {}
+            options |= {"n_residuals": k + 4} if options.get("precondition") else {}
             return super().ritz(images, k, depth=depth, start=start, **options)
         identity = self.to_device(np.eye(self.n_samples) - 1.0 / self.n_samples)
         KK = self.K @ self.K if depth == 2 else None
@@ -237,9 +237,9 @@ class RefinedCholesky:
             return None
 
         def apply_inverse(V: Any) -> Any:
-            scale = column_norms(V)
-            scale = scale + (scale == 0)
-            X = inverse(cast(V / scale, self.K32.dtype)) * scale
+            V_norms = column_norms(V)
+            V_norms = V_norms + (V_norms == 0)
+            X = inverse(cast(V / V_norms, self.K32.dtype)) * V_norms
             return X - X.mean(0)
 
         return apply_inverse
@@ -296,6 +296,6 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
 
 def largest_residual(R: Any, V: Any) -> float:
     """Return the largest ratio between the norms of a column of R and of the same column of V."""
-    scale = column_norms(V)
-    relative_norms = column_norms(R) / (scale + (scale == 0))
+    V_norms = column_norms(V)
+    relative_norms = column_norms(R) / (V_norms + (V_norms == 0))
     return float(relative_norms.max()) if len(relative_norms) else 0.0

@@ -249,9 +249,9 @@ class IterativeGram(RowsGram):
         if dense_gram is not None:
             self.report("conjugate gradients did not converge; solving by Cholesky")
             direct_solutions = [dense_gram.solve(V, shift) for shift in shifts]
-            if max(direct.info["residual"] for direct in direct_solutions) < residual:
-                for direct in direct_solutions:
-                    direct.info["pcg_iterations"] = n_iterations
+            if max(s.info["residual"] for s in direct_solutions) < residual:
+                for direct_solution in direct_solutions:
+                    direct_solution.info["pcg_iterations"] = n_iterations
                 return direct_solutions
         if not converged:
             warn_stopped(residual, n_iterations, self.tol)

@@ -113,12 +113,12 @@ class RowsGram(Gram):
         depth: int = 1,
         start: Matrix = None,
         precondition: Callable[[Matrix], Matrix] | None = None,
-        grow: int | None = None,
+        n_residuals: int | None = None,
     ) -> RitzPairs:
         """Return leading eigenpairs, computed with block Krylov subspaces.
 
         The initial subspace is spanned by :meth:`first_block` and ``start``. Each step adds the
-        residuals of the ``grow`` leading Ritz pairs (by default, of as many as there are initial
+        residuals of ``n_residuals`` leading Ritz pairs (by default, of as many as there are initial
         columns). At depth 2 (with ``K K X``) without a preconditioner, it adds K times the Ritz
         vectors instead. A subspace with too many columns is replaced by its leading Ritz vectors.
         """
@@ -130,7 +130,7 @@ class RowsGram(Gram):
         # tol is reduced, except at depth 2, where small eigenvalues limit the precision.
         min_tol = 1e-6 if self.dtype == np.float32 else 1e-12
         tol = max(self.tol * (1e-2 if depth == 1 else 1.0), min_tol)
-        block_size = min(grow or block.shape[1], block.shape[1])
+        block_size = min(n_residuals or block.shape[1], block.shape[1])
         empty_block = self.combine(block, np.zeros((block.shape[1], 0)))
         X, KX, KKX = empty_block, empty_block, empty_block if depth == 2 else None
         block = _orthonormal(self, block, empty_block)

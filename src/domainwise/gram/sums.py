@@ -182,8 +182,8 @@ def sum_rows(
 
         def sum_batch(rows: slice) -> NystromSums:
             summands = nystrom.summands(X[rows], memory, compiled=compiled)
-            labels = group_codes[rows], keys, label_features_of(rows)
-            return NystromSums.partial(summands, *labels, moments=moments)
+            label_args = group_codes[rows], keys, label_features_of(rows)
+            return NystromSums.partial(summands, *label_args, moments=moments)
 
         return reduce(NystromSums.merge, map(sum_batch, batches[thread::pool_size]))
 
@@ -197,7 +197,7 @@ def _batch_memory(maps: Sequence[NystromMap], X: Any) -> Array | None:
     return np.empty(BATCH_ROWS * max(nystrom.n_features for nystrom in maps))
 
 
-Cells = dict[Any, NystromSums]
+Cells = dict[Any, NystromSums]  #: sums over the rows of each cell, by the key of the cell
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class CellRows:
 class CellSums:
     """Sums over the same rows, cell by cell, for each of several feature maps."""
 
-    maps: list[Cells]
+    maps: list[Cells]  #: the cells of each feature map
 
     def merge(self, other: CellSums) -> CellSums:
         """Merge the sums of two sets of rows."""
@@ -366,10 +366,10 @@ def sum_cells(
             batch = X[indices[0] : indices[-1] + 1] if is_contiguous else X[indices]
             distances = None if landmarks is None else cross_distances(batch, landmarks, l1=True)
             extra_columns = None if rows.extra_columns is None else rows.extra_columns[indices]
-            labels = rows.group_codes[indices], rows.group_keys, extra_columns
+            label_args = rows.group_codes[indices], rows.group_keys, extra_columns
             for cells, nystrom, is_compiled in zip(cells_by_map, maps, compiled_flags, strict=True):
                 summands = nystrom.summands(batch, memory, distances, compiled=is_compiled)
-                sums = NystromSums.partial(cast(summands, xp.float64), *labels)
+                sums = NystromSums.partial(cast(summands, xp.float64), *label_args)
                 cells[key] = cells[key].merge(sums) if key in cells else sums
         return CellSums(cells_by_map)
 

@@ -351,16 +351,16 @@ Tile = Callable[[slice, slice], NDArray[np.float64]]
 
 
 def centred_inner_products(
-    kernels: list[Tile], n_samples: int, block_size: int
+    tile_functions: list[Tile], n_samples: int, block_size: int
 ) -> NDArray[np.float64]:
     """Return tr(H K_i H K_j) for all pairs of kernels, in one pass over their tiles.
 
     Each trace is computed as tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
     """
-    products = np.zeros((len(kernels), len(kernels)))
-    row_sums = np.zeros((len(kernels), n_samples))
+    products = np.zeros((len(tile_functions), len(tile_functions)))
+    row_sums = np.zeros((len(tile_functions), n_samples))
     for rows, columns in upper_tiles(n_samples, block_size):
-        kernel_tiles = [kernel(rows, columns) for kernel in kernels]
+        kernel_tiles = [evaluate_tile(rows, columns) for evaluate_tile in tile_functions]
         is_off_diagonal = rows != columns
         for i, tile in enumerate(kernel_tiles):
             row_sums[i, rows] += tile.sum(axis=1)

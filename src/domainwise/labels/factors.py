@@ -75,8 +75,8 @@ class RowLabels:
         if self.codes is not None:
             assert self.counts is not None
             return to_device_of(coordinates / np.sqrt(self.counts)[:, None], self.codes)[self.codes]
-        dense = np.zeros((self.space.n_samples, 0)) if self.dense is None else self.dense
-        return dense @ to_device_of(coordinates, dense)
+        basis = np.zeros((self.space.n_samples, 0)) if self.dense is None else self.dense
+        return basis @ to_device_of(coordinates, basis)
 
 
 @dataclass(frozen=True)
@@ -316,11 +316,11 @@ def pivoted_cholesky(
             larger_factor[:, :rank] = factor
             factor = larger_factor
         pivot = int(residual.argmax())
-        remainder = np.asarray(column_of(pivot), dtype=np.float64)
-        remainder = remainder - factor[:, :rank] @ factor[pivot, :rank]
-        is_valid = remainder[pivot] > 0 and bool(np.isfinite(remainder).all())
+        residual_column = np.asarray(column_of(pivot), dtype=np.float64)
+        residual_column = residual_column - factor[:, :rank] @ factor[pivot, :rank]
+        is_valid = residual_column[pivot] > 0 and bool(np.isfinite(residual_column).all())
         if is_valid:
-            factor[:, rank] = remainder / np.sqrt(remainder[pivot])
+            factor[:, rank] = residual_column / np.sqrt(residual_column[pivot])
             residual -= factor[:, rank] ** 2
         if not is_valid or residual.min() < -1e-6 * scale:
             raise ValueError(f"{name} is not positive semi-definite. Use another kernel.")

@@ -136,9 +136,9 @@ def tournament(n: int) -> list[list[tuple[int, int]]]:
     [[(0, 3), (1, 2)], [(0, 2), (1, 3)], [(0, 1), (2, 3)]]
     """
     players = [*range(n), *([-1] if n % 2 else [])]
-    half, rounds = len(players) // 2, []
+    n_pairs, rounds = len(players) // 2, []
     for _ in range(len(players) - 1):
-        pairs = zip(players[:half], reversed(players[half:]), strict=True)
+        pairs = zip(players[:n_pairs], reversed(players[n_pairs:]), strict=True)
         rounds.append(sorted((min(pair), max(pair)) for pair in pairs if -1 not in pair))
         players = [players[0], players[-1], *players[1:-1]]
     return rounds

@@ -80,13 +80,13 @@ class Tile:
     flush: int = 1024
 
 
-def tile_for(R: int, P: int, pieces: int, formula: int) -> Tile:
+def tile_for(R: int, P: int, n_pieces: int, formula: int) -> Tile:
     """Return the tile that was fastest on an H200 for R columns and P features, with padding."""
-    if pieces == 0:
+    if n_pieces == 0:
         return Tile(stages=2)
     if formula in (LAPLACIAN, DIFFERENCES):
         return Tile(128, warps=8, stages=2)
-    if pieces == 2 and R >= 32:
+    if n_pieces == 2 and R >= 32:
         return Tile(128, warps=8, stages=3 if P <= 64 else 2)
     return Tile()
 
