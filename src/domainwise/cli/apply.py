@@ -55,12 +55,11 @@ def predict(
 ) -> None:
     """Predict the target for rows from known or new domains.
 
-    The output contains a prediction for each row. For classification, it also contains the
-    probability of each class, or its decision value if the model does not estimate probabilities.
-    The table does not need a domain column; if it has one, the column is copied to the output.
-    Large files are read and written in chunks. Rows that differ from all source domains (those in
-    the training data) are reported on stderr. Each row is predicted individually, unless --context
-    is used.
+    The output contains a prediction for each row and, for classification, the probability of each
+    class (or its decision value, if the model does not estimate probabilities). The table does not
+    need a domain column; if it has one, the column is copied to the output. Large files are read
+    and written in chunks. Rows that differ from all source domains (the domains in the training
+    data) are reported on stderr. Each row is predicted individually, unless --context is used.
     """
     if one_domain and not context:
         raise ValueError("--one-domain requires --context; add --context or remove --one-domain")
@@ -74,7 +73,7 @@ def transform(apply_options: ApplyOptions, *, read_options: options.ReadingOptio
     """Project the rows of a table onto a model's components.
 
     The model must be a projection, such as dcm, coir, kpca or one of their fast variants. Rows that
-    differ from all source domains (those in the training data) are reported on stderr.
+    differ from all source domains (the domains in the training data) are reported on stderr.
     """
     _apply(apply_options, project=True, **read_options.arguments())
 

@@ -57,7 +57,7 @@ def plan(
     read_options: options.ReadingOptions,
     more: Annotated[
         Path | None,
-        f"JSON file with settings that have no option: {KEYS}. The documentation of "
+        f"JSON file with plan settings that have no option: {KEYS}. The documentation of "
         "domainwise.federated.Plan describes them.",
         "FILE",
     ] = None,

@@ -23,7 +23,7 @@ from domainwise.cli.common import escaped, split_commas, stderr
 
 Names = list[str] | None
 
-Model = Annotated[Path, "Model file written by fit."]
+Model = Annotated[Path, "Model file written by fit or adapt."]
 Data = Annotated[
     Path,
     "Table to read: a CSV (or .csv.gz), Parquet, Feather or Excel file, or a folder of Parquet "

@@ -20,7 +20,7 @@ def reproduce(
     ],
     *,
     quick: Annotated[bool, "Use fewer repeats and rows, to finish within minutes."] = False,
-    repeats: Annotated[int | None, "Number of repeats. Default: as in the paper."] = None,
+    repeats: Annotated[int | None, "Repeats of each experiment. Default: as in the paper."] = None,
     jobs: Annotated[int, "Number of processes; -1 for one per core.", "-j"] = 1,
     out: Annotated[
         Path | None, "Results folder. Default: domainwise-results/TABLE.", "FOLDER"
@@ -31,9 +31,9 @@ def reproduce(
 ) -> None:
     """Rerun the experiments of the DCM paper and compare the results.
 
-    DCM stands for domain-based covariance minimization. Each repeat is saved as soon as it is
-    finished. To continue an interrupted run, run the same command again. The results do not depend
-    on the number of processes.
+    The results are compared with those in the paper on domain-based covariance minimization (DCM).
+    Each repeat is saved as soon as it is finished. To continue an interrupted run, run the same
+    command again. The results do not depend on the number of processes.
     """
     from joblib import effective_n_jobs
 
@@ -144,7 +144,7 @@ def _publish(folder: Path, *, html: bool) -> None:
 
 @options.command
 def datasets() -> None:
-    """List the package's data sets, and which are on this machine."""
+    """List the package's data sets and say which are on this machine."""
     from domainwise.datasets import list_datasets
 
     entries = list_datasets()
