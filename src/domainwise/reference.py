@@ -331,8 +331,7 @@ def algorithm2(
     .. math:: K_x (P_y K_x^2 + K_x) B = \left(K_x (w P_d K_x^2 + K_x) + N \epsilon I\right) B
         \Gamma
 
-    but loses accuracy if epsilon is small or W_x is ill-conditioned; :func:`algorithm2_stable`
-    does not.
+    but, unlike :func:`algorithm2_stable`, is inaccurate if epsilon is small or W_x ill-conditioned.
 
     Returns
     -------

@@ -64,8 +64,7 @@ class SiteFile:
     plan: str  #: hash of the plan with which the file was created
     content: dict[str, Any]
     arrays: dict[str, Array]
-    #: What was left out or merged. These notes are only for the site and are not saved.
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  #: what was left out or merged; for the site only, not saved
 
     def describe(self) -> list[str]:
         """Describe what the file contains and what it does not contain, with notes for the site.

@@ -362,7 +362,7 @@ def _target_landmarks(sketch: Sketch) -> dict[str, Any]:
     if not np.ptp(quantiles):
         raise PlanError("the target has the same value in all rows. Choose another target")
     gamma, tolerance = resolve_gamma("median", "rbf", quantiles), residual_trace(1e-3)
-    # Sites do not send extreme values, so landmarks may lie beyond the block means.
+    # Sites do not send extreme values, so the grid extends beyond the block means.
     margin = np.ptp(quantiles) / 2
     grid_points = np.linspace(quantiles[0] - margin, quantiles[-1] + margin, N_QUANTILES)
     candidates = [*quantiles, *grid_points]

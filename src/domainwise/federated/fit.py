@@ -55,8 +55,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
 
     A candidate gives the same model as if all rows were in one table. The commands ``predict`` and
     ``info``, and :func:`~domainwise.check_shift`, accept the model like any other. A site can join
-    later with the same plan. If a site's file is omitted, the site affects the model only through
-    the plan.
+    later with the same plan. A site whose file is omitted affects the model only through the plan.
 
     Parameters
     ----------
@@ -87,7 +86,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
         )
     site_search, method = _Search(plan, sites), find_method(plan.method)
     try:
-        run_search = site_search.ridge if plan.method == RIDGE else site_search.projection
+        run_search = site_search.fit_ridge if plan.method == RIDGE else site_search.fit_projection
         model, candidates, best_scores, best_candidate = run_search()
     except ValueError as error:
         site_list = ", ".join(file.site for file in sites)
@@ -102,7 +101,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     search = method.make(setting)
     search.set_fitted(model, best_candidate, candidates)
     search.expected_score_ = errors = site_search.errors(best_scores)
-    # By domain: sums over its rows (the first is their number), and kernel degrees of freedom.
+    # For each domain: sums over rows (the first is their number) and kernel degrees of freedom.
     summaries: dict[str, tuple[Array, float]] = {}
     for file in sites:
         domain_lists = [file.content["domains"], file.arrays["watch"], file.arrays["freedom"]]
@@ -184,7 +183,7 @@ class _Search:
 
     def errors(self, scores: Array) -> dict[str, float]:
         """Convert scores (negative squared errors) to errors by site; omit undefined scores."""
-        # Class codes (-1 and 1) differ by 2, indicators (0 and 1) by 1: squares by a factor of 4.
+        # Codes (-1, 1) differ by 2 and indicators by 1, so squared errors differ by a factor of 4.
         errors = np.sqrt(-scores) if self.plan.classes is None else -scores / 4.0
         return {f.site: float(e) for f, e in zip(self.sites, errors, strict=True) if np.isfinite(e)}
 
@@ -194,11 +193,11 @@ class _Search:
         scorer = error_score(columns)
 
         def score_mean(split: Any, problem: RidgeProblem, solutions: Array, test: Any) -> Any:
-            return scorer(split, problem, 0.0 * solutions, test)
+            return scorer(split, problem, 0.0 * solutions, test)  # zero coefficients: the mean
 
         return score_cells(self.cells(0), columns, self.splits, self.penalties, score_mean)[0]
 
-    def ridge(self) -> tuple[Any, list[Candidate], Array, Candidate]:
+    def fit_ridge(self) -> tuple[Any, list[Candidate], Array, Candidate]:
         """Fit kernel ridge regression, which has its own search."""
         plan, labels = self.plan, dict(enumerate(self.plan.classes or ()))
         arguments: Candidate = {"kernels": plan.kernels, "gammas": plan.gammas, **plan.candidates}
@@ -213,7 +212,7 @@ class _Search:
         scores = np.array([cv_results[key][model.best_index_] for key in keys])
         return model, cv_results["params"], scores, model.best_params_
 
-    def projection(self) -> tuple[Any, list[Candidate], Array, Candidate]:
+    def fit_projection(self) -> tuple[Any, list[Candidate], Array, Candidate]:
         """Fit a projection followed by a predictor; candidates are scored by least squares."""
         plan, candidates, map_scores = self.plan, [], []
         grid = list_candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
@@ -227,7 +226,7 @@ class _Search:
         nystrom = plan.maps[best_index // len(grid)]
         site_cells = ({c: cell} for (_, c), cell in self.cells(best_index // len(grid)).items())
         cells: Cells = reduce(merged_cells, site_cells)
-        projection, W = self._fit_projection(nystrom, cells, candidates[best_index])
+        projection, W = self._fit_components(nystrom, cells, candidates[best_index])
         if plan.classes is None:
             predictor: Any = Ridge()
             problem = self.penalties.problem(cells, self.columns(nystrom))
@@ -255,11 +254,11 @@ class _Search:
             for j, candidate in enumerate(candidates):
                 with warnings.catch_warnings():  # do not warn about individual splits
                     warnings.simplefilter("ignore", UserWarning)
-                    W = self._fit_projection(nystrom, train, candidate)[1]
+                    W = self._fit_components(nystrom, train, candidate)[1]
                 scores[j, s] = scorer(s, problem, W @ least_squares(problem, W), test_moments)[0]
         return scores
 
-    def _fit_projection(
+    def _fit_components(
         self, nystrom: NystromMap, cells: Cells, candidate: Candidate
     ) -> tuple[Any, Array]:
         """Fit a projection to sums by class; return it and its weights for the map's columns."""

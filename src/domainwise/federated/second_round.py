@@ -211,7 +211,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     counts, n_first = arrays["counts"], int(plan.preprocessing.n_rows)
     n = int(counts.sum())
     if (counts[counts > 0] < min_rows).any() or not counts.any(axis=0).all():
-        raise ValueError(f"'counts' must each be 0 or at least {min_rows}; no domain may be empty")
+        raise ValueError(f"'counts' must be 0 or at least {min_rows}; no domain may be empty")
     max_rows = n_first * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO)
     if n > max_rows:
         raise ValueError(
@@ -233,7 +233,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
 
 
 def _check_watch(totals: dict[str, Array], n: Array, degrees_of_freedom: Array) -> None:
-    """Raise ValueError for totals that no rows could produce; ``n`` contains their number."""
+    """Raise ValueError for totals that no domains with ``n`` rows each could produce."""
     if (totals["rows"] != n).any():
         raise ValueError(f"{DOMAIN_STATISTICS} and 'counts' report different numbers of rows")
     for name in COUNTS:

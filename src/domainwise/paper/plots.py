@@ -57,22 +57,22 @@ def projection_plots(run: RunSummary) -> Iterator[Picture]:
     """Draw the paper's figure: for each method, the source domains and three unseen domains."""
     panels_by_method = {row["method"]: row["panels"] for row in run.projections}
     for key, panels in ((key, panels_by_method[key]) for key in METHODS if key in panels_by_method):
-        label = METHODS[key].label
+        method_label = METHODS[key].label
         with drawing(9.2, 2.5) as figure:
             all_axes = figure.subplots(1, len(panels), sharex=True, sharey=True)
             for axes, panel in zip(all_axes, panels, strict=True):
-                x, y, target = (np.array(panel[name]) for name in ("x", "y", "target"))
+                x, y, targets = (np.array(panel[name]) for name in ("x", "y", "target"))
                 for class_label, colour in ((-1, "#5b8def"), (1, "#e0533d")):
-                    points = x[target == class_label], y[target == class_label]
+                    points = x[targets == class_label], y[targets == class_label]
                     axes.scatter(*points, 5, colour, alpha=0.55, linewidths=0, rasterized=True)
                 axes.set_title(f"{panel['title']} ({panel['n_rows']:,} rows)", fontweight="normal")
                 axes.set_xlabel("component 1")
-            all_axes[0].set_ylabel(f"{label}\ncomponent 2")
+            all_axes[0].set_ylabel(f"{method_label}\ncomponent 2")
             alt = (
-                f"Projection onto two components of {label}: source domains and three unseen"
+                f"Projection onto two components of {method_label}: source domains and three unseen"
                 " domains, with points coloured by class"
             )
-            yield Picture(to_svg(figure, f"projection-{key}", alt), alt, label, wide=True)
+            yield Picture(to_svg(figure, f"projection-{key}", alt), alt, method_label, wide=True)
 
 
 def time_plots(table: TableView) -> Iterator[Picture]:
@@ -175,10 +175,10 @@ def box_plot(case: CaseView) -> Picture | None:
         axes.set_yticks(positions, [view.label for view in views])
         axes.set_xlabel(case.primary.label)
         axes.grid(axis="x")
-        title, best = case.case.title, case.best()
+        title, winner = case.case.title, case.best()
         alt = (
             f"Box plots of {case.primary.label} over {case.n_repeats} repeats, {title}"
-            f" ({PARAMETERS[case.setting]}). Best mean: {best.label if best else 'none'}. "
+            f" ({PARAMETERS[case.setting]}). Best mean: {winner.label if winner else 'none'}. "
             + "; ".join(
                 f"{view.label} {case.primary.format(cell.ours.mean, cell.ours.deviation)}"
                 for view, cell in ((view, view.cells[case.primary.key]) for view in views)

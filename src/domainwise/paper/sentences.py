@@ -123,8 +123,8 @@ def headline(table: TableView) -> str:
             phrases.append(f"with {parameters}, there are no scores")
     text = "; ".join(phrases)
     for case in table.cases:
-        best = case.best()
-        if best is not None and best.key == "majority":
+        winner = case.best()
+        if winner is not None and winner.key == "majority":
             text += f". No method is better than a constant prediction on {case.case.title}"
             break
     return f"{text[:1].upper()}{text[1:]}."

@@ -190,8 +190,8 @@ def _case_view(
         }
         summaries[key] = {n: summarise(list(s.values())) for n, s in scores[key].items() if s}
         means = [ours.mean for name, ours in summaries[key].items() if METHODS[name].competes]
-        best_of = max if METRICS[key].greater_is_better else min
-        best_means[key] = best_of(filter(np.isfinite, means), default=np.nan)
+        choose_best = max if METRICS[key].greater_is_better else min
+        best_means[key] = choose_best(filter(np.isfinite, means), default=np.nan)
     ranking_scores = scores[case.metrics[0]]
     methods = []
     for name, repeats in method_rows.items():

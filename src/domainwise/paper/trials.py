@@ -172,11 +172,11 @@ def tune(
         return candidates[search.best_index_], sign * float(search.best_score_)
 
     candidates = grid(case, method, _scaled(case, X), random_state)
-    best, score = best_of(candidates)
+    best_candidate, score = best_of(candidates)
     if method.key == "invariant":
-        weighted_candidates = [replace(best, domain_weight=weight) for weight in INVARIANT_WEIGHTS]
+        weighted_candidates = [replace(best_candidate, domain_weight=w) for w in INVARIANT_WEIGHTS]
         candidates += weighted_candidates
-        best, score = best_of([best, *weighted_candidates])
+        best_candidate, score = best_of([best_candidate, *weighted_candidates])
     n_folds = len(held_out_masks)
     is_per_domain = n_folds == len(np.unique(sample_domain))
     fold_text = "source domain" if is_per_domain else f"of {n_folds} groups of source domains"
@@ -184,7 +184,7 @@ def tune(
         f"best mean {metric.label} with each {fold_text} held out in turn and"
         f" at most {case.tuning_rows} rows per domain, {len(candidates)} candidates"
     )
-    parameters = replace(best, n_landmarks=method.n_landmarks(len(split.X), case.m))
+    parameters = replace(best_candidate, n_landmarks=method.n_landmarks(len(split.X), case.m))
     record = {"rule": rule, "parameters": parameters.used_by(method), "source_score": score}
     return parameters, {**record, "candidates": len(candidates)}
 
@@ -303,7 +303,7 @@ class Trial:
             "train_domains": list(map(str, np.unique(split.sample_domain))),
             "test_domains": list(map(str, np.unique(split.test_domain))),
         }
-        start = time.perf_counter()
+        start_seconds = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             try:
@@ -313,7 +313,7 @@ class Trial:
                 row["status"] = "error"
                 row["error"] = f"{type(error).__name__}: {error}"
         row["warnings"] = sorted({str(warning.message)[:200] for warning in caught_warnings})
-        row["seconds"] = round(time.perf_counter() - start, 4)
+        row["seconds"] = round(time.perf_counter() - start_seconds, 4)
         return row
 
     def _fit_and_score(self, method: Method, split: Split) -> Row:
