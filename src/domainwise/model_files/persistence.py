@@ -105,7 +105,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     except Exception as error:
         reason = str(error)
         if isinstance(error, RecursionError):
-            reason = "an attribute refers to the model itself. Fit the model without set_fit_request"
+            reason = "an attribute refers to the model itself. Fit it without set_fit_request"
         raise ModelFileError(f"{type(model).__name__} cannot be saved: {reason}") from error
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         schema = json.loads(archive.read(SCHEMA))
