@@ -22,7 +22,7 @@ RIDGE_ALPHAS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 #: Ensemble members: multiples of the median rule's gamma.
 MEMBER_GAMMAS = (0.3, 1.0, 3.0)
 LINEAR_COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-#: Number or share of features tried at each split of a tree; the first one with many features.
+#: Number or share of features tried at each split; with many features, only the first value.
 TREE_FEATURES: dict[str, tuple[str | float, ...]] = {
     "classes": ("sqrt", 0.5),
     "numbers": (0.3, 1.0),
