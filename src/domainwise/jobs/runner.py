@@ -38,7 +38,7 @@ def run_jobs(
     """Run jobs in parallel, started in this order, and call ``store.append(rows)`` after each job.
 
     After an interruption (Ctrl-C), the store contains the rows of all finished jobs. Only this
-    process writes to it. ``progress(cost, rows)`` is called after each job.
+    process writes to the store. ``progress(cost, rows)`` is called after each job.
     """
     if not jobs:
         return
@@ -53,16 +53,16 @@ def _run(job: Job) -> tuple[float, list[Row]]:
     return job.cost, job.run()
 
 
-def worker_count(n_jobs: int | None, memory: int) -> int:
-    """Return the number of workers for ``n_jobs`` if each needs ``memory`` bytes.
+def worker_count(n_jobs: int | None, worker_bytes: int) -> int:
+    """Return the number of workers for ``n_jobs`` if each worker needs this much memory.
 
-    As in joblib, -1 means all cores. For negative numbers, free memory also limits the result.
+    As in joblib, -1 means all cores. If ``n_jobs`` is negative, free memory also limits the number.
     """
     n_workers = effective_n_jobs(1 if n_jobs is None else n_jobs)
-    free_memory = available_memory()
-    if n_jobs is None or n_jobs > 0 or free_memory is None or on_cluster():
+    free_bytes = available_memory()
+    if n_jobs is None or n_jobs > 0 or free_bytes is None or on_cluster():
         return int(n_workers)
-    return max(1, min(n_workers, free_memory // memory))
+    return max(1, min(n_workers, free_bytes // worker_bytes))
 
 
 def on_cluster() -> bool:

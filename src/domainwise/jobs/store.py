@@ -3,7 +3,7 @@
 The first line of a results file is a header: schema, versions, machine, seed. Every other line has
 a ``kind``: ``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, ``job``, or
 ``session``, which a run writes when it resumes the file. Each line is flushed when it is written,
-so an interrupted run can be resumed. Any other file is refused and left unchanged.
+so an interrupted run can be resumed. A file in any other form is refused and left unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from domainwise.jobs.runner import Row
 #: Version of the format: increase it when the meaning of a line changes.
 SCHEMA = 1
 FILE_NAME = "results.jsonl"
-#: Larger JSON files are refused.
+#: Maximum size of a JSON file; larger files are refused.
 MAX_BYTES = 2**30
 
 
@@ -39,7 +39,7 @@ class ResultsError(ValueError):
 
 
 DAMAGED = "The file is damaged or was written by another version of domainwise. Create it again"
-#: The absolute values of numbers in files must be smaller than these.
+#: Absolute values of numbers in files must be smaller than these limits.
 LIMITS = {int: 2**63, float: 1e200}
 Form = Any  #: describes which JSON values are valid; see :func:`check_form`
 
@@ -67,12 +67,12 @@ def check_form(value: Any, form: Form, where: str) -> None:
     """
     if isinstance(form, Maybe):
         return None if value is None else check_form(value, form.form, where)
-    got = type(value).__name__
+    got_text = type(value).__name__
     if isinstance(value, (str, list)):
-        got += f" {value!r:.40}" if isinstance(value, str) else f" of {len(value)} entries"
+        got_text += f" {value!r:.40}" if isinstance(value, str) else f" of {len(value)} entries"
     if isinstance(form, dict):
-        matches, expected = isinstance(value, dict), "a mapping"
-        for name, entry_form in form.items() if matches else ():
+        is_match, expected_text = isinstance(value, dict), "a mapping"
+        for name, entry_form in form.items() if is_match else ():
             if name is str:
                 for key, entry in value.items():
                     check_form(entry, entry_form, f"{where}, {key[:40]}")
@@ -81,50 +81,50 @@ def check_form(value: Any, form: Form, where: str) -> None:
             elif not name.endswith("?"):
                 raise ResultsError(f"{where}: the entry {name!r} is missing. {DAMAGED}")
     elif isinstance(form, list):
-        matches = isinstance(value, list) and len(form) in (1, len(value))
-        expected = "a list" if len(form) == 1 else f"a list of {len(form)} entries"
-        for index, entry in enumerate(value if matches else ()):
+        is_match = isinstance(value, list) and len(form) in (1, len(value))
+        expected_text = "a list" if len(form) == 1 else f"a list of {len(form)} entries"
+        for index, entry in enumerate(value if is_match else ()):
             check_form(entry, form[index % len(form)], f"{where}[{index}]")
     elif isinstance(form, set):
-        matches, expected = isinstance(value, str) and value in form, f"one of {sorted(form)}"
+        is_match, expected_text = isinstance(value, str) and value in form, f"one of {sorted(form)}"
     elif isinstance(form, re.Pattern):
-        matches = isinstance(value, str) and form.fullmatch(value) is not None
-        expected = f"a string of the form {form.pattern}"
+        is_match = isinstance(value, str) and form.fullmatch(value) is not None
+        expected_text = f"a string of the form {form.pattern}"
     else:
         types = form if isinstance(form, tuple) else (form,)
-        matches, limit = type(value) in types, LIMITS.get(type(value))
-        if matches and limit is not None and abs(value) >= limit:
-            matches, got = False, f"{got} with an absolute value of at least {limit}"
-        expected = " or ".join(t.__name__ for t in types)
-    if not matches:
-        raise ResultsError(f"{where}: expected {expected}, got {got}. {DAMAGED}")
+        is_match, limit = type(value) in types, LIMITS.get(type(value))
+        if is_match and limit is not None and abs(value) >= limit:
+            is_match, got_text = False, f"{got_text} with an absolute value of at least {limit}"
+        expected_text = " or ".join(t.__name__ for t in types)
+    if not is_match:
+        raise ResultsError(f"{where}: expected {expected_text}, got {got_text}. {DAMAGED}")
     return None
 
 
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file; refuse a file with NaN or infinite numbers."""
     try:
-        size = path.stat().st_size
-        value = None if size > MAX_BYTES else _parse_json(path.read_bytes(), finite=True)
+        n_bytes = path.stat().st_size
+        content = None if n_bytes > MAX_BYTES else _parse_json(path.read_bytes(), only_finite=True)
     except OSError as error:
         reason = error.strerror or error
         raise ResultsError(f"{path} cannot be read: {reason}. Check the path") from error
-    if value is None:
-        reason = "is too large to be" if size > MAX_BYTES else "is damaged or is not"
+    if content is None:
+        reason = "is too large to be" if n_bytes > MAX_BYTES else "is damaged or is not"
         raise ResultsError(f"{path} {reason} a JSON file from domainwise. Choose another file")
-    return value
+    return content
 
 
-def _parse_json(text: str | bytes, *, finite: bool = False) -> Any:
+def _parse_json(text: str | bytes, *, only_finite: bool = False) -> Any:
     """Parse JSON; return None if it is invalid or nested too deeply.
 
-    With ``finite``, NaN and infinite numbers are invalid.
+    With ``only_finite``, NaN and infinite numbers are invalid.
     """
 
-    def parse_number(digits: str) -> float:
-        if finite and not math.isfinite(float(digits)):
-            raise ValueError(digits)
-        return float(digits)
+    def parse_number(number_text: str) -> float:
+        if only_finite and not math.isfinite(float(number_text)):
+            raise ValueError(number_text)
+        return float(number_text)
 
     try:
         return json.loads(text, parse_constant=parse_number, parse_float=parse_number)
@@ -166,29 +166,29 @@ class ResultStore:
             message = f"{self.path} cannot be read: {error}. Choose another folder"
             raise ResultsError(message) from error
         rows = [*map(_parse_json, lines), *([None] if unfinished_line else [])]
-        for number, row in enumerate(rows, 1):
+        for line_number, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
                 raise ResultsError(
-                    f"{self.path} is damaged: line {number} is cut off or is not a result. Remove "
-                    "it and the lines after it to resume the run, or choose another folder"
+                    f"{self.path} is damaged: line {line_number} is cut off or is not a result. "
+                    "Remove it and the lines after it to resume the run, or choose another folder"
                 )
         if not rows or rows[0]["kind"] != "header":
             raise ResultsError(
                 f"{self.path} does not begin with a domainwise header. Choose another folder"
             )
         self.header, *self._rows = rows
-        for name, current in (("schema", SCHEMA), ("domainwise", __version__)):
-            if self.header.get(name) != current:
+        for name, current_value in (("schema", SCHEMA), ("domainwise", __version__)):
+            if self.header.get(name) != current_value:
                 raise ResultsError(
                     f"{self.path} was written by another version ({name} {self.header.get(name)!r} "
-                    f"instead of {current!r}). Choose another folder"
+                    f"instead of {current_value!r}). Choose another folder"
                 )
 
     def open(self, *, repair: bool = False, more: Row | None = None, **run: Any) -> None:
         """Create the file, or open it to resume the same run.
 
-        ``run`` contains JSON values that identify the run; ``more`` contains other entries for a
-        new header. ``repair`` removes an incomplete last line, which a killed process may leave;
+        ``run`` contains JSON values that identify the run, and ``more`` other entries for a new
+        header. ``repair`` removes an incomplete last line, which a killed process may have left;
         only the process that holds the lock may do this. If the folder cannot be used, ResultsError
         is raised and nothing is changed.
         """
@@ -230,14 +230,14 @@ class ResultStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs from using the folder, until the context or the process ends."""
+        """Keep other runs from using the folder until the context or the process ends."""
         prepare_folder(self.folder)
         with self.path.open("ab") as stream:
             try:
                 if sys.platform == "win32":
                     import msvcrt
 
-                    # A locked byte can be neither read nor written, so lock one after the content.
+                    # A locked byte can be neither read nor written: lock one after the content.
                     os.lseek(stream.fileno(), 1 << 30, os.SEEK_SET)
                     msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
                 else:
@@ -256,8 +256,8 @@ class ResultStore:
         header = _parse_json(self.path.read_bytes().partition(b"\n")[0])
         return isinstance(header, dict) and header.get(name) is True
 
-    def clear(self, file_names: re.Pattern[str]) -> None:
-        """Remove all rows, and the files named in them whose names match a pattern."""
+    def clear(self, name_pattern: re.Pattern[str]) -> None:
+        """Remove all rows, and the files named in these rows whose names match the pattern."""
         lines = self.path.read_bytes().splitlines()
         rows = [row for line in lines if isinstance(row := _parse_json(line), dict)]
         if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
@@ -266,13 +266,13 @@ class ResultStore:
                 "another folder"
             )
         for name in {str(row.get("file")) for row in rows}:
-            if file_names.fullmatch(name):
+            if name_pattern.fullmatch(name):
                 (self.folder / name).unlink(missing_ok=True)
         self.path.write_bytes(b"")
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create the folder, or check that it is writable and is empty or a results folder."""
+    """Create the folder, or check that it is writable, and empty or a results folder."""
     if folder.exists() and not folder.is_dir():
         raise ResultsError(f"{folder} is a file, not a folder. Choose a folder")
     try:
@@ -318,51 +318,51 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
     If an error occurs, if the process is killed, or if another process has written the file in the
     meantime, the file at ``path`` is not changed. A symbolic link remains a link: its target is
-    replaced. The temporary name ends with that of ``path``.
+    replaced. The temporary name ends with the name of ``path``.
     """
     path = Path(path).resolve()
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent} does not exist. Create it to write {path.name}")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder. Choose a file name")
-    temporary, initial_state = _temporary_path(path), _state(path)
+    temporary_path, initial_state = _temporary_path(path), _state(path)
     try:
-        yield temporary
-        with open(temporary, "rb") as file:
+        yield temporary_path
+        with open(temporary_path, "rb") as file:
             os.fsync(file.fileno())
         with _exclusive(path, initial_state):
-            os.replace(temporary, path)
+            os.replace(temporary_path, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file in one step; if the process is interrupted, the old file remains."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    with replacing(path) as temporary_path:
+        temporary_path.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def replacing_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder next to ``path``, and rename it to ``path`` at the end.
 
-    The old folder at ``path`` is removed; if an error occurs, it is not changed. As for files, a
-    folder that another process has written is not replaced, and a symbolic link remains a link.
+    The old folder at ``path`` is removed, unless an error occurs. As in :func:`replacing`, a folder
+    that another process has written is not replaced, and a symbolic link remains a link.
     """
     path = Path(path).resolve()
-    temporary, old_path, initial_state = _temporary_path(path), _temporary_path(path), _state(path)
-    temporary.mkdir()
+    new_path, old_path, initial_state = _temporary_path(path), _temporary_path(path), _state(path)
+    new_path.mkdir()
     try:
-        yield temporary
+        yield new_path
         with _exclusive(path, initial_state):
             if path.exists():
                 os.rename(path, old_path)
-            os.rename(temporary, path)
+            os.rename(new_path, path)
         _remove(old_path)
     finally:
         if old_path.exists() and not path.exists():
             os.rename(old_path, path)
-        _remove(temporary)
+        _remove(new_path)
 
 
 def _remove(folder: Path) -> None:
@@ -376,12 +376,12 @@ def _remove(folder: Path) -> None:
 @contextmanager
 def _exclusive(path: Path, initial_state: tuple[int, int] | None) -> Iterator[None]:
     """Lock the parent folder if the system supports it; refuse a path that has changed."""
-    lock = None
+    descriptor = None
     with suppress(ImportError, OSError):
         import fcntl
 
-        lock = os.open(path.parent, os.O_RDONLY)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
         if _state(path) not in (None, initial_state):
             raise FileExistsError(
@@ -390,12 +390,12 @@ def _exclusive(path: Path, initial_state: tuple[int, int] | None) -> Iterator[No
             )
         yield
     finally:
-        if lock is not None:
-            os.close(lock)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Return the inode and modification time, which change when a file or folder is replaced."""
+    """Return inode and modification time, which change if a file or folder is replaced."""
     with suppress(FileNotFoundError):
         status = path.stat()
         return status.st_ino, status.st_mtime_ns

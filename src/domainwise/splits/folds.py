@@ -1,4 +1,4 @@
-"""The splitter that holds out whole domains, folds for searches, and samples of rows."""
+"""A splitter that holds out whole domains, folds for searches, and samples of rows."""
 
 from __future__ import annotations
 
@@ -104,15 +104,15 @@ class LeaveDomainsOut(BaseCrossValidator):
         groups : array-like of shape (n_samples,)
             The domain of each row.
         """
-        codes, n_domains = self._codes(groups)
-        for name, labels in (("groups", codes), ("y", y)):
+        domain_codes, n_domains = self._codes(groups)
+        for name, labels in (("groups", domain_codes), ("y", y)):
             if labels is not None and count_rows(labels) != count_rows(X):
                 raise ValueError(
                     f"{name} has {count_rows(labels)} entries but X has {count_rows(X)} rows. Pass "
                     "one entry per row."
                 )
         for test_domains in self._test_sets(n_domains):
-            is_test = np.isin(codes, test_domains)
+            is_test = np.isin(domain_codes, test_domains)
             yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
     @property
@@ -145,13 +145,13 @@ class LeaveDomainsOut(BaseCrossValidator):
         n_splits = n_splits if max_splits is None else min(n_splits, max_splits)
         if n_repeats is not None:
             return [rng.choice(n_domains, n_test, replace=False) for _ in range(n_splits)]
-        shuffle = n_splits < n_domains and self.random_state is not None
-        order = rng.permutation(n_domains) if shuffle else np.arange(n_domains)
+        use_random_order = n_splits < n_domains and self.random_state is not None
+        order = rng.permutation(n_domains) if use_random_order else np.arange(n_domains)
         return np.array_split(order, n_splits)
 
 
 Split = tuple[Array, Array]  #: indices of training rows and of test rows
-SplitParts = list[tuple[list[int], list[int]]]  #: training parts and test parts of each split
+SplitParts = list[tuple[list[int], list[int]]]  #: for each split, its training and test parts
 
 #: Up to this many domains are held out one at a time; more are held out in this many groups.
 MAX_FOLDS = 10
@@ -177,8 +177,8 @@ def domain_folds(
 
     Splits are removed if they have a single training class, or if ``usable`` returns False for
     their training and test targets. If no split remains, rows are held out. ``cv=None`` means
-    :class:`LeaveDomainsOut` with at most ``max_splits`` splits. The second value is "domains" or
-    "rows", whichever are held out.
+    :class:`LeaveDomainsOut` with at most ``max_splits`` splits. The second value says what is held
+    out: "domains" or "rows".
     """
     has_domains = domains is not None and len(np.unique(domains)) > 1
 
@@ -202,13 +202,13 @@ def domain_folds(
         with warnings.catch_warnings():
             # Splitters such as KFold ignore the domains.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
-            pairs = splitter.split(placeholder_X, y, domains if has_domains else None)
+            index_pairs = splitter.split(placeholder_X, y, domains if has_domains else None)
             splits = usable_splits(
                 (
-                    _row_indices(train, len(y), f"the training set of split {number}"),
-                    _row_indices(test, len(y), f"the test set of split {number}"),
+                    _row_indices(train, len(y), f"the training set of split {split_number}"),
+                    _row_indices(test, len(y), f"the test set of split {split_number}"),
                 )
-                for number, (train, test) in enumerate(pairs)
+                for split_number, (train, test) in enumerate(index_pairs)
             )
         if splits:
             return splits, "domains"
@@ -233,7 +233,7 @@ def domain_folds(
 
 
 def _row_indices(rows: Any, n: int, description: str) -> Array:
-    """Return the row indices of a split by the user's ``cv``; reject rows that do not exist."""
+    """Return rows of a split by the user's ``cv`` as indices; reject rows that do not exist."""
     rows = np.asarray(rows)
     if rows.dtype.kind == "b" and rows.shape == (n,):
         return np.flatnonzero(rows)
@@ -264,7 +264,7 @@ def row_folds(
 
 
 def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
-    """Divide n rows into parts; each split trains on a whole part, tests on it, or omits it.
+    """Divide n rows into parts so that each split trains on, tests on or omits whole parts.
 
     Returns the part of each row, and the training and test parts of each split.
     """
@@ -293,42 +293,42 @@ def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
 
 
 def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]]:
-    """Return the result of :func:`split_parts` for each pass over n rows, usually only one."""
-    codes, parts = split_parts(splits, n)
-    if codes.max() < MAX_PARTS_PER_SPLIT * len(splits):
-        return [(codes, parts)]
+    """Return the result of :func:`split_parts` for each pass over n rows; one pass is usual."""
+    part_codes, parts = split_parts(splits, n)
+    if part_codes.max() < MAX_PARTS_PER_SPLIT * len(splits):
+        return [(part_codes, parts)]
     return [split_parts([split], n) for split in splits]
 
 
-def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Array:
+def draw_rows(domain_codes: Array, max_rows: int | str | None, random_state: int) -> Array:
     """Draw rows evenly from domains: all rows from small domains, and samples from large ones."""
-    n = len(codes)
+    n = len(domain_codes)
     check_arguments("evaluate", max_rows=max_rows)
     if isinstance(max_rows, str):
         max_rows = AUTO_ROWS
     if max_rows is None or n <= max_rows:
         return np.arange(n)
-    counts = np.bincount(codes)
-    if max_rows < 2 * len(counts):
+    sizes = np.bincount(domain_codes)
+    if max_rows < 2 * len(sizes):
         raise ValueError(
-            f"max_rows={max_rows} allows fewer than two rows for each of {len(counts)} domains. "
-            f"Use at least {2 * len(counts)}."
+            f"max_rows={max_rows} allows fewer than two rows for each of {len(sizes)} domains. "
+            f"Use at least {2 * len(sizes)}."
         )
     # All domains have the same limit; the remaining rows are drawn from the largest domains.
     limits = range(max_rows + 1)
-    limit = bisect_right(limits, max_rows, key=lambda k: int(np.minimum(counts, k).sum())) - 1
-    sample_sizes = np.minimum(counts, limit)
-    largest_domains = np.argsort(sample_sizes - counts, kind="stable")
+    limit = bisect_right(limits, max_rows, key=lambda k: int(np.minimum(sizes, k).sum())) - 1
+    sample_sizes = np.minimum(sizes, limit)
+    largest_domains = np.argsort(sample_sizes - sizes, kind="stable")
     sample_sizes[largest_domains[: max_rows - int(sample_sizes.sum())]] += 1
     rng = np.random.default_rng(random_state)
-    rows = [
-        rng.choice(np.flatnonzero(codes == code), size, replace=False)
+    samples = [
+        rng.choice(np.flatnonzero(domain_codes == code), size, replace=False)
         for code, size in enumerate(sample_sizes)
     ]
-    return np.sort(np.concatenate(rows))
+    return np.sort(np.concatenate(samples))
 
 
-def spaced_rows(codes: Array, max_rows: int) -> Array:
+def spaced_rows(domain_codes: Array, max_rows: int) -> Array:
     """Return indices of evenly spaced rows from each domain, at most ``max_rows`` from each."""
-    domain_rows = (np.flatnonzero(codes == code) for code in np.unique(codes))
-    return np.concatenate([rows[evenly_spaced(len(rows), max_rows)] for rows in domain_rows])
+    rows_by_domain = (np.flatnonzero(domain_codes == code) for code in np.unique(domain_codes))
+    return np.concatenate([rows[evenly_spaced(len(rows), max_rows)] for rows in rows_by_domain])
