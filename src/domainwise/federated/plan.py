@@ -53,7 +53,7 @@ _DEFAULT_CANDIDATES: dict[str, dict[str, Any]] = {
 #: Projection arguments for which a plan can list several values.
 _PROJECTION_ARGUMENTS = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_components")
 
-FORMAT = 2
+FORMAT = 2  #: version of the plan's file format
 #: Maximum number of columns of a map; a second moment of m columns has about m^2 / 2 numbers.
 MAX_FEATURES = 20_000
 MAX_MAPS = 100
@@ -100,7 +100,7 @@ class Plan:
         Random Fourier features, which depend on ``seed``, or Nyström features with landmarks at
         ``centres``. Neither depends on any site's rows.
     n_features : int or "auto", default="auto"
-        Number of columns of the map; "auto" depends on the numbers of rows at the sites, up to 500.
+        Number of columns of the map; "auto" is at most 500 and depends on the sites' row counts.
         A site with too few rows for this number must accept disclosure to send its file.
     second_moments : {"auto", "classes", "sites"}, default="auto"
         Whether a site sends one second moment for each class or one for all classes; "auto" sends
