@@ -32,8 +32,8 @@ MIN_UNREFINED_SHIFT = 1e-4
 #: Inverses in float32 are tried if the trace of K is between the first two numbers, so that float32
 #: can represent the entries of K, and the shift is above the third number times the trace.
 MIN_TRACE, MAX_TRACE, MIN_SHIFT = 1e-20, 1e30, 1e-6
-#: If the norm of K is below the first number times the shift, the inverse is computed by the second
-#: number of Chebyshev iterations, without a factorization.
+#: If the norm of K is below the first number times the shift, the inverse is applied by Chebyshev
+#: iteration, with the second number of steps, instead of a factorization.
 MAX_CHEBYSHEV_NORM, CHEBYSHEV_ITERATIONS = 0.2, 3
 #: Maximum number of refinements of a solution, and the relative residual at which they stop.
 MAX_REFINEMENTS, REFINED_RESIDUAL = 6, 1e-12
@@ -194,7 +194,7 @@ def dense_fits(n_samples: int, free_bytes: int | None) -> bool:
 def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
     """Return a function that applies ``(K + shift I)^-1`` to a centred V, or None if that fails.
 
-    A constant is added to K, which makes its zero eigenvalue positive and does not affect V.
+    A constant is added to K. It makes the zero eigenvalue positive and does not affect the result.
     """
     n = len(K)
     A = K + max(float(namespace(K).trace(K)), shift) / n

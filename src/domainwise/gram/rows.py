@@ -96,7 +96,7 @@ class RowsGram(Gram):
 
     @property
     def row_means(self) -> Matrix:
-        """Mean of each row of the uncentred kernel matrix, as :meth:`uncentred_product` uses it."""
+        """Mean of each row of the kernel matrix that :meth:`uncentred_product` multiplies by."""
         if self._row_means is None:
             self.product(self.to_device(np.zeros((self.n_samples, 0))))
         return self._row_means

@@ -248,11 +248,11 @@ def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, float32: bool = 
         return thin_product(rows.left, thin_product(rows.right.T, V))
     xp, n = namespace(V), len(rows.left)
     dtype = np.dtype(np.float32) if float32 else rows.left.dtype
-    scale = column_scale(V) if dtype == xp.float32 else 1.0
+    scales = column_scale(V) if dtype == xp.float32 else 1.0
     fused_tiles = FusedTiles.plan(kernel, rows, n, dtype)
     if fused_tiles is not None:
-        return fused_tiles.symmetric(V / scale) * scale
-    V, left, right = cast(V / scale, dtype), cast(rows.left, dtype), cast(rows.right, dtype)
+        return fused_tiles.symmetric(V / scales) * scales
+    V, left, right = cast(V / scales, dtype), cast(rows.left, dtype), cast(rows.right, dtype)
     side = _device_tile_side(V, dtype)
     tiles = upper_tiles(n, side)
 
@@ -267,7 +267,7 @@ def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, float32: bool = 
         return total
 
     with full_precision(V):
-        return sum(in_threads(len(tiles), work, sequential=is_tensor(V))) * scale
+        return sum(in_threads(len(tiles), work, sequential=is_tensor(V))) * scales
 
 
 def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
@@ -280,11 +280,11 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
     def prepare_panel(panel: slice) -> Any:
         return kernel.prepare(cast(X[panel], dtype)).left
 
-    scale = column_scale(V) if dtype == xp.float32 else 1.0
+    scales = column_scale(V) if dtype == xp.float32 else 1.0
     fused_tiles = FusedTiles.plan(kernel, rows, len(X), dtype)
     if fused_tiles is not None:
-        return fused_tiles.cross(prepare_panel, len(X), V / scale) * scale
-    V, side = cast(V / scale, dtype), _device_tile_side(V, dtype)
+        return fused_tiles.cross(prepare_panel, len(X), V / scales) * scales
+    V, side = cast(V / scales, dtype), _device_tile_side(V, dtype)
     row_panels = panels(len(X), side)
     total = xp.zeros((len(X), V.shape[1]), dtype=xp.float64, device=V.device)
 
@@ -297,7 +297,7 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
 
     with full_precision(V):
         in_threads(len(row_panels), work, sequential=is_tensor(V))
-    return total * scale
+    return total * scales
 
 
 def column_scale(V: Any) -> Any:
