@@ -48,7 +48,7 @@ class Backend:
     def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
-        """Check X; store the number and names of features if ``reset``, else compare them."""
+        """Check X; store the number and names of features, or compare them if not ``reset``."""
         options = {"reset": reset, "ensure_min_samples": ensure_min_samples}
         return np.asarray(validate_rows(estimator, X, dtype=(np.float64, np.float32), **options))
 
@@ -95,7 +95,7 @@ class Backend:
         return label_rows(len(rows), *features, **options)
 
     def indexable(self, rows: Any) -> Any:
-        """Return rows that NumPy arrays can index; the selected rows are NumPy arrays."""
+        """Return rows that can be indexed with NumPy arrays, which gives NumPy arrays."""
         return np.asarray(rows)
 
     def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:

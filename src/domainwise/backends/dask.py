@@ -79,7 +79,7 @@ class DaskBackend(Backend):
 
     @staticmethod
     def check_precomputed(K: Any) -> bool:
-        """Raise ValueError: precomputed kernel matrices are not supported on Dask."""
+        """Raise ValueError: precomputed kernel matrices must be in memory."""
         raise ValueError(
             'kernel="precomputed" takes a matrix in memory; got a Dask collection. Pass '
             "X.compute()."

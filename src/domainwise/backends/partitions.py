@@ -208,11 +208,11 @@ def check_aligned(X: Any, labels: Any, name: str) -> None:
                 f"{_list_items(X.divisions)}. {REMEDY}"
             )
         return
-    label_lengths, lengths = known_lengths(labels), known_lengths(X)
-    if label_lengths is not None and lengths is not None and label_lengths != lengths:
+    label_lengths, X_lengths = known_lengths(labels), known_lengths(X)
+    if label_lengths is not None and X_lengths is not None and label_lengths != X_lengths:
         raise ValueError(
             f"{name} has chunks of {_list_items(label_lengths)} rows but X has chunks of "
-            f"{_list_items(lengths)} rows. {REMEDY}"
+            f"{_list_items(X_lengths)} rows. {REMEDY}"
         )
 
 

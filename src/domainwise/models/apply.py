@@ -40,7 +40,7 @@ SAMPLE_ROWS = 200_000
 
 @dataclass(frozen=True)
 class DomainSummary:
-    """Moments of a domain's rows, and a sample of them: the rows with the smallest draws."""
+    """Moments of a domain's rows, and a random sample: the rows with the smallest ``draws``."""
 
     n_rows: int
     moments: Moments
@@ -225,7 +225,7 @@ class Application:
 
 
 class ShiftError(ValueError):
-    """Raised with ``strict`` if new rows differ from the source domains; see ``findings``."""
+    """Raised with ``strict`` if new rows differ from the source domains; ``findings`` says how."""
 
     def __init__(self, source: str | Path, findings: list[Finding]) -> None:
         text = f"{source} differs from the source domains of the model, so nothing was written"

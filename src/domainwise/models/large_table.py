@@ -1,7 +1,7 @@
 """Fit models to tables larger than memory, and apply models, on the workers of a cluster.
 
 A fit makes two passes over a Parquet table: one for column statistics, one for sums over rows.
-Column types and the task are inferred from evenly spaced rows. Outputs are in the order of rows.
+Column types and the task are inferred from evenly spaced rows. Outputs keep the order of rows.
 """
 
 from __future__ import annotations

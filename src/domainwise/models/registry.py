@@ -101,7 +101,7 @@ class Method:
         return self.descriptions[0 if classification else 1]
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
-        """Return the key and name of each row in tables, and whether predictions use domains."""
+        """Return the key and name of each table row, and whether its predictions use domains."""
         key, label = self.key, self.label(classification)
         context_rows = [(key + CONTEXT, label + CONTEXT, True)] if self.context else []
         return [(key, label, False), *context_rows]
@@ -264,7 +264,7 @@ def _boosting(setting: Setting) -> Any:
 
 
 def _by_n_rows(make_exact: Any, fast_class: type, setting: Setting, fast: bool = False) -> Any:
-    """Return the exact projection, or, with many rows or ``fast``, the one with landmarks."""
+    """Return the exact projection; with many rows or ``fast``, return the one with landmarks."""
     if not fast and setting.n_rows <= EXACT_ROWS:
         return make_exact()
     use_fraction = landmark_count("auto", setting.n_rows) > SEARCH_LANDMARKS

@@ -64,7 +64,7 @@ class MethodKind:
     one_pass = False
 
     def candidates(self, data: Data) -> list[Candidate]:
-        """Return all combinations of each grid."""
+        """Return all combinations of the values in each grid."""
         return list(ParameterGrid(self.grids))
 
     @property
@@ -124,8 +124,7 @@ class MethodKind:
 def _bin_values(train_data: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
     """Replace values by bin numbers, the only information that histogram boosting uses.
 
-    If rows have weights, scikit-learn computes the bin borders one by one, which takes longer than
-    growing the trees.
+    With row weights, scikit-learn computes bins one by one, which takes longer than growing trees.
     """
     if np.isnan(train_data.X).any():
         return train_data, X_test
@@ -342,7 +341,7 @@ class MethodSearch(MetaEstimator):
 
 
 def _is_classification(estimator: Any, y: Any) -> bool:
-    """Whether the task is classification, by the type of the estimator or else of the targets."""
+    """Whether the task is classification, by the estimator's type or, if that is unknown, by y."""
     if is_classifier(estimator) or is_regressor(estimator):
         return bool(is_classifier(estimator))
     return not type_of_target(y).startswith("continuous")
