@@ -31,6 +31,7 @@ class Finding:
     Attributes
     ----------
     kind : {"missing", "range", "level", "category", "distance"}
+        What differs; see :func:`check_shift`.
     words : str
         A sentence that describes the difference.
     column : str or None
@@ -61,8 +62,8 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
 
     - ``missing``: a column has no values, or its share of missing values exceeds the share in every
       source significantly, and by more than ten percentage points.
-    - ``range``: in significantly more than 0.5 % of the rows, values lie outside the range of all
-      sources by more than a tenth of its width.
+    - ``range``: in significantly more than 0.5 % of the rows, the value lies outside the range of
+      all sources by more than a tenth of the width of this range.
     - ``level``: the mean of a column lies outside the range of the sources' means. After a
       correction for chance, the difference exceeds the width of this range, the standard deviation
       within sources, and a tenth of the range of values.
@@ -145,7 +146,7 @@ def statistics_of_rows(
 
 
 def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
-    """Return the first ShiftWatch of a pipeline and the steps before it; None if there is none."""
+    """Return the first ShiftWatch of a pipeline and the steps before it, or None for either."""
     if isinstance(model, ShiftWatch):
         return model, None
     for i, (_, step) in enumerate(getattr(model, "steps", ())):
@@ -154,39 +155,39 @@ def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
     return None, None
 
 
-def findings(watch: ShiftWatch, by_domain: dict[Any, ShiftStatistics]) -> list[Finding]:
+def findings(watch: ShiftWatch, statistics_by_domain: dict[Any, ShiftStatistics]) -> list[Finding]:
     """Compare statistics of new rows with those of the sources, domain by domain."""
     all_findings: list[Finding] = []
-    for domain, statistics in by_domain.items():
+    for domain, statistics in statistics_by_domain.items():
         if statistics.totals[0]:
-            column_findings = list(_missing_and_range(watch, statistics))
-            levels = _levels(watch, statistics, {f.column for f in column_findings})
-            others = (*levels, *_categories(watch, statistics), *_distance(watch, statistics))
-            all_findings += [replace(f, domain=domain) for f in (*column_findings, *others)]
+            domain_findings = list(_missing_and_range(watch, statistics))
+            domain_findings += _levels(watch, statistics, {f.column for f in domain_findings})
+            domain_findings += [*_categories(watch, statistics), *_distance(watch, statistics)]
+            all_findings += [replace(f, domain=domain) for f in domain_findings]
     return all_findings
 
 
 def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
     """Yield findings about missing values, and about values outside the range of the sources."""
-    sources, new = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
-    n, names = int(new["rows"][0]), [watch.columns_[i] for i in watch.numeric_ + watch.categorical_]
-    max_shares = (sources["missing"] / sources["rows"]).max(axis=0)
+    source_sums, new_sums = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
+    n, columns = int(new_sums["rows"][0]), watch.numeric_ + watch.categorical_
+    max_shares = (source_sums["missing"] / source_sums["rows"]).max(axis=0)
     # Shares of few rows are uncertain: add one missing and one present value to each source.
-    smoothed_shares = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
-    rate = FALSE_ALARM_RATE / max(len(names), 1)
-    for j, name in enumerate(names):
-        n_missing, max_share = int(new["missing"][j]), float(max_shares[j])
+    smoothed_shares = ((source_sums["missing"] + 1) / (source_sums["rows"] + 2)).max(axis=0)
+    max_p = FALSE_ALARM_RATE / max(len(columns), 1)
+    for j, name in enumerate(watch.columns_[i] for i in columns):
+        n_missing, max_share = int(new_sums["missing"][j]), float(max_shares[j])
         share = n_missing / n
-        is_empty = n_missing == n and max_share**n < rate
+        is_empty = n_missing == n and max_share**n < max_p
         is_larger = share > max_share + MISSING_EXCESS
-        if is_empty or (is_larger and bdtrc(n_missing - 1, n, smoothed_shares[j]) < rate):
-            where = f"all {n} rows" if is_empty else f"{100 * share:.0f} % of {n} rows"
+        if is_empty or (is_larger and bdtrc(n_missing - 1, n, smoothed_shares[j]) < max_p):
+            rows_text = f"all {n} rows" if is_empty else f"{100 * share:.0f} % of {n} rows"
             bound_text = f"at most {100 * max_share:.0f} % of the rows of any source"
-            words = f"{name!r} is missing in {where}, but in "
+            words = f"{name!r} is missing in {rows_text}, but in "
             words += bound_text if max_share else "no row of the sources"
             numbers = {"share": share, "sources": max_share, "rows": n}
             yield Finding("missing", words, name, numbers=numbers)
-        n_outside = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
+        n_outside = int(new_sums["beyond"][j]) if j < len(watch.numeric_) else 0
         if n_outside and bdtrc(n_outside - 1, n - n_missing, OUT_OF_RANGE_RATE) <= FALSE_ALARM_RATE:
             low, high = float(statistics.lowest[j]), float(statistics.highest[j])
             source_low, source_high = float(watch.lowest_[j]), float(watch.highest_[j])
@@ -200,23 +201,23 @@ def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterat
 
 
 def _levels(
-    watch: ShiftWatch, statistics: ShiftStatistics, reported: set[str | None]
+    watch: ShiftWatch, statistics: ShiftStatistics, reported_columns: set[str | None]
 ) -> Iterator[Finding]:
-    """Yield findings about columns whose mean lies outside the range of the sources' means."""
-    moments, new = watch.moments(watch.totals_), watch.split_totals(statistics.totals)
-    counts = (new["rows"] - new["missing"]).astype(int)
+    """Yield findings about other columns whose mean is outside the range of the sources' means."""
+    moments, new_sums = watch.moments(watch.totals_), watch.split_totals(statistics.totals)
+    counts = (new_sums["rows"] - new_sums["missing"]).astype(int)
     source_means = np.where(moments.count > 0, moments.mean, np.nan)
-    deviation = np.sqrt(moments.squares.sum(axis=0) / np.maximum(moments.count.sum(axis=0), 1))
-    width = np.minimum((watch.highest_ - watch.lowest_) / watch.scale_, CLIP)
+    deviations = np.sqrt(moments.squares.sum(axis=0) / np.maximum(moments.count.sum(axis=0), 1))
+    widths = np.minimum((watch.highest_ - watch.lowest_) / watch.scale_, CLIP)
     for j, i in enumerate(watch.numeric_):
         name, count = watch.columns_[i], counts[j]
-        if name in reported or not count or np.isnan(source_means[:, j]).all():
+        if name in reported_columns or not count or np.isnan(source_means[:, j]).all():
             continue
-        mean = new["level"][j] / count
+        mean = new_sums["level"][j] / count
         low, high = np.nanmin(source_means[:, j]), np.nanmax(source_means[:, j])
-        error = np.sqrt(2 * BERNSTEIN_LOG / count) * deviation[j]
-        error += BERNSTEIN_LOG * width[j] / (3 * count)  # Bernstein bound for the mean
-        threshold = max(high - low, deviation[j], 0.1 * width[j], 1e-9)
+        error = np.sqrt(2 * BERNSTEIN_LOG / count) * deviations[j]
+        error += BERNSTEIN_LOG * widths[j] / (3 * count)  # Bernstein bound for the mean
+        threshold = max(high - low, deviations[j], 0.1 * widths[j], 1e-9)
         if max(low - mean, mean - high) - error > threshold:
             scale, offset = watch.scale_[j], watch.mean_[j]
             mean, low, high = (float(offset + scale * z) for z in (mean, low, high))
@@ -227,29 +228,29 @@ def _levels(
 
 def _categories(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
     """Yield findings about text columns with values that occur in no source."""
-    new = watch.split_totals(statistics.totals)
-    for i, count in zip(watch.categorical_, new["unknown"].astype(int).tolist(), strict=True):
+    new_sums = watch.split_totals(statistics.totals)
+    for i, count in zip(watch.categorical_, new_sums["unknown"].astype(int), strict=True):
         if count:
             name = watch.columns_[i]
             examples = ", ".join(repr(value) for value in statistics.examples[name])
             subject = "1 row has" if count == 1 else f"{count} rows have"
             words = f"{subject} a value of {name!r} that occurs in no source: {examples}"
-            numbers = {"rows": count, "of": int(new["rows"][0])}
+            numbers = {"rows": int(count), "of": int(new_sums["rows"][0])}
             yield Finding("category", words, name, numbers=numbers)
 
 
 def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
     """Yield a finding if the rows are farther from all sources than sources are from each other."""
-    sources, new = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
-    kernel, n = sources["kernel"], int(new["rows"][0])
-    n_features = np.full(len(kernel), kernel.shape[1])
+    source_sums, new_sums = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
+    kernel_sums, n = source_sums["kernel"], int(new_sums["rows"][0])
+    n_features = np.full(len(kernel_sums), kernel_sums.shape[1])
     n_features = n_features if watch.n_features_ is None else np.asarray(watch.n_features_)
-    indices, feature_indices = np.flatnonzero(n_features), np.arange(kernel.shape[1])
+    indices, feature_indices = np.flatnonzero(n_features), np.arange(kernel_sums.shape[1])
     if not len(indices) or not watch.numeric_:
         return
-    counts, n_features = sources["rows"][indices, 0], n_features[indices]
-    means, freedom = kernel[indices] / counts[:, None], watch.freedom_[indices]
-    variance = np.maximum(sources["norms"][indices, 0] / counts - (means**2).sum(axis=1), 0.0)
+    counts, n_features = source_sums["rows"][indices, 0], n_features[indices]
+    means, freedom = kernel_sums[indices] / counts[:, None], watch.freedom_[indices]
+    variance = np.maximum(source_sums["norms"][indices, 0] / counts - (means**2).sum(axis=1), 0.0)
     typical_deviation = float(np.sqrt(np.median(variance)))
     usual_distance = typical_deviation / 2
     if len(means) > 1:  # the largest distance from a source to the nearest other source
@@ -264,7 +265,7 @@ def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Findin
     variance = np.maximum(variance, np.median(variance))
     noise = variance * (1 / n + 1 / counts) * chdtri(freedom, FALSE_ALARM_RATE) / freedom
     is_used = feature_indices < n_features[:, None]
-    squared_distances = (is_used * (new["kernel"] / n - means) ** 2).sum(axis=1)
+    squared_distances = (is_used * (new_sums["kernel"] / n - means) ** 2).sum(axis=1)
     nearest = int(np.argmin(squared_distances - noise))
     if squared_distances[nearest] - noise[nearest] > usual_distance**2:
         distance = float(np.sqrt(squared_distances[nearest]))

@@ -46,8 +46,8 @@ CLIP = 10.0
 MARGIN = 0.1
 #: Added to the diagonal of the kernel matrix of the landmarks, which may be singular.
 JITTER = 1e-6
-MAX_EXAMPLES = 5
-BLOCK_ROWS = 20_000
+#: Maximum number of unknown categories of a column that are listed, and of rows in a block.
+MAX_EXAMPLES, BLOCK_ROWS = 5, 20_000
 #: Options of ``validate_rows`` with which text and missing values are accepted.
 _ANY_ROWS: dict[str, Any] = {"numeric": False, "dtype": None, "ensure_all_finite": False}
 
@@ -76,14 +76,14 @@ class ShiftStatistics:
 
 def merge_statistics(blocks: Iterable[dict[Any, ShiftStatistics]]) -> dict[Any, ShiftStatistics]:
     """Add the statistics of blocks of a table, domain by domain; the key None means all rows."""
-    merged: dict[Any, ShiftStatistics] = {}
-    for by_domain in blocks:
-        for name, statistics in by_domain.items():
-            merged[name] = merged[name] + statistics if name in merged else statistics
-        if len(merged) > (1 if None in merged else MAX_DOMAINS):
-            first, *others = merged.values()
-            merged = {None: sum(others, first)}
-    return merged
+    sums: dict[Any, ShiftStatistics] = {}
+    for block in blocks:
+        for name, statistics in block.items():
+            sums[name] = sums[name] + statistics if name in sums else statistics
+        if len(sums) > (1 if None in sums else MAX_DOMAINS):
+            first, *others = sums.values()
+            sums = {None: sum(others, first)}
+    return sums
 
 
 @with_domain_checks
@@ -92,7 +92,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     If a pipeline begins with this step, :func:`~domainwise.check_shift` can report how new rows
     differ from the sources: whether they have other units, missing values or unknown categories, or
-    are far from all sources. ``domainwise fit`` adds it to every model. It stores no training rows.
+    are far from all sources. ``domainwise fit`` adds this step to every model. It stores no rows.
 
     Attributes
     ----------
@@ -181,19 +181,19 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         moments, levels = rows_moments(numbers)
         self.lowest_, self.highest_ = levels.lowest, levels.highest
         self.mean_ = moments.mean[0]
-        deviation = np.sqrt(moments.variance[0])
+        deviations = np.sqrt(moments.variance[0])
         # The deviation of a constant column may be a rounding error of its mean.
-        self.scale_ = np.where(deviation > 1e-12 * np.abs(self.mean_), deviation, 1.0)
-        labels = check_sample_domain(sample_domain, len(rows))
-        codes = self._choose_sources(labels, len(rows))
+        self.scale_ = np.where(deviations > 1e-12 * np.abs(self.mean_), deviations, 1.0)
+        domains = check_sample_domain(sample_domain, len(rows))
+        source_codes = self._choose_sources(domains, len(rows))
         Z = self._standardized(numbers)
-        n_features = self._draw_landmarks(Z, np.bincount(codes[codes >= 0]))
-        self.totals_ = self._totals(columns, codes, len(self.sources_), n_features)[0]
-        source_rows = (Z[codes == d] for d in range(len(self.sources_)))
+        n_features = self._draw_landmarks(Z, np.bincount(source_codes[source_codes >= 0]))
+        self.totals_ = self._totals(columns, source_codes, len(self.sources_), n_features)[0]
+        source_rows = (Z[source_codes == d] for d in range(len(self.sources_)))
         self.freedom_ = np.array(list(map(self._freedom, source_rows, n_features)))
         self.n_features_ = n_features
-        if self.sources_[-1] == POOLED and labels.codes is not None:
-            pooled_codes = np.where(codes == len(self.sources_) - 1, labels.codes, -1)
+        if self.sources_[-1] == POOLED and domains.codes is not None:
+            pooled_codes = np.where(source_codes == len(self.sources_) - 1, domains.codes, -1)
             self.pooled_distance_ = self._pooled_distance(columns, pooled_codes, n_features[-1])
         return self
 
@@ -266,7 +266,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         ``missing`` has counts for numeric columns, then for text columns. For numeric columns,
         ``beyond`` counts values out of range, and ``level`` and ``spread`` are sums and sums of
-        squares of standardized values. ``norms`` are squared norms of ``kernel`` features.
+        squares of standardized values. ``unknown`` counts values of text columns that occur in no
+        source, ``kernel`` contains sums of kernel features, and ``norms`` of their squared norms.
         """
         sizes = self._sizes()
         cuts = np.cumsum(list(sizes.values()))[:-1]
@@ -302,10 +303,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     "the same columns."
                 )
             return [X.iloc[:, i] for i in range(X.shape[1])]
-        if absent := [name for name in names if name not in X.columns]:
+        if absent_names := [name for name in names if name not in X.columns]:
             raise ValueError(
-                f"X has no column {absent[0]!r}, which the sources have. Add it; missing values "
-                "are accepted."
+                f"X has no column {absent_names[0]!r}, which the sources have. Add it; missing "
+                "values are accepted."
             )
         return [X[name] for name in names]
 
@@ -325,31 +326,31 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _standardized(self, numbers: Array) -> Array:
         return np.clip((numbers - self.mean_) / self.scale_, -CLIP, CLIP)
 
-    def _choose_sources(self, labels: Any, n: int) -> Array:
+    def _choose_sources(self, domains: Any, n: int) -> Array:
         """Set ``sources_``, and return the index of each row's source; -1 means none.
 
         Domains with few rows, and domains that are not among the largest, are pooled. If they have
         few rows in total, they are omitted.
         """
-        if labels.codes is None or labels.n_categories == 1:
-            self.sources_ = ["all"] if labels.codes is None else [str(labels.names[0])]
+        if domains.codes is None or domains.n_categories == 1:
+            self.sources_ = ["all"] if domains.codes is None else [str(domains.names[0])]
             return np.zeros(n, dtype=np.intp)
-        counts = np.bincount(labels.codes)
-        candidates = np.argsort(-counts, kind="stable")[:MAX_SOURCES]
-        separate_domains = np.sort(candidates[counts[candidates] >= MIN_SOURCE_ROWS])
-        n_separate, n_pooled = len(separate_domains), n - counts[separate_domains].sum()
-        has_pool = bool(n_pooled >= MIN_SOURCE_ROWS or not n_separate)
-        self.sources_ = [str(labels.names[i]) for i in separate_domains] + [POOLED] * has_pool
-        source_of = np.full(len(counts), n_separate if has_pool else -1)
-        source_of[separate_domains] = np.arange(n_separate)
-        return np.asarray(source_of[labels.codes])
+        sizes = np.bincount(domains.codes)
+        largest_codes = np.argsort(-sizes, kind="stable")[:MAX_SOURCES]
+        separate_codes = np.sort(largest_codes[sizes[largest_codes] >= MIN_SOURCE_ROWS])
+        n_separate, n_pooled_rows = len(separate_codes), n - sizes[separate_codes].sum()
+        has_pool = bool(n_pooled_rows >= MIN_SOURCE_ROWS or not n_separate)
+        self.sources_ = [str(domains.names[i]) for i in separate_codes] + [POOLED] * has_pool
+        source_by_domain = np.full(len(sizes), n_separate if has_pool else -1)
+        source_by_domain[separate_codes] = np.arange(n_separate)
+        return np.asarray(source_by_domain[domains.codes])
 
-    def _draw_landmarks(self, Z: Array, counts: Array) -> Array:
-        """Draw landmarks, and return the number of kernel means of each source."""
+    def _draw_landmarks(self, Z: Array, sizes: Array) -> Array:
+        """Draw landmarks, and return the number of kernel means for sources of these sizes."""
         filled_rows, p = np.nan_to_num(Z), Z.shape[1]
         # A source has at most half as many statistics as values.
-        limit = np.minimum(counts // 3, counts * p // 2 - 4 * p - 3)
-        n_features = np.where(counts < MIN_SOURCE_ROWS, 0, limit).clip(0, MAX_LANDMARKS if p else 0)
+        limits = np.minimum(sizes // 3, sizes * p // 2 - 4 * p - 3)
+        n_features = np.where(sizes < MIN_SOURCE_ROWS, 0, limits).clip(0, MAX_LANDMARKS if p else 0)
         is_constant = not p or bool((filled_rows == filled_rows[0]).all())
         self.gamma_ = 1.0 if is_constant else float(resolve_gamma("median", "rbf", filled_rows))
         normal_points = np.random.default_rng(0).standard_normal((int(n_features.max()), p))
@@ -374,28 +375,28 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Return tr(C)^2 / tr(C^2) for the covariance C of the features of up to 2,000 rows."""
         features = self._features(Z[:: -(-len(Z) // 2000)])[:, :n_features]
         C = np.atleast_2d(np.cov(features, rowvar=False, bias=True)) if features.size else 0.0
-        squares = float(np.sum(np.square(C)))
-        return float(np.trace(C)) ** 2 / squares if squares > 1e-300 else 1.0
+        trace_of_square = float(np.sum(np.square(C)))
+        return float(np.trace(C)) ** 2 / trace_of_square if trace_of_square > 1e-300 else 1.0
 
-    def _pooled_distance(self, columns: list[Any], domains: Array, n_features: int) -> float:
+    def _pooled_distance(self, columns: list[Any], codes: Array, n_features: int) -> float:
         """Return the largest distance of a pooled domain from the others, corrected for chance.
 
-        ``domains`` contains the domain code of each pooled row, and -1 for other rows.
+        ``codes`` contains the domain code of each pooled row, and -1 for other rows.
         """
-        counts = np.bincount(domains[domains >= 0])
-        largest = np.argsort(-counts, kind="stable")[: 5 * MAX_SOURCES]
-        largest = largest[counts[largest] >= MIN_POOLED_ROWS]
-        if not n_features or len(largest) < 2:
+        sizes = np.bincount(codes[codes >= 0])
+        largest_codes = np.argsort(-sizes, kind="stable")[: 5 * MAX_SOURCES]
+        largest_codes = largest_codes[sizes[largest_codes] >= MIN_POOLED_ROWS]
+        if not n_features or len(largest_codes) < 2:
             return 0.0
-        group_of = np.full(len(counts) + 1, -1)
-        group_of[largest] = np.arange(len(largest))
-        totals, _ = self._totals(columns, group_of[domains], len(largest))
-        sums = self.split_totals(totals)["kernel"][:, :n_features]
-        pooled_sums = self.split_totals(self.totals_[-1])
-        total, n, count = pooled_sums["kernel"][:n_features], counts.sum(), counts[largest][:, None]
-        variance = pooled_sums["norms"][0] / n - np.sum((total / n) ** 2)
-        gaps = sums / count - (total - sums) / (n - count)
-        squared_distances = (gaps**2).sum(axis=1, keepdims=True) - variance / count
+        group_by_domain = np.full(len(sizes) + 1, -1)
+        group_by_domain[largest_codes] = np.arange(len(largest_codes))
+        totals, _ = self._totals(columns, group_by_domain[codes], len(largest_codes))
+        domain_sums = self.split_totals(totals)["kernel"][:, :n_features]
+        pooled_totals, n = self.split_totals(self.totals_[-1]), sizes.sum()
+        pooled_sum, n_rows = pooled_totals["kernel"][:n_features], sizes[largest_codes][:, None]
+        variance = pooled_totals["norms"][0] / n - np.sum((pooled_sum / n) ** 2)
+        gaps = domain_sums / n_rows - (pooled_sum - domain_sums) / (n - n_rows)
+        squared_distances = (gaps**2).sum(axis=1, keepdims=True) - variance / n_rows
         return float(np.sqrt(np.max(squared_distances).clip(0)))
 
     def _totals(
@@ -418,14 +419,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 unknown_values = {str(value) for value in values[is_unknown[:, j] & (codes == g)]}
                 examples[g][self.columns_[i]] = sorted(unknown_values)[:MAX_EXAMPLES]
         margin = MARGIN * (self.highest_ - self.lowest_) + 1e-9 * np.abs(self.mean_)
-        total: Any = 0.0
+        totals: Any = 0.0
         for start in range(0, len(codes), BLOCK_ROWS):
             rows = np.flatnonzero(codes[start : start + BLOCK_ROWS] >= 0) + start
-            x, group = numbers[rows], codes[rows]
+            x, row_codes = numbers[rows], codes[rows]
             z = self._standardized(x)
             features = self._features(z)
             if n_features is not None:
-                features *= np.arange(features.shape[1]) < n_features[group][:, None]
+                features *= np.arange(features.shape[1]) < n_features[row_codes][:, None]
             summands = [
                 np.ones((len(x), 1)),
                 np.isnan(x),
@@ -437,8 +438,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 features,
                 (features**2).sum(axis=1, keepdims=True),
             ]
-            total = total + group_sums(np.hstack(summands), group, n_groups)
-        return np.asarray(total), examples
+            totals = totals + group_sums(np.hstack(summands), row_codes, n_groups)
+        return np.asarray(totals), examples
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
