@@ -204,14 +204,14 @@ class LandmarkProjection(Projection, OnePass):
         )
 
     def _dense_labels(self, target: Labels | None, domain: Labels, rows: slice) -> Array | None:
-        columns = []
+        column_blocks = []
         if self._target_map is not None:
             assert target is not None
-            values = target.values[rows]
-            columns += [self._target_map.features(values), values[:, :1]]
+            target_values = target.values[rows]
+            column_blocks += [self._target_map.features(target_values), target_values[:, :1]]
         if self._domain_map is not None:
-            columns.append(self._domain_map.features(domain.values[rows]))
-        return np.hstack(columns) if columns else None
+            column_blocks.append(self._domain_map.features(domain.values[rows]))
+        return np.hstack(column_blocks) if column_blocks else None
 
     def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
         """Return the Gram operator, classes, domains and feature means of the rows seen so far."""

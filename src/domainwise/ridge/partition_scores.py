@@ -129,6 +129,5 @@ def _check_memory(
             f"scoring={search.estimator.scoring!r} needs the predictions of all candidates for the "
             f"held-out rows of a split ({max(split_sizes)} rows and {n_columns} columns). A worker "
             f"needs {needed_bytes / 2**30:.1f} GiB for them, but has {free_bytes / 2**30:.1f} GiB "
-            "per task. Use fewer alphas or domain_weights, or a scorer that needs less memory, "
-            "such as scoring='balanced_accuracy' or scoring=None."
+            "per task. Use fewer alphas or domain_weights, or scoring=None, which needs only sums."
         )

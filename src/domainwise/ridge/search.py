@@ -173,7 +173,8 @@ class RowSearch(RidgeSearch):
             ]
         self.splits = [split for _, splits in passes for split in splits]
         # Classes are summed separately if they have different weights, in training or in the score.
-        self.by_class = self.scorer is None or _needs_class_moments(penalties, self.descriptors)
+        needs_classes = self.scorer is None or _needs_class_moments(penalties, self.descriptors)
+        self.by_class = needs_classes and rows.target.codes is not None
         self.passes = [
             (cells_of(rows, part_codes, self.by_class, self.descriptors), part_codes, splits)
             for part_codes, splits in passes
@@ -254,7 +255,9 @@ class RowSearch(RidgeSearch):
         Values are NaN for rows that no split holds out.
         """
         penalties, kernels = self.penalties.combinations, map(kernel_of, self.maps)
-        values = {kernel: p.held_out for kernel, p in zip(kernels, problems, strict=True)}
+        values = {
+            kernel: problem.held_out for kernel, problem in zip(kernels, problems, strict=True)
+        }
         member_values = []
         for m in members:
             blocks = np.hsplit(values[m["kernel"], m["gamma"]], len(penalties))
@@ -326,8 +329,8 @@ def held_out_values(
     for part_codes, split_parts in split_rows(splits, len(rows.X)):
         cell_rows = cells_of(rows, part_codes, by_class, None)
         cells = backend_of(rows.X).sum_cells([nystrom], rows.X, cell_rows).maps[0]
-        for train, _ in cells_by_split(cells, split_parts):
-            problem = penalties.problem(train, columns)
+        for train_cells, _ in cells_by_split(cells, split_parts):
+            problem = penalties.problem(train_cells, columns)
             solutions = problem.solutions(penalties.domain_penalties, penalties.alphas)
             X_test = rows.X[splits[len(values)][1]]
             held_out = to_host(expansion(nystrom, problem, solutions)(X_test))
