@@ -140,8 +140,8 @@ def describe_adaptation(info: dict[str, Any]) -> list[tuple[str, str]]:
         entries = [f"{label} {term:+.2f}" for label, term in zip(classes, terms, strict=True)]
         correction = f"log-odds by class: {', '.join(entries)}" if any(terms) else "none"
     facts = [("site labels", str(site["n_labels"])), ("correction", correction)]
-    scores = [(n, sign * score) for n, score, *_ in site["label_gain"] if n <= site["n_labels"]]
-    if scores := [(n_labels, score) for n_labels, score in scores if not isnan(score)]:
+    gains = [gain for gain in site["label_gain"] if gain[0] <= site["n_labels"]]
+    if scores := [(n, sign * score) for n, score, *_ in gains if not isnan(score)]:
         text = f"{scores[0][1]:.3g} without labels"
         if len(scores) > 1:
             text += f", {scores[-1][1]:.3g} with {scores[-1][0]}"

@@ -76,13 +76,13 @@ def is_text(column: Any) -> bool:
 def matches(column: Any, pattern: str, *, full: bool = True) -> Any:
     """Return a mask of cells whose text matches a pattern, or contains it if ``full`` is False."""
     pattern = rf"^\s*(?:{pattern})\s*$" if full else pattern
-    text = _arrow_text(column)
-    if text is None:
+    arrow_text = _arrow_text(column)
+    if arrow_text is None:
         search = re.compile(pattern).search
         return column.map(lambda cell: isinstance(cell, str) and search(cell) is not None)
     from pyarrow import compute
 
-    is_match = compute.match_substring_regex(text, pattern).fill_null(False)
+    is_match = compute.match_substring_regex(arrow_text, pattern).fill_null(False)
     return import_pandas().Series(is_match.to_numpy(zero_copy_only=False), column.index, dtype=bool)
 
 
@@ -135,8 +135,8 @@ def decimal_marks(
     if {mark, fallback, *marks.values()} <= {None, "."} and not any(
         matches(frame[name], ",", full=False).any() for name in text_columns
     ):
-        names = [name for name in text_columns if matches(frame[name], r"\.", full=False).any()]
-        return {**marks, **dict.fromkeys(names, ".")}
+        point_columns = [n for n in text_columns if matches(frame[n], r"\.", full=False).any()]
+        return {**marks, **dict.fromkeys(point_columns, ".")}
     for name in text_columns:
         column = frame[name]
         fits_point, fits_comma = (matches(column, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
@@ -183,8 +183,8 @@ def typed_numbers(column: Any) -> Any:
     """Convert text to numbers or booleans; return it unchanged if a cell cannot be converted."""
     if not is_text(column):
         return column
-    pandas, text = import_pandas(), _arrow_text(column)
-    numbers = None if text is None else _cast_numbers(text)
+    pandas, arrow_text = import_pandas(), _arrow_text(column)
+    numbers = None if arrow_text is None else _cast_numbers(arrow_text)
     if numbers is not None:
         return pandas.Series(numbers, column.index, name=column.name)
     cells = column[column.notna() & ~column.isin(MISSING)]

@@ -24,7 +24,7 @@ MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 20
 #: Number of rows that are searched for the column names.
 HEADER_ROWS = 20
 BLOCK_BYTES = 2**20
-#: Patterns of a cell with a value, and of one with an error value such as ``#DIV/0!``.
+#: Patterns of a cell with a value, of a cell with an error such as ``#DIV/0!``, and of a value.
 _POSITION = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
 CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _POSITION + rb"[^>]*(?<!/)>")
 ERROR_CELL = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
@@ -55,8 +55,8 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     if not nonempty_sheets:
         raise TableError(f"{path} is empty. Pass a workbook with column names and rows")
     sheet_name, (top, left) = nonempty_sheets[0].name, nonempty_sheets[0].start or (0, 0)
-    for (row, column), value in error_cells[sheet_name].items():
-        rows[row - top][column - left] = value
+    for (row, column), error_value in error_cells[sheet_name].items():
+        rows[row - top][column - left] = error_value
     header_index = _header_row(rows)
     names = [str(name) for name in rows[header_index]]
     if "" in names[1:]:
@@ -115,19 +115,19 @@ def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
     while not is_end:
         block = stream.read(BLOCK_BYTES)
         is_end = not block
-        text = tail + block
-        end = len(text)
+        xml = tail + block
+        end = len(xml)
         if not is_end:  # an incomplete cell at the end is read with the next block
-            end = max(text.rfind(b"<c "), text.rfind(b":c "), len(text) - BLOCK_BYTES)
-            end = text.rfind(b"<", 0, end + 1) if end > 0 else 0
-        text, tail = text[:end], text[end:]
-        cells = CELL.findall(text)
+            end = max(xml.rfind(b"<c "), xml.rfind(b":c "), len(xml) - BLOCK_BYTES)
+            end = xml.rfind(b"<", 0, end + 1) if end > 0 else 0
+        xml, tail = xml[:end], xml[end:]
+        cells = CELL.findall(xml)
         n_cells += len(cells)
         column_letters |= {column for column, _ in cells}
         row_numbers |= {int(row) for _, row in cells}
         row_numbers = row_numbers and {min(row_numbers), max(row_numbers)}
-        has_errors = b'"e"' in text or b"'e'" in text
-        for attributes, content in ERROR_CELL.findall(text) if has_errors else ():
+        has_errors = b'"e"' in xml or b"'e'" in xml
+        for attributes, content in ERROR_CELL.findall(xml) if has_errors else ():
             position_match, value_match = re.search(_POSITION, attributes), VALUE.search(content)
             if position_match is not None and value_match is not None:
                 letters, row = position_match.groups()

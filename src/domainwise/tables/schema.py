@@ -491,11 +491,11 @@ def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -
 
 def _domains_to_keep(domains: Array, drop_domains: Sequence[str], where: str) -> Array:
     """Return a mask of the rows whose domain is not in ``drop_domains``."""
-    names = sorted({str(name) for name in np.unique(domains)})
-    excluded_names = cells.split_names([str(name) for name in drop_domains], names) or []
-    if unknown_names := [name for name in excluded_names if name not in names]:
+    domain_names = sorted({str(name) for name in np.unique(domains)})
+    excluded_names = cells.split_names([str(name) for name in drop_domains], domain_names) or []
+    if unknown_names := [name for name in excluded_names if name not in domain_names]:
         text = f"{where} has no domain {describe_names(unknown_names)}. Its domains are "
-        raise TableError(text, describe_names(names))
+        raise TableError(text, describe_names(domain_names))
     return np.array([str(name) not in excluded_names for name in domains])
 
 

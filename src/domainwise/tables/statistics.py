@@ -165,9 +165,9 @@ def _describe_text(x: Array, domain_codes: Array, n: int) -> tuple[dict[str, Any
     name_counts = Counter(names).most_common()
     frequent_names = [name for name, count in name_counts if count >= MIN_CATEGORY_ROWS]
     code_by_name = {name: i for i, name in enumerate(frequent_names)}
-    other_code = len(frequent_names)  # for all rare categories
-    category_codes = np.array([code_by_name.get(name, other_code) for name in names], dtype=np.intp)
-    counts = np.zeros((n, other_code + 1))  # by domain and category
+    rare_code = len(frequent_names)  # for all rare categories
+    category_codes = np.array([code_by_name.get(name, rare_code) for name in names], dtype=np.intp)
+    counts = np.zeros((n, rare_code + 1))  # by domain and category
     np.add.at(counts, (domain_codes, category_codes), 1.0)
     n_rows, other_counts = counts.sum(axis=1), counts.sum(axis=0) - counts
     shares = counts / np.maximum(n_rows, 1)[:, None]
