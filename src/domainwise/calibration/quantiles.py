@@ -184,9 +184,7 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
     code_by_domain: dict[Any, int] = {}
     scored_records = (record_scores(record, classes) for record in records)
     output_names, class_scores, target_scores = zip(*scored_records, strict=True)
-    for record in records:
-        code_by_domain.setdefault(record["domain"], len(code_by_domain))
-    record_codes = [code_by_domain[record["domain"]] for record in records]
+    record_codes = [code_by_domain.setdefault(r["domain"], len(code_by_domain)) for r in records]
     row_codes = np.repeat(record_codes, [len(scores) for scores in target_scores])
     quantiles = DomainQuantiles.from_scores(np.concatenate(target_scores), row_codes)
     n_domains = quantiles.n_domains

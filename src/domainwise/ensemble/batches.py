@@ -169,9 +169,8 @@ def context_moments(
     present_codes, first_rows = np.unique(domain_codes, return_index=True)
     rows_by_domain = np.split(np.arange(len(Z)), first_rows[1:])
     pairs = zip(present_codes.tolist(), rows_by_domain, strict=True)
-    return Moments.stacked(
-        [batches[c].context_moments(part_index, Z[rows], keys[rows]) for c, rows in pairs]
-    )
+    moments = [batches[c].context_moments(part_index, Z[rows], keys[rows]) for c, rows in pairs]
+    return Moments.stacked(moments)
 
 
 def _moments(Z: Array) -> Moments:
@@ -324,12 +323,12 @@ class SourceRange:
         summaries = [_summary(statistics[:, mask], counts[mask], noise[:, mask]) for mask in masks]
         sizes, limits = [], []
         for size in (*SIZES, None):  # None for whole domains
-            domains = [
+            large_domains = [
                 d for d, rows in enumerate(rows_by_domain) if size is None or len(rows) > size
             ]
-            if len(domains) < MIN_DOMAINS:
+            if len(large_domains) < MIN_DOMAINS:
                 continue
-            batch_domains = np.repeat(domains, 1 if size is None else DRAWS)
+            batch_domains = np.repeat(large_domains, 1 if size is None else DRAWS)
             batches = [
                 rows_by_domain[d] if size is None else rng.choice(samples[d], size, False)
                 for d in batch_domains
@@ -341,7 +340,7 @@ class SourceRange:
             )
             distances = _distances(*_statistics(moments), mean, between, within, n_domains - 1)
             log_distances = np.log(np.maximum(np.abs(distances).max(axis=(0, 2)), 1e-3))
-            n = len(domains)  # the limit is an upper prediction bound (Student's t)
+            n = len(large_domains)  # the limit is an upper prediction bound (Student's t)
             deviation = log_distances.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
             limits.append(np.exp(log_distances.mean() - stdtrit(n - 1, OUTLIER_RATE) * deviation))
             median_size = float(np.median([len(rows) for rows in rows_by_domain]))

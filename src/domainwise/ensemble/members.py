@@ -111,7 +111,7 @@ class MemberType:
     """Base class of member types, each of which is a kind of search."""
 
     name: str
-    path: ClassVar[str] = ""  #: the argument in which the candidates of a path differ
+    path: ClassVar[str] = ""  #: name of the argument in which the candidates of a path differ
     #: Arguments that the candidates of a batch share; None puts each candidate in its own batch.
     shared: ClassVar[tuple[str, ...] | None] = None
     n_average: ClassVar[int] = 1

@@ -133,10 +133,9 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         "info": json.loads(json.dumps(info or {})),
     }
     header["sha256"] = digest(members, header["info"])
+    members = {HEADER: json.dumps(header, indent=2).encode(), **members}
     with replacing(path) as temp_path:
-        temp_path.write_bytes(
-            pack_archive({HEADER: json.dumps(header, indent=2).encode(), **members})
-        )
+        temp_path.write_bytes(pack_archive(members))
 
 
 def load(path: str | Path) -> Any:
