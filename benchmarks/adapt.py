@@ -136,7 +136,7 @@ class Site:
         before, after = [], []
         for rows in orders:
             labelled_rows, scored_rows = rows[:n_labels], rows[n_labels:]
-            labels = SiteLabels.sorted(self.outputs[labelled_rows], self.y[labelled_rows])
+            labels = SiteLabels.from_rows(self.outputs[labelled_rows], self.y[labelled_rows])
             corrected_outputs = prior.apply(self.outputs[scored_rows], labels.correction(prior))
             before.append(measures(self.outputs[scored_rows], self.y[scored_rows], self.n_classes))
             after.append(measures(corrected_outputs, self.y[scored_rows], self.n_classes))
@@ -148,7 +148,7 @@ class Site:
         rows = rng.permutation(len(self.y))
         for k in (0, n_labels):
             labelled_rows, scored_rows = rows[:k], rows[n_labels:]
-            labels = SiteLabels.sorted(self.outputs[labelled_rows], self.y[labelled_rows])
+            labels = SiteLabels.from_rows(self.outputs[labelled_rows], self.y[labelled_rows])
             quantiles = SiteQuantiles.from_labels(self.held_out, prior, labels)
             corrected_outputs = prior.apply(self.outputs[scored_rows], labels.correction(prior))
             if self.n_classes:

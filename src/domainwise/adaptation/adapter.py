@@ -42,7 +42,7 @@ class Adaptable(ABC):
 
     classes_: Array
     held_out_: HeldOut | None
-    site_labels_: dict[str, SiteLabels]  #: like the next three, only in adapted models
+    site_labels_: dict[str, SiteLabels]  #: only in adapted models, like the next three attributes
     n_site_labels_: int
     corrections_: dict[str, Array]
     site_quantiles_: dict[str, SiteQuantiles]
@@ -92,7 +92,8 @@ class Adaptable(ABC):
     def _held_out_scores(self, outputs: SourceOutputs) -> tuple[corrections.Score, Array]:
         """Return the function that scores outputs, and the score of each held-out domain."""
         scorer = corrections.outputs_score(self.scoring, getattr(self, "classes_", None))
-        return scorer, corrections.domain_scores(outputs, scorer, int(outputs.domain.max()) + 1)
+        n_domains = int(outputs.domain_codes.max()) + 1
+        return scorer, corrections.domain_scores(outputs, scorer, n_domains)
 
     @cached_property
     def _label_gains(self) -> dict[str, tuple[Array, Array]]:
@@ -137,7 +138,7 @@ class Adaptable(ABC):
         return self._label_gains["plain"][1]
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
-        """Return a copy of the fitted model, adapted to a new site with labelled rows from it.
+        """Return a copy of the fitted model, adapted to a new site with labelled rows from there.
 
         The model itself is not changed. The copy can be adapted with further labels:
         ``model.adapt(A, a).adapt(B, b)`` equals the model adapted with all labels in one call.
@@ -318,46 +319,46 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         splits, _ = domain_folds(
             labels, domain.codes, classification=classes is not None, cv=self.cv
         )
-        held_out = Parallel(n_jobs=self.n_jobs)(
+        fold_outputs = Parallel(n_jobs=self.n_jobs)(
             delayed(self._held_out_outputs)(X, labels, sample_domain, train, test)
             for train, test in splits
         )
         self.estimator_ = fit_rows(self.estimator, X, labels, sample_domain)
         test_rows = np.concatenate([test for _, test in splits])
-        y_test, domains = targets[test_rows], domain.codes[test_rows]
+        y_test, test_codes = targets[test_rows], domain.codes[test_rows]
         self.curves_: dict[str, Curve] = {}
-        outputs = {mode: np.concatenate([fold[mode] for fold in held_out]) for mode in held_out[0]}
+        modes = list(fold_outputs[0])
+        outputs = {mode: np.concatenate([fold[mode] for fold in fold_outputs]) for mode in modes}
         if classes is not None and not hasattr(self.estimator_, "predict_proba"):
-            for mode, values in outputs.items():
-                self.curves_[mode] = fit_curve(values, y_test, equal_weights(domains))[0]
-                outputs[mode] = self.curves_[mode].probabilities(values)
+            for mode, decisions in outputs.items():
+                self.curves_[mode] = fit_curve(decisions, y_test, equal_weights(test_codes))[0]
+                outputs[mode] = self.curves_[mode].probabilities(decisions)
         self._reset_adaptation()
         self.held_out_ = HeldOut.from_rows(
-            y_test, domains, outputs["plain"], outputs.get("context")
+            y_test, test_codes, outputs["plain"], outputs.get("context")
         )
-        by_mode = self._source_outputs()
-        scorer = corrections.outputs_score(self.scoring, classes)
-        self.domain_scores_ = corrections.domain_scores(by_mode["plain"], scorer, len(domain.names))
+        sources, scorer = self._source_outputs(), corrections.outputs_score(self.scoring, classes)
+        self.domain_scores_ = corrections.domain_scores(sources["plain"], scorer, len(domain.names))
         self.expected_score_ = expected_score(self.domain_scores_, 0)
         self._quantiles = {
             mode: DomainQuantiles.from_scores(
-                corrections.nonconformity(source.outputs, source.y), source.domain
+                corrections.nonconformity(source.outputs, source.y), source.domain_codes
             )
-            for mode, source in by_mode.items()
+            for mode, source in sources.items()
         }
         return self
 
     def _held_out_outputs(self, *split: Any) -> dict[str, Array]:
         """Return outputs for the test rows of a split, after fitting to its training rows."""
-        predictions = self._held_out_predictions(*split)
-        return {mode: _estimator_outputs(values) for mode, values in predictions.items()}
+        predictions_by_mode = self._held_out_predictions(*split)
+        return {mode: _estimator_outputs(p) for mode, p in predictions_by_mode.items()}
 
     @property
     def _balanced(self) -> bool:
         """Whether classes have equal weights in fit, according to the estimator's parameters."""
         names = ("class_weight", "auto_class_weights")
-        params = self.estimator.get_params().items()
-        return any(name.endswith(names) and str(v).lower() == "balanced" for name, v in params)
+        params = {k: v for k, v in self.estimator.get_params().items() if k.endswith(names)}
+        return any(str(value).lower() == "balanced" for value in params.values())
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         predictions = self._predictions(X, sample_domain)
@@ -420,5 +421,5 @@ def _estimator_outputs(predictions: Predictions) -> Array:
         return np.asarray(predictions.probabilities, dtype=np.float64)
     if predictions.decisions is not None:
         return class_columns(np.asarray(predictions.decisions, dtype=np.float64))
-    codes = codes_of(predictions.labels, predictions.classes)
-    return np.asarray(np.eye(len(predictions.classes))[codes])
+    class_codes = codes_of(predictions.labels, predictions.classes)
+    return np.asarray(np.eye(len(predictions.classes))[class_codes])

@@ -28,7 +28,7 @@ from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import balanced_accuracy
 from domainwise.scoring.statistics import defined_score, expected_score
 
-#: Probabilities are mixed with this share of the uniform distribution, because trees predict zeros.
+#: Probabilities are mixed with this share of the uniform distribution, because some may be zero.
 SMOOTHING = 0.01
 #: Number of artificial labels, with the sources' class shares, that are added to a site's labels.
 PRIOR_ROWS = 10.0
@@ -42,7 +42,7 @@ DEFAULT_SCALE = 0.5
 COMPARED_LABELS, COMPARED_DRAWS = 10, 8
 #: Statistics use domains with at least this many rows, or all domains if all are smaller.
 MIN_ROWS = 5
-#: Labels get less weight if the variance of their outputs is below this quantile for random rows.
+#: Labels get less weight if the outputs for their rows vary less than this quantile of random rows.
 SPREAD_QUANTILE = 0.25
 #: Numbers of labels for which the expected score is computed.
 LABEL_COUNTS = (0, 5, 10, 20, 50)
@@ -62,20 +62,21 @@ class SourceOutputs:
     ``outputs`` has one column per class (probabilities), or a single column (a continuous target).
     """
 
-    y: Array  #: codes of classes, or values
-    domain: Array  #: code of each row's domain
+    y: Array  #: class codes, or values of a continuous target
+    domain_codes: Array  #: code of each row's domain
     outputs: Array
     balanced: bool = False  #: whether classes had equal weights in the fit
 
     def take(self, rows: Array) -> SourceOutputs:
-        """Return some of the rows."""
-        return SourceOutputs(self.y[rows], self.domain[rows], self.outputs[rows], self.balanced)
+        """Return the outputs for some of the rows."""
+        codes = self.domain_codes[rows]
+        return SourceOutputs(self.y[rows], codes, self.outputs[rows], self.balanced)
 
     def domains(self, min_rows: int = 1) -> dict[int, Array]:
         """Return the rows of each domain with at least ``min_rows`` rows, by domain code."""
-        codes, counts = np.unique(self.domain, return_counts=True)
+        codes, counts = np.unique(self.domain_codes, return_counts=True)
         codes = codes[counts >= min_rows]
-        return {int(code): np.flatnonzero(self.domain == code) for code in codes}
+        return {int(code): np.flatnonzero(self.domain_codes == code) for code in codes}
 
     def usable_domains(self) -> dict[int, Array]:
         """Return the rows of each domain with enough rows, or of all domains if all are small."""
@@ -83,7 +84,7 @@ class SourceOutputs:
 
 
 def nonconformity(outputs: Array, y: Array) -> Array:
-    """Return 1 - p for each row's class, or the absolute error of its output."""
+    """Return 1 minus the probability of each row's class, or the absolute error of its output."""
     if outputs.shape[1] == 1:
         return np.abs(y - outputs[:, 0])
     return np.asarray(1.0 - outputs[np.arange(len(y)), y])
@@ -103,12 +104,12 @@ class Spread:
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> Spread:
         """Learn from held-out outputs."""
-        domains = held_out.usable_domains().values()
-        variances = [held_out.outputs[rows].var(axis=0).sum() for rows in domains]
-        mean = float(np.mean(variances))
-        if mean <= 0.0:
+        domain_rows = held_out.usable_domains().values()
+        variances = [held_out.outputs[rows].var(axis=0).sum() for rows in domain_rows]
+        mean_variance = float(np.mean(variances))
+        if mean_variance <= 0.0:
             return cls(0.0, 1.0)
-        return cls(mean, float(np.quantile(variances, SPREAD_QUANTILE)) / mean)
+        return cls(mean_variance, float(np.quantile(variances, SPREAD_QUANTILE)) / mean_variance)
 
     def weights(self, outputs: Array) -> Array:
         """Return the weight of labels in each draw; outputs have shape (draws, labels, columns)."""
@@ -139,8 +140,8 @@ class LinePrior:
         """Learn from held-out outputs; all domains have the same weight."""
         centre = float(np.mean(held_out.outputs))
         level_variances, slope_variances, noise_variances = [], [], []
-        domains = held_out.usable_domains().values()
-        for rows in domains:
+        domain_rows = held_out.usable_domains().values()
+        for rows in domain_rows:
             x = held_out.outputs[rows, 0] - centre
             r = held_out.y[rows] - held_out.outputs[rows, 0]
             median = np.median(r)
@@ -157,7 +158,7 @@ class LinePrior:
                 error_variance = float(residuals @ residuals) / (n_rows - 2) / sum_of_squares
                 slope_variances.append(coefficient**2 - error_variance)
         noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
-        if len(domains) < 2:  # how much sites differ is unknown: one label moves the level halfway
+        if len(domain_rows) < 2:  # differences between sites are unknown: one label corrects half
             return cls(centre, noise, 0.0, noise, spread)
         estimates = (level_variances, slope_variances)
         level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in estimates)
@@ -212,7 +213,7 @@ class ClassPrior:
         """Return a prior for each excluded domain (or None), learned from all other domains."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
         log_held_out = replace(held_out, outputs=smooth_logs(held_out.outputs))
-        domains = held_out.usable_domains()
+        domains = held_out.usable_domains()  # rows by domain code
         codes = np.array(list(domains))
         shares = np.array(
             [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in domains.values()]
@@ -306,7 +307,7 @@ def leave_one_out_priors(held_out: SourceOutputs, codes: Sequence[int]) -> dict[
     if held_out.outputs.shape[1] > 1:
         priors = ClassPrior.learn_without(held_out, codes)
     else:
-        masks = [held_out.domain != code for code in codes]
+        masks = [held_out.domain_codes != code for code in codes]
         priors = [LinePrior.learn(held_out.take(m) if m.any() else held_out) for m in masks]
     return dict(zip(codes, priors, strict=True))
 
@@ -323,13 +324,13 @@ class SiteLabels:
 
     @classmethod
     def from_rows(cls, outputs: Array, y: Array) -> Self:
-        """Create from rows in any order."""
+        """Create labels from rows in any order."""
         outputs = outputs.astype(np.float32)
         order = np.lexsort((*outputs.T[::-1], y))
         return cls(outputs[order], y[order])
 
     def joined(self, other: SiteLabels) -> SiteLabels:
-        """Return these labels and further labels together."""
+        """Return these labels together with further labels from the same site."""
         outputs = np.concatenate([self.outputs, other.outputs])
         return SiteLabels.from_rows(outputs, np.concatenate([self.y, other.y]))
 
@@ -371,16 +372,16 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
         scheme = int(np.nanmean(gains[:, j], axis=1).argmin())  # random rows, or the first rows
         mean_gain = float(np.nanmean(gains[scheme, j]))
         # Domains with too few rows for this number of labels get the mean gain of the others.
-        gain = {code: g for code, g in zip(codes, gains[scheme, j], strict=True) if g == g}
-        new_scores = [s + gain.get(d, mean_gain) for d, s in enumerate(scores) if np.isfinite(s)]
-        table[j, 1:] = expected_score(new_scores, 0)
+        site_gains = np.full(len(scores), mean_gain)
+        site_gains[codes] = np.where(np.isnan(gains[scheme, j]), mean_gain, gains[scheme, j])
+        table[j, 1:] = expected_score((scores + site_gains)[np.isfinite(scores)], 0)
     return table, is_defined.sum(axis=1)
 
 
 def _gains(
     prior: Prior, site: SourceOutputs, orders: Array, counts: list[int], score: Score
 ) -> list[float]:
-    """Return the mean gain for each number of labels; smaller draws are part of larger ones."""
+    """Return the mean gain for each number of labels; larger draws contain the smaller ones."""
     scored_rows = orders[:, max(counts) :]
     old_scores = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in scored_rows]
     gains = []
@@ -400,7 +401,7 @@ def _gains(
 def outputs_score(scoring: Any, classes: Array | None) -> Score:
     """Return a function that scores outputs, given targets or class codes; larger is better.
 
-    None means balanced accuracy, or the negative root mean squared error.
+    ``scoring=None`` means balanced accuracy, or the negative root mean squared error.
     """
     if scoring is None and classes is None:
         return lambda outputs, y: -float(np.sqrt(np.mean((outputs[:, 0] - y) ** 2)))
@@ -456,14 +457,14 @@ class SiteQuantiles(Thresholds):
                 drawn_rows, scored_rows = order[:n_drawn], order[n_drawn:]
                 scores.append(_corrected_scores(priors[code], outputs, y, drawn_rows, scored_rows))
                 codes.append(np.full(len(scored_rows), code))
-        # Labels are divided into at most 50 groups; the correction excludes the scored group.
+        # Labels are divided into at most 50 groups; each is corrected with labels of the others.
         outputs, n_labels = labels.outputs.astype(np.float64), len(labels)
         groups = np.arange(n_labels) % 50
         label_scores = np.zeros(n_labels)
         for group in np.unique(groups):
-            in_group = groups == group
-            group_scores = _corrected_scores(prior, outputs, labels.y, ~in_group, in_group)
-            label_scores[in_group] = group_scores
+            is_scored = groups == group
+            group_scores = _corrected_scores(prior, outputs, labels.y, ~is_scored, is_scored)
+            label_scores[is_scored] = group_scores
         quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(codes))
         return cls(quantiles, np.sort(label_scores))
 
@@ -480,6 +481,6 @@ class SiteQuantiles(Thresholds):
 def _corrected_scores(
     prior: Prior, outputs: Array, y: Array, labelled_rows: Array, scored_rows: Array
 ) -> Array:
-    """Return nonconformity scores of ``scored_rows``, corrected with ``labelled_rows``."""
+    """Return nonconformity scores of ``scored_rows`` after correction with ``labelled_rows``."""
     correction = prior.corrections(outputs[labelled_rows][None], y[labelled_rows][None])[0]
     return nonconformity(prior.apply(outputs[scored_rows], correction), y[scored_rows])
