@@ -85,7 +85,7 @@ class Feature:
 
     codes: Any = None  #: category of each row, 0 ... n_categories - 1
     n_categories: int = 0
-    dense: Array | None = None
+    dense: Array | None = None  #: features of a continuous label, one row per sample
 
     def matrix(self) -> Array:
         """Return the uncentred features, one row per sample."""
@@ -120,9 +120,9 @@ def label_rows(
     unique = namespace(pair_codes).unique
     unique_pairs, group_codes, counts = unique(pair_codes, return_inverse=True, return_counts=True)
     group_pairs, group_sizes = to_host(unique_pairs), to_host(counts).astype(np.float64)
-    classes = None if target is None else group_pairs // n_domains
-    domains = None if domain is None else group_pairs % n_domains
-    space = category_space(group_sizes, classes, domains, conditional=conditional)
+    class_codes = None if target is None else group_pairs // n_domains
+    domain_codes = None if domain is None else group_pairs % n_domains
+    space = category_space(group_sizes, class_codes, domain_codes, conditional=conditional)
     return RowLabels(space, group_codes, counts=group_sizes)
 
 

@@ -109,7 +109,8 @@ class FusedKernel:
     def __init__(self, kernel: Kernel, right: Any, left: Any = None, *, precision: str) -> None:
         self.kernel, self.p = kernel, right.shape[1]
         self.pieces, self.degree = PIECES[precision], 1
-        self.factored = self.accurate = False  # factor out norms; evaluate 2^x - 1
+        # Whether norms are factored out, and whether kernel values are evaluated as 2^x - 1.
+        self.factored = self.accurate = False
         # Factors by which rows, their inner products and kernel values are multiplied.
         self.scale = self.unscale = self.value_scale = 1.0
         # Numbers that are added to exponents and subtracted from kernel values, respectively.
@@ -191,20 +192,19 @@ class FusedKernel:
 
     def _plan_differences(self, U: Any, V: Any) -> None:
         centred_U = U - U.mean(0)
-        max_difference = U.abs().amax(0) + V.abs().amax(0)  # an upper bound in each column
+        max_differences = U.abs().amax(0) + V.abs().amax(0)  # an upper bound in each column
         if self.formula == LAPLACIAN:
             mean_exponent = float(centred_U.abs().mean(0).sum())
-            max_exponent = float(max_difference.sum())
+            max_exponent = float(max_differences.sum())
         else:
             mean_exponent = 2 * float(centred_U.square().mean(0).sum())
-            max_exponent = float(max_difference.square().sum())
+            max_exponent = float(max_differences.square().sum())
         self.mean_exponent, self.accurate = mean_exponent, mean_exponent < SMALL_EXPONENT
         if self.accurate:
             self.value_scale = _scale_to_one(min(1.0, max_exponent))
 
     def _side(self, U: Any) -> Side:
-        n = len(U)
-        n_padded = -(-n // PAD) * PAD
+        n, n_padded = len(U), -(-len(U) // PAD) * PAD
         half_norms = torch.zeros(n_padded, device=U.device)
         if self.formula in (LAPLACIAN, DIFFERENCES):
             rows = torch.zeros((self.p, n_padded), device=U.device)
@@ -331,7 +331,7 @@ GROUP_TILE = Tile()
 
 
 class GroupedProduct:
-    """The product ``(K - 1) group_values[group_codes]``, where K is the kernel matrix of X.
+    """The product ``(K - constant) group_values[group_codes]`` with the kernel matrix K of X.
 
     ``group_codes`` contains the group of each row, 0 ... G - 1, and ``counts`` the group sizes.
     """
