@@ -37,8 +37,7 @@ class Difference:
     """Scores in two evaluations, and the second minus the first; for errors, negative is better.
 
     ``mean`` and the entries of ``per_domain`` contain ``first``, ``second``, ``difference``, and
-    the ends ``low`` and ``high`` of a 95 % bootstrap interval for the difference, over domains for
-    ``mean`` and over rows for ``per_domain``.
+    the ends ``low`` and ``high`` of a 95 % interval for it: bootstrap over domains, or over rows.
     """
 
     method: str
@@ -111,7 +110,7 @@ class Comparison:
         }
         label = self.measure.label
         with drawing(9.0, 1.3 + 0.34 * len(pair.per_domain)) as figure:
-            options = {"label": label, "greater_is_better": self.measure.sign > 0}
+            options: Any = {"label": label, "greater_is_better": self.measure.sign > 0}
             DomainScoresDisplay(scores=scores, **options).plot(figure.subplots())
             alt = f"{label} by domain in {first} and in {second}, {pair.method}"
             caption = f"{pair.method}: the domain that is worst in {second} is at the top"
@@ -132,8 +131,8 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
     """Compare the evaluations in two folders: their best methods, and each method in both of them.
 
     If ``method`` is passed, it must be in both, and no other method is compared. An error is raised
-    if targets or domain columns differ, or if there is no common measure; other differences are
-    described in the notes.
+    if target, domain column, task or classes differ, or if there is no common measure; the notes
+    describe other differences.
     """
     a, a_content = read_evaluation(first, all_methods=True)
     b, b_content = read_evaluation(second, all_methods=True)
@@ -205,18 +204,18 @@ def _difference(
             before, after = first_records[domain], second_records[domain]
             # Bootstrap samples are paired if the rows are the same, and independent otherwise.
             is_paired = [r["row"].tolist() for r in before] == [r["row"].tolist() for r in after]
-            changes = resampled(measure, classes, after, i if is_paired else i + 10**6)
-            changes -= resampled(measure, classes, before, i)
-            ends = sorted(sign * np.nanquantile(changes, (TAIL, 1 - TAIL)))
+            score_changes = resampled(measure, classes, after, i if is_paired else i + 10**6)
+            score_changes -= resampled(measure, classes, before, i)
+            ends = sorted(sign * np.nanquantile(score_changes, (TAIL, 1 - TAIL)))
         domain_scores = (sign * first.known[domain], sign * second.known[domain])
         rows.append({"domain": plain(domain), **_row(*domain_scores, ends)})
-    scores_a, scores_b, differences = (
+    first_scores, second_scores, differences = (
         np.array([row[key] for row in rows]) for key in ("first", "second", "difference")
     )
     samples = np.random.default_rng(0).choice(differences, (DOMAIN_SAMPLES, len(rows)))
     ends = widened_interval(float(differences.mean()), samples.mean(axis=1), len(rows), np.inf)
-    mean = _row(scores_a.mean(), scores_b.mean(), ends)
-    p_value = compare(dict(enumerate(scores_b)), dict(enumerate(scores_a))).p_value
+    mean = _row(first_scores.mean(), second_scores.mean(), ends)
+    p_value = compare(dict(enumerate(second_scores)), dict(enumerate(first_scores))).p_value
     description = _describe(mean["difference"], sign, a.margin, ends)
     rows.sort(key=lambda row: sign * row["difference"])
     method_label = " → ".join(dict.fromkeys((first.label, second.label)))
@@ -262,10 +261,10 @@ def _notes(
         notes.append("Domains were held out in different groups, so the training domains differ.")
     notes = notes or ["The table, rows and folds are the same."]
     for argument in ("features", "drop"):
-        first, second = (", ".join(s.get(argument) or ()) or "not set" for s in settings)
-        if first != second:
-            texts = f"{first} in {folder_names[0]}; {second} in {folder_names[1]}"
-            notes.append(f"The argument {argument} differs: {texts}.")
+        first_text, second_text = (", ".join(s.get(argument) or ()) or "not set" for s in settings)
+        if first_text != second_text:
+            both_texts = f"{first_text} in {folder_names[0]}; {second_text} in {folder_names[1]}"
+            notes.append(f"The argument {argument} differs: {both_texts}.")
     for name, evaluation in zip(folder_names, evaluations, strict=True):
         if other_domains := [str(d) for d in evaluation.domains if d not in shared_domains]:
             notes.append(f"Domains only in {name} are not compared: {', '.join(other_domains)}.")

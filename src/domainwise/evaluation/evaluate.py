@@ -338,8 +338,7 @@ def compare_methods(
                 _run(jobs, memory, n_workers, callback)
                 if details and not quick:
                     evaluations = [summarize(measure, rows=memory.rows) for measure in measures]
-                    seen_domain_jobs = _seen_domain_jobs(jobs, memory, evaluations)
-                    _run(seen_domain_jobs, memory, n_workers, callback)
+                    _run(_seen_domain_jobs(jobs, memory, evaluations), memory, n_workers, callback)
         except KeyboardInterrupt:
             if not (partial_results and memory.rows):
                 raise

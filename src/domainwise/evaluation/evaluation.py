@@ -372,11 +372,11 @@ def record_columns(
     if classes is None:
         return columns
     outputs = {"probability": record["probabilities"], "decision": record["decisions"]}
-    outputs = {name: values for name, values in outputs.items() if values is not None}
+    outputs = {name: output for name, output in outputs.items() if output is not None}
     for name in outputs if all_outputs else [*outputs][:1]:
-        values = outputs[name]
-        if np.ndim(values) == 1:
-            columns[f"{name}_{classes[-1]}"] = values
+        output = outputs[name]
+        if np.ndim(output) == 1:
+            columns[f"{name}_{classes[-1]}"] = output
         else:
-            columns |= {f"{name}_{label}": values[:, i] for i, label in enumerate(classes)}
+            columns |= {f"{name}_{label}": output[:, i] for i, label in enumerate(classes)}
     return columns

@@ -107,7 +107,7 @@ def _most_frequent_error(matrix: Array) -> tuple[int, int] | None:
 
 
 def _confusion_picture(label: str, matrices: Mapping[Any, Array], names: list[str]) -> Picture:
-    """Plot a confusion matrix for each domain, or for the worst domains and for all others."""
+    """Plot the confusion matrix of each domain, or of the worst domains and all others together."""
     subject, panels = "Each domain", [(short(d), matrix) for d, matrix in matrices.items()]
     if len(other_panels := panels[MAX_PANELS:]) > 1:  # a single other domain has its own panel
         subject = f"Each of the {MAX_PANELS} worst of {len(panels)} domains"

@@ -290,16 +290,16 @@ def _fillers(table: _Table) -> Iterator[Fault]:
         is_large = n_present >= MIN_ROWS
         pairs = table.domain_codes[has_value].astype(np.int64) * n_values + column.codes[has_value]
         pairs, counts = np.unique(pairs, return_counts=True)
-        codes, values = np.divmod(pairs, max(n_values, 1))  # codes of domains and of values
-        min_counts = np.maximum(OUTLIER_SHARES[0] * n_present[codes], MIN_CLASS_ROWS)
-        is_frequent = is_large[codes] & (counts >= min_counts)
-        is_constant = is_frequent & (counts >= FILLER_SHARES[0] * n_present[codes])
-        if 2 * len(np.unique(codes[is_constant])) > is_large.sum():
+        domain_codes, value_codes = np.divmod(pairs, max(n_values, 1))
+        min_counts = np.maximum(OUTLIER_SHARES[0] * n_present[domain_codes], MIN_CLASS_ROWS)
+        is_frequent = is_large[domain_codes] & (counts >= min_counts)
+        is_constant = is_frequent & (counts >= FILLER_SHARES[0] * n_present[domain_codes])
+        if 2 * len(np.unique(domain_codes[is_constant])) > is_large.sum():
             continue  # a column that is constant in most domains describes the domains
-        for i in np.unique(values[is_frequent]).tolist():
-            is_value = values == i
-            n_rows = np.bincount(codes[is_value], counts[is_value], len(table.domain_names))
-            is_outlier = column.is_outlier(i, np.bincount(values, counts, n_values))
+        for i in np.unique(value_codes[is_frequent]).tolist():
+            is_value = value_codes == i
+            n_rows = np.bincount(domain_codes[is_value], counts[is_value], len(table.domain_names))
+            is_outlier = column.is_outlier(i, np.bincount(value_codes, counts, n_values))
             # The lowest and the highest value may be the limits of a scale.
             is_limit = column.is_quantity and i in (0, n_values - 1) and not is_outlier
             share, share_elsewhere = FILLER_SHARES
@@ -398,7 +398,8 @@ def _copied_columns(table: _Table) -> Iterator[Fault]:
     """Find pairs of columns of which one can be computed from the other."""
     pairs = [(table.columns[a].name, table.columns[b].name) for a, b in table.copied_pairs]
     if pairs:
-        names, copies = (list(dict.fromkeys(n)) for n in (sum(pairs, ()), [b for _, b in pairs]))
+        names = list(dict.fromkeys(name for pair in pairs for name in pair))
+        copies = list(dict.fromkeys(second for _, second in pairs))
         message = listed([f"{second} can be computed from {first}" for first, second in pairs])
         action = f"One column of each pair is enough: {_drop(copies)}."
         yield table.make_fault("copied column", 1, names, [], f"{message}.", action)
@@ -494,16 +495,16 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
         reported_domains.add(domain)
     if not methods or leaking_columns(faults):
         return new_faults
-    best = methods[0]
+    leader = methods[0]
     if results.measure.sign > 0:
-        is_perfect = best.worst >= 0.99 and best.mean >= 0.995
+        is_perfect = leader.worst >= 0.99 and leader.mean >= 0.995
     else:
-        is_perfect = all(s >= 0.02 * constant_scores.get(d, 0.0) for d, s in best.known.items())
+        is_perfect = all(s >= 0.02 * constant_scores.get(d, 0.0) for d, s in leader.known.items())
     if is_perfect:
-        columns = sorted(best.importance, key=lambda name: -best.importance[name])[:3]
-        columns = [name for name in columns if best.importance[name] > 0]
+        columns = sorted(leader.importance, key=lambda name: -leader.importance[name])[:3]
+        columns = [name for name in columns if leader.importance[name] > 0]
         message = (
-            f"{results.measure.label} is {results.show(best.mean)} on held-out domains, which is "
+            f"{results.measure.label} is {results.show(leader.mean)} on held-out domains, which is "
             "unusually good: a column may contain the answer."
         )
         action = "Check how the columns were obtained."
@@ -522,11 +523,11 @@ def _effect(fault: Mapping[str, Any], gains: Sequence[Mapping[str, float]]) -> t
         usual_gain = float(np.median(other_gains)) if other_gains else 0.0
         for d in fault["domains"] if usual_gain > 0 else ():
             n_poor[d] = n_poor.get(d, 0) + (gain_by_domain.get(d, np.inf) < usual_gain / 2)
-    worst = max(n_poor, key=lambda d: n_poor[d], default="")
-    if fault["severity"] != 2 or not worst or 2 * n_poor[worst] <= len(gains):
+    worst_domain = max(n_poor, key=lambda d: n_poor[d], default="")
+    if fault["severity"] != 2 or not worst_domain or 2 * n_poor[worst_domain] <= len(gains):
         return "", ""
-    n, total = in_words(n_poor[worst]), in_words(len(gains))
-    return worst, (
+    n, total = in_words(n_poor[worst_domain]), in_words(len(gains))
+    return worst_domain, (
         f"For {'all' if n == total else f'{n} of {total}'} methods, the gain over a constant "
-        f"prediction on {names_of(worst)} is less than half of the gain on other domains."
+        f"prediction on {names_of(worst_domain)} is less than half of the gain on other domains."
     )

@@ -382,12 +382,12 @@ def read_evaluation(
     domain_by_name = {str(name): name for name in evaluation.domains}
     main_keys = [result.key for result in evaluation.main]
     jobs = _finished_jobs(store)
-    # Methods without predictions. If a folder was copied without them, the rest can still be shown.
-    unreadable = {key[0] for key, job in jobs.items() if not _predictions_file(store, job).exists()}
+    # If a folder was copied without all predictions, everything else can still be shown.
+    missing_keys = {k[0] for k, job in jobs.items() if not _predictions_file(store, job).exists()}
     if not all_methods and find_spec("pyarrow") is None:
-        unreadable = set(main_keys)
+        missing_keys = set(main_keys)
         evaluation.lacking = "reading them needs pyarrow, which is not installed"
-    keys_to_read = {key for key, _, _ in jobs if all_methods or key in main_keys} - unreadable
+    keys_to_read = {key for key, _, _ in jobs if all_methods or key in main_keys} - missing_keys
     for (method, split, part), job in jobs.items():
         if part == ON_HELD_OUT and method in keys_to_read:
             records = _records(store, job, domain_by_name, evaluation.classes)

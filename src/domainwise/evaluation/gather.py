@@ -87,9 +87,8 @@ def scored_evaluation(
         importances = [item for job in method_jobs for item in job.get("worth", {}).items()]
         batches = {}
         if context:
-            context_records = _records(method_jobs, (HELD_OUT, HALVES, TENTHS))
-            unscored = scored_problem.unscored
-            context_records = [r for r in context_records if r["domain"] not in unscored]
+            records = _records(method_jobs, (HELD_OUT, HALVES, TENTHS))
+            context_records = [r for r in records if r["domain"] not in scored_problem.unscored]
             plain_records = _records(jobs[method.key], (HELD_OUT,))
             batches = batch_scores(measure, scored_problem.classes, context_records, plain_records)
         results.append(
@@ -214,8 +213,8 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
     """Sentences about special conditions in the evaluation."""
     measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
     one_class_names = [str(name) for name in problem.domains[problem.unscored]]
-    undefined = [str(name) for name, s in evaluation.best.scores.items() if not np.isfinite(s)]
-    undefined_names = ", ".join(name for name in undefined if name not in one_class_names)
+    undefined_names = [str(d) for d, s in evaluation.best.scores.items() if not np.isfinite(s)]
+    undefined_text = ", ".join(name for name in undefined_names if name not in one_class_names)
     median_size = int(np.median(np.bincount(problem.full.codes)))
     setting, other = problem.setting(1), replace(problem, measure=measure).setting(1)
     conditional_notes = [
@@ -226,8 +225,8 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
             f"{', '.join(one_class_names)}.",
         ),
         (
-            undefined_names,
-            f"{label} is not defined on {undefined_names}; means are over the other domains.",
+            undefined_text,
+            f"{label} is not defined on {undefined_text}; means are over the other domains.",
         ),
         (
             selected_on_rows,

@@ -165,7 +165,7 @@ class MethodJob:
         prepare = self.method.prepare
         if not context:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
-        # The context consists of all rows of a domain, including those that were not drawn.
+        # The context consists of all rows of a domain, including those not drawn for training.
         full_problem = problem.full
         batch_rows = full_problem.rows_of(problem.codes[rows])
         X, domains = full_problem.rows(batch_rows, prepare), full_problem.domain_of(batch_rows)
@@ -227,11 +227,9 @@ class SeenJob(MethodJob):
                 # One call for all domains, because preparing rows takes most of the time.
                 outputs = self._predictions(model, problem, test, context).outputs()
                 for code in np.unique(problem.codes[test]):
-                    positions = np.flatnonzero(problem.codes[test] == code)
-                    domain_outputs = {
-                        k: v if v is None else v[positions] for k, v in outputs.items()
-                    }
-                    arguments = (problem, test[positions], y_train, SEEN)
+                    indices = np.flatnonzero(problem.codes[test] == code)
+                    domain_outputs = {k: v if v is None else v[indices] for k, v in outputs.items()}
+                    arguments = (problem, test[indices], y_train, SEEN)
                     row["predictions"].append(self._record(model, domain_outputs, *arguments))
 
     def _within(self, chosen_model: Any) -> list[Record]:
@@ -239,10 +237,10 @@ class SeenJob(MethodJob):
 
         A fold is skipped if the method cannot be fitted, for example with too few rows.
         """
-        problem, (_, held_out) = self.problem, self.split
+        problem, (_, held_out_rows) = self.problem, self.split
         records = []
-        for code in np.unique(problem.codes[held_out]):
-            rows = held_out[problem.codes[held_out] == code]
+        for code in np.unique(problem.codes[held_out_rows]):
+            rows = held_out_rows[problem.codes[held_out_rows] == code]
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(*FAILURES, TypeError):
                     model = self._refit(chosen_model, rows[train], with_domains=False)

@@ -74,8 +74,8 @@ class ShiftDisplay(style.Display):
     ) -> Self:
         """Draw medians and quartiles of numeric columns.
 
-        The median of the sources' medians is subtracted from each column, which is then divided by
-        their median interquartile range, so a source in another unit has little influence.
+        Columns are centred at the median of the sources' medians and scaled by the median of their
+        interquartile ranges, so that a source with another unit has little influence.
 
         Parameters
         ----------

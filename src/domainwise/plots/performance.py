@@ -207,9 +207,8 @@ class DomainScoresDisplay(style.Display):
         n_domains = len(self.order_)
         heights = -np.arange(n_domains, dtype=np.float64)
         ax = style.axes_for(ax, 7.2, 1.3 + 0.34 * n_domains)
-        references = [self.reference.get(domain, np.nan) for domain in self.order_]
-        text_colour = style.text_colour()
-        ax.vlines(references, heights - 0.32, heights + 0.32, color=text_colour, linewidth=1.6)
+        bars = [self.reference.get(domain, np.nan) for domain in self.order_]
+        ax.vlines(bars, heights - 0.32, heights + 0.32, color=style.text_colour(), linewidth=1.6)
         offsets = style.offsets(len(self.scores), 0.22)
         for i, name in reversed([*enumerate(self.scores)]):
             colour = style.PALETTE[i % len(style.PALETTE)]
@@ -227,8 +226,8 @@ class DomainScoresDisplay(style.Display):
             ax.axhspan(-0.5, 0.5, color=style.ACCENT, alpha=0.12, linewidth=0)
             ax.get_yticklabels()[0].set(fontweight="bold", color=style.ACCENT)
         ax.set_ylim(0.4 - n_domains, 0.6)
-        better = "larger" if self.greater_is_better else "smaller"
-        ax.set_xlabel(f"{self.label} ({better} is better)")
+        direction = "larger" if self.greater_is_better else "smaller"
+        ax.set_xlabel(f"{self.label} ({direction} is better)")
         return self._finish(ax, n_columns=6, reverse=True)
 
 
@@ -347,8 +346,8 @@ class CalibrationByDomainDisplay(style.Display):
             )
         check_is_fitted(model)
         classes = np.unique(np.concatenate([checked_labels(y, "y"), model.classes_]))
-        predicted: Any = Predictions(model, X, classes).probabilities
-        return cls.from_predictions(y, predicted, sample_domain, classes=classes, **options)
+        probabilities: Any = Predictions(model, X, classes).probabilities
+        return cls.from_predictions(y, probabilities, sample_domain, classes=classes, **options)
 
     @classmethod
     def from_predictions(

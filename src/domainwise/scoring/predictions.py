@@ -122,8 +122,8 @@ class Predictions(BaseEstimator):
     def labels(self) -> Array:
         """Predicted classes or numbers."""
         if self.classes is None or not predicts_most_probable(self.estimator):
-            values = self._call("predict")  # CatBoost returns a 2-D column
-            return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+            labels = self._call("predict")  # CatBoost returns a 2-D column
+            return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
         return np.asarray(self.estimator.classes_[self._predict_proba.argmax(axis=1)])
 
     @cached_property
@@ -140,13 +140,13 @@ class Predictions(BaseEstimator):
         """One value per row for two classes, positive for the last; else one column per class."""
         if not _provides("decision_function")(self):
             return None
-        values = self._call("decision_function")
+        decisions = self._call("decision_function")
         if len(self.classes) == 2:
-            values = values if values.ndim == 1 else values[:, 1] - values[:, 0]
-            return values if self.estimator.classes_[-1] == self.classes[-1] else -values
-        if values.ndim == 1:
-            values = np.column_stack([-values, values])
-        return self._columns(values, float(values.min()) - 1.0)
+            decisions = decisions if decisions.ndim == 1 else decisions[:, 1] - decisions[:, 0]
+            return decisions if self.estimator.classes_[-1] == self.classes[-1] else -decisions
+        if decisions.ndim == 1:
+            decisions = np.column_stack([-decisions, decisions])
+        return self._columns(decisions, float(decisions.min()) - 1.0)
 
     def _columns(self, values: Array, fill_value: float) -> Array:
         """Return one column per class, filled with ``fill_value`` for classes not seen in fit."""
