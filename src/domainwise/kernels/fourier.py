@@ -86,7 +86,7 @@ class FourierMap:
         return points
 
     def _orthogonal(self, rng: np.random.RandomState) -> Array:
-        """Return points with orthogonal frequencies, by Gram-Schmidt, which determines signs.
+        """Return points with orthogonal frequencies; Gram-Schmidt, unlike QR, fixes their signs.
 
         Each vector is made orthogonal to the previous ones twice, to reduce rounding errors.
         """

@@ -61,16 +61,16 @@ class DaskGram(IterativeGram):
 
     def uncentred_product(self, V: Array) -> Array:
         """Return ``K V``, computed block by block on the workers."""
-        kernel, blocks = constant(self.kernel, "kernel"), row_blocks(self.X)
+        kernel_task, blocks = constant(self.kernel, "kernel"), row_blocks(self.X)
         thin_blocks = self.split(V)
         operands = list(zip(blocks, thin_blocks, strict=True))
         if self.kernel.is_product:
-            inner = tree([call(_inner, kernel, *pair) for pair in operands], _sum)
-            return np.vstack(run([call(_outer, kernel, block, inner) for block in blocks]))
-        sums = [call(_square, kernel, *pair) for pair in operands]
+            inner = tree([call(_inner, kernel_task, *pair) for pair in operands], _sum)
+            return np.vstack(run([call(_outer, kernel_task, block, inner) for block in blocks]))
+        sums = [call(_square, kernel_task, *pair) for pair in operands]
         for i, j in chain(*tournament(len(blocks))):
             arguments = (blocks[i], blocks[j], thin_blocks[i], thin_blocks[j], sums[i], sums[j])
-            sums[i], sums[j] = call(_pair, kernel, *arguments, n_results=2)
+            sums[i], sums[j] = call(_pair, kernel_task, *arguments, n_results=2)
         return np.vstack(run(sums))
 
     def split(self, V: Array) -> list[Task]:
