@@ -220,7 +220,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     The centred Nystrom features :math:`\Phi` give :math:`K \approx \Phi\Phi'`. Along the singular
     directions of :math:`\Phi'F`, in which domains differ, they are multiplied by
     :math:`(1 + w\sigma^2)^{-1/2}`, where :math:`\sigma` are the singular values, and F and w are
-    defined in :class:`InvariantKernel`. A linear model on these features approximates an SVM with
+    defined in :class:`InvariantKernel`. A linear SVM on these features approximates an SVM with
     that kernel. The class can replace :class:`sklearn.kernel_approximation.Nystroem`.
 
     Parameters
