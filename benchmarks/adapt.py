@@ -177,14 +177,14 @@ def study(name: str, setting: str, kind: str, out: Path) -> dict[str, Any]:
         site = Site(fold, codes[0], kind, balanced)
         classes = bool(site.n_classes)
         prior = learn_prior(site.held_out)
-        n_domains = int(site.held_out.domain.max()) + 1
+        n_domains = int(site.held_out.domain_codes.max()) + 1
         table, _ = label_gain(
             site.held_out,
             domain_scores(site.held_out, own_score, n_domains),
             own_score,
         )
         gains.append(table)
-        n_sources.append(len(np.unique(site.held_out.domain)))
+        n_sources.append(len(np.unique(site.held_out.domain_codes)))
         for code in codes:
             site = Site(fold, code, kind, balanced)
             for k in LABEL_COUNTS[1:]:

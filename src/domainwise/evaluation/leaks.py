@@ -149,8 +149,9 @@ def find_leaks(
             model_rows = target.sample(samples[d])
             others_score = _score_without(X[model_rows], excluded, categorical, target, model_rows)
             score = high_scores[d]
-            error = np.hypot(*(target.standard_error(model_rows, s) for s in (others_score, score)))
-            if score - others_score >= max(MIN_LEAD, LEAD_ERRORS[len(high_scores) == 1] * error):
+            errors = [target.standard_error(model_rows, s) for s in (others_score, score)]
+            min_lead = LEAD_ERRORS[len(high_scores) == 1] * np.hypot(errors[0], errors[1])
+            if score - others_score >= max(MIN_LEAD, min_lead):
                 lower_scores.append(others_score)
             n_matched += others_score >= PERFECT
         if lower_scores or n_matched:

@@ -235,7 +235,7 @@ def _categories(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Find
             examples = ", ".join(repr(value) for value in statistics.examples[name])
             subject = "1 row has" if count == 1 else f"{count} rows have"
             words = f"{subject} a value of {name!r} that occurs in no source: {examples}"
-            numbers = {"rows": int(count), "of": int(new_sums["rows"][0])}
+            numbers: dict[str, float] = {"rows": int(count), "of": int(new_sums["rows"][0])}
             yield Finding("category", words, name, numbers=numbers)
 
 
