@@ -11,7 +11,7 @@ from domainwise.checks.kernels import positive_part, refuse_unsound
 from domainwise.estimators.projection import MethodProjection, fixed_seed, resolved_kernel
 from domainwise.kernels.functions import Kernel
 from domainwise.labels import factors
-from domainwise.methods.components import standardise
+from domainwise.methods.components import standardize
 
 #: Up to this many rows, the Gram matrix is stored, which takes less than 80 MB.
 DENSE_ROWS = 3000
@@ -38,7 +38,7 @@ class KernelProjection(MethodProjection):
         gram, indefinite_matrix, basis = self._gram(backend, rows, kernel, labels)
         is_continuous = target is not None and target.values is not None
         solution = self._solve(gram, labels.space, is_continuous)
-        solution = standardise(gram, solution, labels.space, warn=self.n_components is not None)
+        solution = standardize(gram, solution, labels.space, warn=self.n_components is not None)
         self._record(kernel, None if target is None else target.names, domain.names)
         self._record_solution(gram, solution)
         self.dual_coef_ = solution.dual - solution.dual.mean(axis=0)

@@ -26,7 +26,7 @@ from domainwise.gram.sums import CellSums, NystromSums, finalize
 from domainwise.kernels.fourier import FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import check_landmarks, choose_landmarks, landmark_count
-from domainwise.methods.components import standardise
+from domainwise.methods.components import standardize
 
 #: With less regularization per row than this, all computations use float64.
 MIN_FLOAT32_SHIFT = 1e-4
@@ -292,7 +292,7 @@ class FastProjection(LandmarkProjection, MethodProjection):
         if len(classes) == 1 or gram.n_samples == 1:
             return
         solution = self._solve(gram, gram.labels, self._target_map is not None)
-        solution = standardise(gram, solution, gram.labels, warn=self.n_components is not None)
+        solution = standardize(gram, solution, gram.labels, warn=self.n_components is not None)
         self._record_solution(gram, solution)
         self._record_map(gram.weights(solution.dual), mean, classes, domains)
 

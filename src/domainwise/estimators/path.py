@@ -2,7 +2,7 @@
 
 The scores and eigenvalues of ``dcm_scores`` do not depend on the ridge, and the label space does
 not depend on epsilon or the domain weight. All candidates with the same kernel share the product of
-the Gram matrix with a basis of the label space. For each ridge, only a few systems are solved.
+the Gram matrix with a basis of the label space. Each ridge then needs only a few linear systems.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from domainwise.gram import sums
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.labels.factors import LabelSpace, RowLabels, joint_basis, label_factor
-from domainwise.methods.components import CONTINUOUS_CUT, standardise
+from domainwise.methods.components import CONTINUOUS_CUT, standardize
 from domainwise.methods.contract import Gram, Matrix
 from domainwise.methods.pencils import dcm_scores
 from domainwise.search.driver import Candidate, Data
@@ -166,7 +166,7 @@ def projections(
     # Candidates with fewer components can use a subset of the components computed first.
     for i in sorted(range(len(models)), key=lambda i: -(models[i].n_components or 0)):
         solution = models[i]._solve(gram, space, fold.continuous)
-        solutions[i] = standardise(gram, solution, space, warn=models[i].n_components is not None)
+        solutions[i] = standardize(gram, solution, space, warn=models[i].n_components is not None)
     dual = gram.hstack([solution.dual for solution in solutions])
     image = gram.hstack([solution.values for solution in solutions])
     cuts = np.cumsum([solution.values.shape[1] for solution in solutions])[:-1]

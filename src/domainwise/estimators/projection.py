@@ -264,8 +264,7 @@ class MethodProjection(Projection):
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         """Call the method with those of the estimator's arguments that it accepts."""
         names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
-        options = {name: getattr(self, name) for name in names - {"continuous"}}
-        options |= {"continuous": continuous} if "continuous" in names else {}
+        options = {key: continuous if key == "continuous" else getattr(self, key) for key in names}
         return self._method(gram, labels, **options)
 
 

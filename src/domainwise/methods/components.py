@@ -41,7 +41,7 @@ class Components:
     floor: float | Array = 0.0  #: components with a smaller standard deviation are rounding errors
 
 
-def standardise(
+def standardize(
     gram: Gram, components: Components, labels: LabelSpace, *, warn: bool = True
 ) -> Components:
     """Scale components to unit variance, fix their signs, and drop those without variance.

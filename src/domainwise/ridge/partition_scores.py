@@ -109,9 +109,7 @@ def held_out_scores(
     return scores_by_kernel
 
 
-def _check_memory(
-    search: Any, functions: list[dict[int, Expansion]], held_out: list[Array]
-) -> None:
+def _check_memory(search: Any, functions: list[dict[int, Expansion]], held_out: Any) -> None:
     """Raise MemoryError if the values of all held-out rows do not fit into a worker's memory."""
     free_bytes, client = graphs.memory_per_task(), graphs.current_client()
     if free_bytes is None:

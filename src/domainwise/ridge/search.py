@@ -159,8 +159,7 @@ class RowSearch(RidgeSearch):
         self.rows, self.predicted_rows = rows, predicted_rows
         self.descriptors = descriptors_of(estimator, rows.domain, penalties)
         n_domains, domain_codes = rows.domain.n_categories, rows.codes()[1]
-        is_small = len(rows.X) <= MAX_CHECKED_ROWS
-        if leaves_domains_out(self.cv) and n_domains > 1 and not is_small:
+        if leaves_domains_out(self.cv) and n_domains > 1 and len(rows.X) > MAX_CHECKED_ROWS:
             domain_parts, splits = split_domains(self.cv, n_domains)
             passes: list[Any] = [(to_device_of(domain_parts, domain_codes)[domain_codes], splits)]
         else:
@@ -231,7 +230,7 @@ class RowSearch(RidgeSearch):
         first_split: int,
         stored_values: dict[int, tuple[Array, Array]],
     ) -> SplitScore:
-        """Return a function that scores a split and adds its held-out values to the dict."""
+        """Return a function that scores a split and stores its held-out values."""
         host_codes, y, score_errors = to_host(part_codes), self.rows.y, error_score(columns)
 
         def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
@@ -255,9 +254,7 @@ class RowSearch(RidgeSearch):
         Values are NaN for rows that no split holds out.
         """
         penalties, kernels = self.penalties.combinations, map(kernel_of, self.maps)
-        values = {
-            kernel: problem.held_out for kernel, problem in zip(kernels, problems, strict=True)
-        }
+        values = dict(zip(kernels, [problem.held_out for problem in problems], strict=True))
         member_values = []
         for m in members:
             blocks = np.hsplit(values[m["kernel"], m["gamma"]], len(penalties))
