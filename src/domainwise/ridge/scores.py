@@ -99,11 +99,11 @@ class Rows:
         """Return class codes and domain codes; zeros for continuous targets or domains."""
         zeros = np.zeros(len(self.X), dtype=np.int64)
 
-        def on_device(codes: Any) -> Any:
+        def move_to_device(codes: Any) -> Any:
             codes = zeros if codes is None else codes
             return to_device_of(codes, self.X) if isinstance(codes, np.ndarray) else codes
 
-        return on_device(self.target.codes), on_device(self.domain.codes)
+        return move_to_device(self.target.codes), move_to_device(self.domain.codes)
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class CandidateScorer:
     Rows can be passed in batches. Subclasses store a summary of each batch instead of its values.
     """
 
-    scorer: Any
-    rule: Any
+    scorer: Any  #: scikit-learn scorer
+    rule: Any  #: estimator that the scorer calls: ClassRule or NumberRule
 
     def __call__(self, blocks: list[Array], y: Array) -> Array:
         """Score candidates on the same rows; ``blocks`` contains the values of each candidate."""
