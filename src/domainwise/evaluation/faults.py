@@ -35,7 +35,7 @@ FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
 #: A column counts as missing in a domain if at least MISSING_SHARE of its values are missing, and
 #: as present if at most PRESENT_SHARE are missing.
 MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
-#: Minimum correlation of copied columns, and minimum share of the rows of a domain that are copied.
+#: Minimum correlation of copied columns, and minimum share of a domain's rows that are copies.
 COPY_CORRELATION, COPIED_ROWS = 0.9995, 0.05
 #: Domains with fewer than TINY_ROWS rows are tiny. Duplicate rows are not searched for if there are
 #: more than MAX_DOMAINS domains.
@@ -53,7 +53,7 @@ class Fault:
     severity: int  #: 3 if scores cannot be trusted, 2 if they may be affected, 1 for a remark
     message: str  #: what is wrong, and where
     action: str  #: what to do about it
-    leak: bool = False  #: whether the columns may leak; methods are also compared without them
+    leak: bool = False  #: whether methods are also compared without the columns, which may leak
     effect: str = ""  #: a sentence on how the fault affects scores
 
 

@@ -40,7 +40,7 @@ _IGNORED_WARNINGS = (
 #: Errors in a method that end its job, but not the evaluation.
 FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
 #: Values of ``fold`` in a record, if it is not the number of a fold within a domain. HELD_OUT: the
-#: model was trained without rows from the domain. SEEN: it was trained on rows from all domains.
+#: model was fitted without rows from the domain. SEEN: it was fitted to other rows of all domains.
 HELD_OUT, SEEN = -1, 1000
 #: Values of ``fold`` for halves of a held-out domain (in table order) and for random tenths of it.
 #: Methods with context also predict these parts, to test how many rows are needed as context.
