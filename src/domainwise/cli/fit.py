@@ -17,7 +17,7 @@ from domainwise.cli.info import print_model, print_model_notes
 if TYPE_CHECKING:
     from domainwise.models.registry import Method
 
-#: By default, tables with fewer rows are fitted in one process: to start others would take longer.
+#: By default, tables with fewer rows are fitted in one process, as starting others takes longer.
 SMALL_TABLE = 1000
 #: Options allowed with ``--from``; all others would change the evaluated model.
 ALLOWED_WITH_FROM = {"data", "source", "method", "estimator", "check", "rows", "out", "jobs"}
