@@ -146,8 +146,8 @@ class Adaptable(ABC):
         Parameters
         ----------
         X : array-like of shape (n_labels, n_features)
-            Labelled rows from one site, with the columns of ``fit``. One row is enough. Rows should
-            be a random sample from the site: rows that resemble each other get less weight.
+            Labelled rows from one site, with the same columns as in ``fit``. One row is enough. The
+            rows should be a random sample: rows that resemble each other get less weight.
         y : array-like of shape (n_labels,)
             Targets of these rows. Classes must have occurred in ``fit``.
         X_site : array-like of shape (n_rows, n_features), default=None
@@ -319,7 +319,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         splits, _ = domain_folds(
             labels, domain.codes, classification=classes is not None, cv=self.cv
         )
-        fold_outputs = Parallel(n_jobs=self.n_jobs)(
+        folds = Parallel(n_jobs=self.n_jobs)(
             delayed(self._held_out_outputs)(X, labels, sample_domain, train, test)
             for train, test in splits
         )
@@ -327,8 +327,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         test_rows = np.concatenate([test for _, test in splits])
         y_test, test_codes = targets[test_rows], domain.codes[test_rows]
         self.curves_: dict[str, Curve] = {}
-        modes = list(fold_outputs[0])
-        outputs = {mode: np.concatenate([fold[mode] for fold in fold_outputs]) for mode in modes}
+        outputs = {mode: np.concatenate([fold[mode] for fold in folds]) for mode in folds[0]}
         if classes is not None and not hasattr(self.estimator_, "predict_proba"):
             for mode, decisions in outputs.items():
                 self.curves_[mode] = fit_curve(decisions, y_test, equal_weights(test_codes))[0]

@@ -69,8 +69,8 @@ class SourceOutputs:
 
     def take(self, rows: Array) -> SourceOutputs:
         """Return the outputs for some of the rows."""
-        codes = self.domain_codes[rows]
-        return SourceOutputs(self.y[rows], codes, self.outputs[rows], self.balanced)
+        arrays = (self.y[rows], self.domain_codes[rows], self.outputs[rows])
+        return SourceOutputs(*arrays, balanced=self.balanced)
 
     def domains(self, min_rows: int = 1) -> dict[int, Array]:
         """Return the rows of each domain with at least ``min_rows`` rows, by domain code."""
@@ -158,7 +158,7 @@ class LinePrior:
                 error_variance = float(residuals @ residuals) / (n_rows - 2) / sum_of_squares
                 slope_variances.append(coefficient**2 - error_variance)
         noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
-        if len(domain_rows) < 2:  # differences between sites are unknown: one label corrects half
+        if len(domain_rows) < 2:  # unknown differences between sites: one label corrects half
             return cls(centre, noise, 0.0, noise, spread)
         estimates = (level_variances, slope_variances)
         level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in estimates)

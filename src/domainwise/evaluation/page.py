@@ -115,7 +115,7 @@ def expect_picture(evaluation: Results) -> Picture:
     ends, constant = evaluation.next_site, None if method.trivial else evaluation.find(TRIVIAL)
     scores = {domain: measure.shown(score) for domain, score in method.known.items()}
     worst_domain, mean = evaluation.worst_domain, measure.shown(method.mean)
-    low, high = (end_of([*scores.values(), *(ends or ())]) for end_of in (min, max))
+    low, high = (extreme([*scores.values(), *(ends or ())]) for extreme in (min, max))
     left, right, max_distance = low, high, 4 * (high - low)
     constant_score = np.nan if constant is None else measure.shown(constant.mean)
     is_near = low - max_distance <= constant_score <= high + max_distance

@@ -66,8 +66,8 @@ def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
     """
     if n_jobs is not None and n_jobs < 0 and seconds < MIN_PARALLEL_SECONDS and not on_cluster():
         return 1
-    (n_rows, n_columns), n = problem.full.X.shape, min(len(problem.y), EXACT_ROWS)
-    n_bytes = 250_000_000 + 8 * (4 * n_rows * n_columns + 6 * n * n)
+    (n_rows, n_columns), n_kernel_rows = problem.full.X.shape, min(len(problem.y), EXACT_ROWS)
+    n_bytes = 250_000_000 + 8 * (4 * n_rows * n_columns + 6 * n_kernel_rows * n_kernel_rows)
     return worker_count(n_jobs, n_bytes)
 
 
@@ -160,7 +160,7 @@ class JobProgress:
     ) -> None:
         problem, splits = jobs[0].problem, {job.number: job.split for job in jobs}
         self._measure = problem.measure
-        self._scorer = Scorer(problem, [splits[number] for number in sorted(splits)])
+        self._scorer = Scorer(problem, [splits[split_number] for split_number in sorted(splits)])
         self._n_workers, self._unit_seconds = n_workers, unit_seconds
         self._start_seconds = time.monotonic()
         self._jobs_left: dict[Any, MethodJob] = {}

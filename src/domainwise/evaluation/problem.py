@@ -235,9 +235,8 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
             f"task={task!r} is not supported; use 'auto', 'classification' or 'regression'"
         )
     if task == "auto":
-        classes = inputs.check_target(y, n, "auto", min_classes=1).names
-        is_number = classes is not None and classes.dtype.kind in "iuf"
-        is_continuous = classes is None or (is_number and inputs.is_quantity(classes))
+        names = inputs.check_target(y, n, "auto", min_classes=1).names
+        is_continuous = names is None or (names.dtype.kind in "iuf" and inputs.is_quantity(names))
         task = "regression" if is_continuous else "classification"
     if task == "classification":
         if type_of_target(np.asarray(y)).startswith("continuous"):

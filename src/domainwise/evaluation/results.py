@@ -371,8 +371,7 @@ def domain_weights(
             mean_within_variance = np.mean([variance_per_row / row_counts[name] for name in scores])
             between_variances.append(float(total_variance - mean_within_variance))
     # A small variance between domains is assumed even if they seem to be equal.
-    min_variance = 0.25 * float(np.median(within_variances))
-    between_variance = max(float(np.mean(between_variances or [0.0])), min_variance)
+    between_variance = max(np.mean(between_variances or [0.0]), 0.25 * np.median(within_variances))
     weights = 1 / (between_variance + within_variances)
     return dict(zip(row_counts, (weights / weights.max()).tolist(), strict=True))
 
@@ -447,8 +446,8 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
 
 def domain_interval(measure: Measure, records: Sequence[Record], bootstrap_scores: Array) -> Ends:
     """Bootstrap interval for a domain's score; exact if a group is all correct or all wrong."""
-    names = ("row", "target", "prediction")
-    rows, targets, predictions = (np.concatenate([r[name] for r in records]) for name in names)
+    fields = ("row", "target", "prediction")
+    rows, targets, predictions = (np.concatenate([r[name] for r in records]) for name in fields)
     # Accuracy has one group of rows, balanced accuracy one per class, and other measures have none.
     groups_by_measure = {"accuracy": np.zeros(len(rows)), "balanced_accuracy": targets}
     row_groups = groups_by_measure.get(measure.name, targets[:0])
@@ -460,8 +459,8 @@ def domain_interval(measure: Measure, records: Sequence[Record], bootstrap_score
     n_repeats = len(rows) / len(np.unique(rows))  # number of times that the domain was held out
     shares = np.array([mask.mean() for mask in masks])
     ends = np.array([share_interval(m.sum() / n_repeats, len(m) / n_repeats) for m in masks])
-    below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(masks)
-    return float(shares.mean() - below), float(shares.mean() + above)
+    lower_error, upper_error = np.linalg.norm(ends - shares[:, None], axis=0) / len(masks)
+    return float(shares.mean() - lower_error), float(shares.mean() + upper_error)
 
 
 def grouped(records: Sequence[Record]) -> dict[Any, list[Record]]:
@@ -575,13 +574,13 @@ def _held_out_outputs(
 
     If a row was held out more than once, its first prediction is used.
     """
-    names = ("row", "target", "prediction" if classes is None else "probabilities")
+    fields = ("row", "target", "prediction" if classes is None else "probabilities")
     domain_arrays = []
     for code, records in enumerate(records_by_domain):
-        if any(record[names[-1]] is None for record in records):
+        if any(record[fields[-1]] is None for record in records):
             return None
         if records:
-            rows, y, outputs = (np.concatenate([r[name] for r in records]) for name in names)
+            rows, y, outputs = (np.concatenate([r[name] for r in records]) for name in fields)
             indices = np.unique(rows, return_index=True)[1]  # of the first prediction of each row
             domain_arrays.append((y[indices], np.full(len(indices), code), outputs[indices]))
     if not domain_arrays:

@@ -105,8 +105,8 @@ class _ColumnStatistics:
                 group, others = order[:group_size], order[group_size:]
                 center, variance = self.predict(others)
                 group_distances = np.abs(self.values[group] - center)
-                statistics = group_distances / np.sqrt(variance + self.errors[group] ** 2)
-                p_value = 2 * t.sf(statistics, len(others) - 1).max()
+                t_values = group_distances / np.sqrt(variance + self.errors[group] ** 2)
+                p_value = 2 * t.sf(t_values, len(others) - 1).max()
                 is_smaller = p_value < p_values[group]
                 distances[group[is_smaller]] = group_distances[is_smaller] / deviation
                 p_values[group[is_smaller]] = p_value
@@ -152,19 +152,19 @@ def find_anomalies(
     names: Sequence[str],
     quantities: Mapping[int, Array],
     target: Array | None,
-    codes: Array,
+    domain_codes: Array,
     excluded: set[tuple[int, int]],
 ) -> list[Anomaly]:
     """Find quantities that are different in some domains.
 
-    ``quantities`` contains values by column index, ``codes`` contains the domain of each row, and
-    ``excluded`` contains pairs of a column and a domain in which a fault was found before.
+    ``quantities`` contains values by column index. ``excluded`` contains pairs of a column and a
+    domain in which a fault was found before.
     """
-    n_domains = int(codes.max()) + 1
+    n_domains = int(domain_codes.max()) + 1
     all_statistics = [
         statistics
         for column, x in quantities.items()
-        for statistics in _column_statistics(column, x, codes, n_domains, excluded)
+        for statistics in _column_statistics(column, x, domain_codes, n_domains, excluded)
     ]
     n_tests = 2 * sum(len(statistics.domains) for statistics in all_statistics)
     anomalies = []
@@ -188,7 +188,7 @@ def find_anomalies(
     if n_tests:
         columns = list(dict.fromkeys(s.column for s in all_statistics))[:MAX_COLUMNS]
         quantities = {column: quantities[column] for column in columns}
-        rows = [np.flatnonzero(codes == d) for d in range(n_domains)]
+        rows = [np.flatnonzero(domain_codes == d) for d in range(n_domains)]
         reversals = _opposite_signs(quantities, target, rows, FALSE_ALARM_RATE / n_tests)
         anomalies += [a for a in reversals if (a.column, a.domains[0]) not in excluded]
     return anomalies
@@ -208,19 +208,19 @@ def _column_statistics(
     spreads = (q3 - q1) / NORMAL_IQR
     if np.median(spreads) <= 0:  # most rows have the same value
         return
-    root_n, statistics = np.sqrt(counts[domains]), (column, domains, medians, spreads)
+    root_n, common_fields = np.sqrt(counts[domains]), (column, domains, medians, spreads)
     if minima.min() >= 0 and medians.min() > 0:
         deviations = spreads / medians
         errors = 1.2533 * deviations / root_n  # a median has 1.2533 times the error of a mean
-        yield _ColumnStatistics(*statistics, "logarithm", np.log(medians), deviations, errors)
+        yield _ColumnStatistics(*common_fields, "logarithm", np.log(medians), deviations, errors)
         return
-    yield _ColumnStatistics(*statistics, "median", medians, spreads, 1.2533 * spreads / root_n)
+    yield _ColumnStatistics(*common_fields, "median", medians, spreads, 1.2533 * spreads / root_n)
     # If a quarter of the rows have the lowest value, spreads are not informative.
     if (q1 > minima).all() and spreads.min() > 0:
         # A spread of three times the usual one has a distance of MIN_DISTANCE.
         deviations = np.full(len(domains), np.log(3) / MIN_DISTANCE)
         errors = 1.17 / root_n  # standard errors of the logarithms of spreads
-        yield _ColumnStatistics(*statistics, "spread", np.log(spreads), deviations, errors)
+        yield _ColumnStatistics(*common_fields, "spread", np.log(spreads), deviations, errors)
 
 
 def _conversions(column_name: str, powers_of_ten: bool) -> Iterator[tuple[str, float, float]]:

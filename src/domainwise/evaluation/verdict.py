@@ -51,10 +51,10 @@ class Answer:
         """All sentences, in the order of the report."""
         recommendation = f"Use {self.take}: {self.reason}" if self.take else self.reason
         confidence = f"Confidence: {self.certainty}. {self.certain}"
-        faults = [f"Check first: {' '.join(fault.values()).strip()}" for fault in self.faults]
+        problems = [f"Check first: {' '.join(fault.values()).strip()}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
         outlook = f"Expect {self.expect}"
-        texts = (recommendation, self.context, outlook, confidence, *faults, self.labels, command)
+        texts = (recommendation, self.context, outlook, confidence, *problems, self.labels, command)
         return [text for text in texts if text]
 
     def lines(self, width: int = 80) -> list[str]:
@@ -66,15 +66,16 @@ class Answer:
             "Expect": wrap(self.expect, max_lines=3),
             "Confidence": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
         }
-        # Each of up to three faults has one line, as have the number of other faults and the
-        # command. The worst faults get a second line if there is room.
+        # Up to three faults, the number of other faults, and the command have one line each. The
+        # worst faults get a second line if there is room.
         n_lines = 11 - sum(map(len, sections.values()))
-        faults = [" ".join(fault.values()) for fault in self.faults[: min(3, n_lines - 1)]]
-        n_hidden = len(self.faults) - len(faults) + self.more_faults
-        faults = faults or [NO_FAULT]
-        n_extra = n_lines - len(faults) - (n_hidden > 0)
-        wrapped_faults = (wrap(text, max_lines=1 + (i < n_extra)) for i, text in enumerate(faults))
-        lines = [line for fault_lines in wrapped_faults for line in fault_lines]
+        texts = [" ".join(fault.values()) for fault in self.faults[: min(3, n_lines - 1)]]
+        n_hidden = len(self.faults) - len(texts) + self.more_faults
+        texts = texts or [NO_FAULT]
+        n_extra = n_lines - len(texts) - (n_hidden > 0)
+        lines: list[str] = []
+        for i, text in enumerate(texts):
+            lines += wrap(text, max_lines=1 + (i < n_extra))
         if n_hidden:
             problems_text = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
             lines.append(f"{n_hidden} {problems_text} in the report")
@@ -130,16 +131,16 @@ def _reason(results: Results) -> str:
     method, rival, leader = results.recommended, results.rival, results.leader()
     label, show = results.measure.label, results.show
     n_scored, n_domains = len(method.known), results.facts.get("domains", 0)
-    of_all = f" of {in_words(n_domains)}" if n_scored < n_domains else ""
+    total_text = f" of {in_words(n_domains)}" if n_scored < n_domains else ""
     plural = "s" * (max(n_scored, n_domains) > 1)
-    domains = f"{in_words(n_scored)}{of_all} held-out domain{plural}"
-    where = f"over {domains}"
+    domains_text = f"{in_words(n_scored)}{total_text} held-out domain{plural}"
+    where_text = f"over {domains_text}"
     if method.trivial:
         restriction = " that predicts rows one by one" * any(r.context for r in results.results)
-        next_best = f"; {rival.label} is second, with {show(rival.mean)}" if rival else ""
+        second_text = f"; {rival.label} is second, with {show(rival.mean)}" if rival else ""
         return (
             f"No method{restriction} is better than always predicting {_constant(results)}, which "
-            f"has a mean {label} of {show(method.mean)} {where}{next_best}."
+            f"has a mean {label} of {show(method.mean)} {where_text}{second_text}."
         )
     mean_of: Callable[[MethodResult], float] = results.weighted_mean
     other = leader if leader is not method else rival
@@ -149,15 +150,15 @@ def _reason(results: Results) -> str:
             worst_text = f"{show(method.worst)} and {show(other.worst)}"
             advantage = f", and better on the worst domain ({worst_text})"
         means_text = f"mean {label}: {show(method.mean)} and {show(other.mean)}"
-        return f"as good as {other.label} on {domains} ({means_text}){advantage}."
+        return f"as good as {other.label} on {domains_text} ({means_text}){advantage}."
     if method is max(results.row_by_row, key=lambda result: result.mean):
         mean_of = attrgetter("mean")
     else:
-        where += ", with less weight for domains with few rows"
+        where_text += ", with less weight for domains with few rows"
     if rival is None:
-        return f"the only evaluated method; its mean {label} {where} is {show(method.mean)}."
+        return f"the only evaluated method; its mean {label} {where_text} is {show(method.mean)}."
     if rival.trivial:
-        return f"best mean {label} {where}."
+        return f"best mean {label} {where_text}."
     lead_text = show(results.measure.sign * (mean_of(method) - mean_of(rival)))
     p_value = compare(method.known, rival.known).p_value
     if method.p_adjusted is not None and rival is results.baseline:
@@ -169,7 +170,7 @@ def _reason(results: Results) -> str:
         is_significant = p_value < SIGNIFICANCE_LEVEL
         claim = "is statistically significant" if is_significant else "may be due to chance"
         remark = f"this {claim} (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
-    return f"best mean {label} {where}, {lead_text} better than {rival.label}; {remark}."
+    return f"best mean {label} {where_text}, {lead_text} better than {rival.label}; {remark}."
 
 
 def _context(results: Results) -> str:
@@ -207,11 +208,10 @@ def _expect(results: Results) -> str:
     if constant is not None and not method.trivial:
         comparison = f" Always predicting {_constant(results)} scores {show(constant.mean)}."
     if (rerun := results.differences.get("without_leaks")) and rerun["scores"]:
-        best_method = max(rerun["scores"], key=lambda name: rerun["scores"][name])
-        columns_text, score_text = listed(rerun["columns"]), show(rerun["scores"][best_method])
-        comparison = (
-            f" Without {columns_text}, the best score is {score_text} ({best_method}).{comparison}"
-        )
+        best_key = max(rerun["scores"], key=lambda name: rerun["scores"][name])
+        columns_text, score_text = listed(rerun["columns"]), show(rerun["scores"][best_key])
+        rerun_text = f"Without {columns_text}, the best score is {score_text} ({best_key})."
+        comparison = f" {rerun_text}{comparison}"
     if ends is not None:
         low, high = (show(measure.sign * end) for end in ends)
         return (
@@ -322,9 +322,9 @@ def label_sentence(results: Results) -> str:
     scores = {g["n_labels"]: results.measure.sign * g["score"] for g in results.label_gain}
     if not scores:
         return ""
-    no_labels, *counts = scores
+    zero, *counts = scores
     label, show, margin = results.measure.label, results.show, results.margin
-    best_score, old_score, n_max = max(scores[n] for n in counts), scores[no_labels], counts[-1]
+    best_score, old_score, n_max = max(scores[n] for n in counts), scores[zero], counts[-1]
     if best_score - old_score < margin:
         scores_text = f"{show(old_score)} without labels and {show(scores[n_max])} with {n_max}"
         subject = "Labels (known targets) from the next site"
@@ -360,7 +360,7 @@ def importance_sentences(results: Results) -> list[str]:
     if not importance:
         return []
     top_column = max(importance, key=lambda name: importance[name])
-    change = "decreases" if results.measure.sign > 0 else "increases"
+    change_verb = "decreases" if results.measure.sign > 0 else "increases"
     loss_text = results.show(results.measure.sign * importance[top_column])
     min_importance = results.margin / 2
     beginning = "The most important column on held-out domains is"
@@ -368,7 +368,7 @@ def importance_sentences(results: Results) -> list[str]:
         beginning = "No single column is important on held-out domains; the most important one is"
     sentences = [
         f"{beginning} {top_column}: if its values are shuffled, the {results.measure.label} of "
-        f"{method.label} {change} by {loss_text}."
+        f"{method.label} {change_verb} by {loss_text}."
     ]
     faulty_columns = {
         name for f in results.differences.get("faults", ()) for name in f.get("columns", ())

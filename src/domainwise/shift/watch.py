@@ -180,8 +180,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         numbers[~np.isfinite(numbers)] = np.nan
         moments, levels = rows_moments(numbers)
         self.lowest_, self.highest_ = levels.lowest, levels.highest
-        self.mean_ = moments.mean[0]
-        deviations = np.sqrt(moments.variance[0])
+        self.mean_, deviations = moments.mean[0], np.sqrt(moments.variance[0])
         # The deviation of a constant column may be a rounding error of its mean.
         self.scale_ = np.where(deviations > 1e-12 * np.abs(self.mean_), deviations, 1.0)
         domains = check_sample_domain(sample_domain, len(rows))
@@ -214,15 +213,15 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         watch.__dict__.update(attributes)
         return watch
 
-    def source_totals(self, X: Frame, codes: Array, n_groups: int) -> tuple[Array, Array]:
+    def source_totals(self, X: Frame, group_codes: Array, n_groups: int) -> tuple[Array, Array]:
         """Compute ``totals_`` and ``freedom_`` of groups of rows; the code -1 means no group."""
         totals = np.zeros((n_groups, self.n_totals))
-        for start in range(0, len(codes), 5 * BLOCK_ROWS):
+        for start in range(0, len(group_codes), 5 * BLOCK_ROWS):
             block = slice(start, start + 5 * BLOCK_ROWS)
-            totals += self._totals(self._columns(X.iloc[block]), codes[block], n_groups)[0]
+            totals += self._totals(self._columns(X.iloc[block]), group_codes[block], n_groups)[0]
         freedom = np.ones(n_groups)
         for d in range(n_groups):
-            indices = np.flatnonzero(codes == d)
+            indices = np.flatnonzero(group_codes == d)
             sample = X.iloc[indices[:: -(-len(indices) // 2000)]]
             freedom[d] = self._freedom(self._standardized(self._numbers(self._columns(sample))))
         return totals, freedom
@@ -251,9 +250,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         rows: Any = X if hasattr(X, "iloc") else validate_rows(self, X, reset=False, **_ANY_ROWS)
         columns = self._columns(rows)
-        labels = check_sample_domain(sample_domain, len(rows), "delta")
-        names = [None] if sample_domain is None else np.asarray(labels.names).tolist()
-        codes = np.asarray(labels.codes)
+        domains = check_sample_domain(sample_domain, len(rows), "delta")
+        names = [None] if sample_domain is None else np.asarray(domains.names).tolist()
+        codes = np.asarray(domains.codes)
         totals, examples = self._totals(columns, codes, len(names))
         numbers = self._numbers(columns)
         extremes = np.full((2, len(names), numbers.shape[1]), np.nan)
@@ -400,14 +399,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return float(np.sqrt(np.max(squared_distances).clip(0)))
 
     def _totals(
-        self, columns: list[Any], codes: Array, n_groups: int, n_features: Array | None = None
+        self, columns: list[Any], group_codes: Array, n_groups: int, n_features: Array | None = None
     ) -> tuple[Array, list[dict[str, list[str]]]]:
         """Return sums over the rows of each group, and examples of unknown categories.
 
         Only the first ``n_features`` kernel features of each group are summed; None sums all.
         """
         numbers = self._numbers(columns)
-        is_missing, is_unknown = np.zeros((2, len(codes), len(self.categorical_)), dtype=bool)
+        is_missing, is_unknown = np.zeros((2, len(group_codes), len(self.categorical_)), dtype=bool)
         examples: list[dict[str, list[str]]] = [{} for _ in range(n_groups)]
         for j, (i, categories) in enumerate(zip(self.categorical_, self.categories_, strict=True)):
             is_missing[:, j] = missing_cells(columns[i])
@@ -415,18 +414,18 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 continue
             values = np.asarray(columns[i], dtype=object)
             is_unknown[:, j] = ~is_missing[:, j] & ~np.isin(values.astype(str), categories)
-            for g in np.unique(codes[is_unknown[:, j]]):
-                unknown_values = {str(value) for value in values[is_unknown[:, j] & (codes == g)]}
-                examples[g][self.columns_[i]] = sorted(unknown_values)[:MAX_EXAMPLES]
+            for g in np.unique(group_codes[is_unknown[:, j]]):
+                unknown_values = values[is_unknown[:, j] & (group_codes == g)]
+                examples[g][self.columns_[i]] = sorted(set(map(str, unknown_values)))[:MAX_EXAMPLES]
         margin = MARGIN * (self.highest_ - self.lowest_) + 1e-9 * np.abs(self.mean_)
         totals: Any = 0.0
-        for start in range(0, len(codes), BLOCK_ROWS):
-            rows = np.flatnonzero(codes[start : start + BLOCK_ROWS] >= 0) + start
-            x, row_codes = numbers[rows], codes[rows]
+        for start in range(0, len(group_codes), BLOCK_ROWS):
+            rows = np.flatnonzero(group_codes[start : start + BLOCK_ROWS] >= 0) + start
+            x, block_codes = numbers[rows], group_codes[rows]
             z = self._standardized(x)
             features = self._features(z)
             if n_features is not None:
-                features *= np.arange(features.shape[1]) < n_features[row_codes][:, None]
+                features *= np.arange(features.shape[1]) < n_features[block_codes][:, None]
             summands = [
                 np.ones((len(x), 1)),
                 np.isnan(x),
@@ -438,7 +437,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 features,
                 (features**2).sum(axis=1, keepdims=True),
             ]
-            totals = totals + group_sums(np.hstack(summands), row_codes, n_groups)
+            totals = totals + group_sums(np.hstack(summands), block_codes, n_groups)
         return np.asarray(totals), examples
 
     def __sklearn_tags__(self) -> Any:

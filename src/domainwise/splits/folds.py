@@ -89,7 +89,7 @@ class LeaveDomainsOut(BaseCrossValidator):
         n_splits : int
             Number of splits that :meth:`split` yields.
         """
-        return len(self._test_sets(self._codes(groups)[1]))
+        return len(self._test_sets(self._domain_codes(groups)[1]))
 
     def split(
         self, X: ArrayLike, y: MaybeArray = None, groups: MaybeArray = None
@@ -104,7 +104,7 @@ class LeaveDomainsOut(BaseCrossValidator):
         groups : array-like of shape (n_samples,)
             The domain of each row.
         """
-        domain_codes, n_domains = self._codes(groups)
+        domain_codes, n_domains = self._domain_codes(groups)
         for name, labels in (("groups", domain_codes), ("y", y)):
             if labels is not None and count_rows(labels) != count_rows(X):
                 raise ValueError(
@@ -120,7 +120,7 @@ class LeaveDomainsOut(BaseCrossValidator):
         """Whether repeated calls of :meth:`split` give different folds; searches check this."""
         return isinstance(self.random_state, np.random.RandomState)
 
-    def _codes(self, groups: Any) -> tuple[Array, int]:
+    def _domain_codes(self, groups: Any) -> tuple[Array, int]:
         if groups is None:
             raise ValueError(
                 "LeaveDomainsOut needs the domain of each row. Pass groups=sample_domain."
