@@ -31,17 +31,17 @@ NEEDS_CLASSES = "conditional=True needs class labels. Pass them as y."
 
 
 @dataclass(frozen=True)
-class Cells:
-    """The (class, domain) groups that have rows."""
+class CellCounts:
+    """Row counts and labels of the (class, domain) groups that have rows, also called cells."""
 
     counts: Array  #: number of rows in each group
-    classes: Array | None  #: class of each group; None without a target
-    domains: Array | None  #: domain of each group; None for a single domain
+    classes: Array | None  #: class code of each group; None without a target
+    domains: Array | None  #: domain code of each group; None for a single domain
 
 
 @dataclass(frozen=True)
 class LabelSpace:
-    """Centred label features of N samples in orthonormal coordinates."""
+    """Centred label features of N samples, in s orthonormal coordinates."""
 
     n_samples: int
     target: Array | None = None  #: target features (s, q); None without a target
@@ -52,18 +52,18 @@ class LabelSpace:
     #: Direction that fixes the signs of components: the last class, or the first target column.
     sign: Array | None = None
     #: If all labels are categories, the groups whose scaled indicators are the basis vectors.
-    cells: Cells | None = None
+    cells: CellCounts | None = None
 
     @property
     def size(self) -> int:
         """Dimension s of the space."""
-        features = (self.target, self.domain, self.sign)
-        return next((len(matrix) for matrix in features if matrix is not None), 0)
+        arrays = (self.target, self.domain, self.sign)
+        return next((len(array) for array in arrays if array is not None), 0)
 
 
 @dataclass(frozen=True)
 class RowLabels:
-    """A label space together with the map from its coordinates to the N rows."""
+    """A label space, and the map from its coordinates to vectors with one entry per row."""
 
     space: LabelSpace
     codes: Any = None  #: group of each row, if all labels are categories
@@ -127,12 +127,12 @@ def label_rows(
 
 
 def category_space(
-    counts: Array, classes: Array | None, domains: Array | None, *, conditional: bool = False
+    counts: Array, class_codes: Array | None, domain_codes: Array | None, *, conditional: bool
 ) -> LabelSpace:
     """Build the label space of (class, domain) groups from their sizes, which must be positive.
 
-    ``classes`` and ``domains`` contain one code per group. Without a target, ``classes`` is None;
-    with a single domain, ``domains`` is None.
+    Both arrays of codes have one entry per group; ``class_codes`` is None without a target, and
+    ``domain_codes`` is None for a single domain.
     """
     n, root_counts = float(counts.sum()), np.sqrt(counts)[:, None]
 
@@ -141,17 +141,17 @@ def category_space(
         indicators = indicators[:, indicators.any(axis=0)]
         return np.asarray(root_counts * (indicators - counts @ indicators / n))
 
-    target = None if classes is None else centred_indicators(classes)
+    target = None if class_codes is None else centred_indicators(class_codes)
     domain = domain_means = None
-    if domains is not None:
-        domain = centred_indicators(domains)
-        domain_sizes = np.bincount(domains, weights=counts)
+    if domain_codes is not None:
+        domain = centred_indicators(domain_codes)
+        domain_sizes = np.bincount(domain_codes, weights=counts)
         domain_means = domain / domain_sizes[domain_sizes > 0]
         if conditional:
-            if classes is None:
+            if class_codes is None:
                 raise ValueError(NEEDS_CLASSES)
             # Group indicators minus their class mean, 1_g - (n_g / n_c) 1_c.
-            same_class = (classes[:, None] == classes[None, :]).astype(np.float64)
+            same_class = (class_codes[:, None] == class_codes[None, :]).astype(np.float64)
             class_sizes = same_class @ counts
             domain = root_counts * (np.eye(len(counts)) - same_class * (counts / class_sizes))
     return LabelSpace(
@@ -160,7 +160,7 @@ def category_space(
         domain=domain,
         domain_means=domain_means,
         sign=None if target is None else target[:, -1],
-        cells=Cells(counts, classes, domains),
+        cells=CellCounts(counts, class_codes, domain_codes),
     )
 
 
@@ -225,7 +225,7 @@ def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
 
 
 def joint_basis(*factors: Array) -> Array:
-    """Return an orthonormal basis of the columns of all factors; each has orthogonal columns."""
+    """Return an orthonormal basis of the span of all factors, which have orthogonal columns."""
     directions = np.hstack([F / np.linalg.norm(F, axis=0) for F in factors])
     if not directions.shape[1]:
         return directions
@@ -293,7 +293,7 @@ def pivoted_cholesky(
     rounding error of the diagonal of K.
     """
     n = len(diagonal)
-    residual = np.array(diagonal, dtype=np.float64)
+    residual = np.array(diagonal, dtype=np.float64)  # the diagonal of K - L L'
     scale = float(residual.max(initial=0.0))
     if not np.isfinite(scale) or residual.min(initial=0.0) < 0:
         raise ValueError(

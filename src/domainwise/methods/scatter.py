@@ -22,7 +22,7 @@ from scipy.linalg import svd
 
 from domainwise.arrays import Array
 from domainwise.checks import warn_caller
-from domainwise.labels.factors import Cells, LabelSpace, joint_basis, label_factor
+from domainwise.labels.factors import CellCounts, LabelSpace, joint_basis, label_factor
 from domainwise.methods import components
 from domainwise.methods.contract import Gram, Matrix, Solution
 
@@ -96,7 +96,7 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     return Scatters(np.hstack(between_factors), domain_factor, within_added, within_removed)
 
 
-def _cells(labels: LabelSpace, method: str) -> Cells:
+def _cells(labels: LabelSpace, method: str) -> CellCounts:
     if labels.cells is None:
         raise ValueError(f"{method} {components.NEEDS_DOMAIN_LABELS}")
     return labels.cells
