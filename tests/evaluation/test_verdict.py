@@ -40,16 +40,16 @@ def test_the_best_method_is_recommended_with_its_lead_and_a_p_value():
     assert evaluation.best.p_value == pytest.approx(2 / 2**8)
     assert evaluation.answer.take == "DCM"
     assert evaluation.answer.reason == (
-        "best mean accuracy over eight held-out domains, 0.050 better than SVM; this is "
+        "best mean accuracy over eight held-out domains, 0.050 better than SVM; this difference is "
         "statistically significant (p = 0.008)."
     )
     assert evaluation.verdict().startswith("Use DCM: best mean accuracy over")
     mixed = [score + (0.07 if i % 2 else -0.04) for i, score in enumerate(SVM)]
     reason = make_evaluation({"svm": SVM, "dcm": mixed}).answer.reason
-    assert "; this may be due to chance (p = " in reason
+    assert "; this difference may be due to chance (p = " in reason
     few = make_evaluation({"svm": SVM[:5], "dcm": [score + 0.05 for score in SVM[:5]]})
     assert few.best.p_value is None
-    assert few.answer.reason.endswith("; with five domains, this may be due to chance.")
+    assert few.answer.reason.endswith("; with five domains, this difference may be due to chance.")
 
 
 def test_p_values_are_adjusted_for_the_number_of_methods():
@@ -61,7 +61,7 @@ def test_p_values_are_adjusted_for_the_number_of_methods():
     evaluation = make_evaluation({"svm": SVM, **ours})
     assert evaluation.best.p_value < 0.05 <= evaluation.best.p_adjusted
     evaluation.results = [result for result in evaluation.results if result.key in ("svm", "dcm")]
-    chance = f"this may be due to chance (p = {evaluation.best.p_adjusted:.3f})"
+    chance = f"this difference may be due to chance (p = {evaluation.best.p_adjusted:.3f})"
     assert chance in evaluation.answer.reason
 
 

@@ -165,11 +165,11 @@ def _reason(results: Results) -> str:
         p_value = method.p_adjusted
     if p_value is None:
         n_common = len(method.known.keys() & rival.known.keys())
-        remark = f"with {in_words(n_common)} domains, this may be due to chance"
+        remark = f"with {in_words(n_common)} domains, this difference may be due to chance"
     else:
         is_significant = p_value < SIGNIFICANCE_LEVEL
         claim = "is statistically significant" if is_significant else "may be due to chance"
-        remark = f"this {claim} (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
+        remark = f"this difference {claim} (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
     return f"best mean {label} {where_text}, {lead_text} better than {rival.label}; {remark}."
 
 
