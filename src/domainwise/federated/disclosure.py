@@ -3,7 +3,7 @@
 A group of rows is a site, a class at a site, a domain, or a class within a domain. A number in a
 file is about a group if it depends only on rows in the group. Three rules apply:
 
-1. There are at most half as many numbers about a group as the group has values (rows times
+1. The file has at most half as many numbers about a group as the group has values (rows times
    columns). An attacker who tries to compute the rows from these numbers has at least twice as many
    unknowns as equations.
 2. A feature map has at most a third as many columns as the group has rows. Testing whether a row
@@ -41,7 +41,7 @@ ENOUGH_COLUMNS = 100
 #: The number of columns is chosen so that sums include at least the share ``MIN_SHARE`` of rows.
 #: If this allows fewer than ``FEW_COLUMNS``, the share ``MIN_SHARE_FEW_COLUMNS`` is sufficient.
 MIN_SHARE, FEW_COLUMNS, MIN_SHARE_FEW_COLUMNS = 0.95, 8, 0.8
-MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500  #: limits of the number of columns for ``"auto"``
+MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500  #: limits for ``n_features="auto"``
 WATCH_POINTS = 30  #: maximum number of landmarks for comparing new rows with domains
 ACCEPT_ADVICE = (
     "If you are allowed to disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
@@ -71,7 +71,7 @@ class Request:
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_points: int) -> Request:
         """Return the request of a plan with this many maps, columns and landmark points."""
         schema = plan.schema
-        # Rows, norms and freedom; 4 numbers per numeric and 2 per text column; kernel means.
+        # 3 numbers for a domain, 4 for each numeric and 2 for each text column; kernel means.
         n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_points
         return cls(len(schema.features), plan.n_classes, n_maps, width, by_class, n_watch)
 
@@ -107,7 +107,7 @@ class Request:
         return self._min_rows(n_domains * self.n_classes, n_second_moments, n_others)
 
     def _min_rows(self, n_cells: int, n_second_moments: int = 0, n_others: int = 0) -> int:
-        """Return the minimum number of rows for sums in cells, second moments and other numbers."""
+        """Return the minimum size of a group about which this many sums and moments are sent."""
         n_per_map = n_cells * self.width + n_second_moments * (self.width * (self.width + 1) // 2)
         n_values = VALUES_PER_NUMBER * (self.n_maps * n_per_map + n_others)
         n_rows = max(ROWS_PER_COLUMN * self.width, ceil(n_values / max(self.n_columns, 1)))
@@ -248,7 +248,7 @@ def _group_domains(counts: Array, request: Request, n_sent: int) -> list[list[in
 
 @dataclass(frozen=True)
 class SiteRows:
-    """Rows of a site, from classes with at least ``min_rows`` rows.
+    """The rows of a site that belong to classes with at least ``min_rows`` rows.
 
     A column with fewer than ``min_rows`` values is treated as missing in all rows.
     """
@@ -261,7 +261,7 @@ class SiteRows:
     domain_codes: Array
     domain_names: list[str]
     n_left_out: int  #: number of rows without a target or domain; 0 if below ``min_rows``
-    notes: list[str]  #: what was left out, for the site only
+    notes: list[str]  #: what was left out or merged, for the site only
 
     def checksum(self) -> str:
         """Hash the rows to 16 bits, regardless of their order.

@@ -1,4 +1,4 @@
-"""The first round: statistics of a site's columns, which are merged into the second-round plan.
+"""The first round: sites send statistics of their columns, which are merged into a new plan.
 
 A file contains counts, means and squared deviations of columns, means of blocks of neighbouring
 values, counts of classes and categories, and quantiles of distances between rows. Statistics that
@@ -68,7 +68,7 @@ N_QUANTILES = 200
 def statistics(
     frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
 ) -> SiteFile:
-    """Compute a site's first-round file, from which preprocessing and kernel widths are chosen.
+    """Compute a site's first-round file, which is used to set preprocessing and kernel widths.
 
     It contains, for each numeric column, the count, the mean, the sum of squared deviations, and
     means of blocks of at least twice ``smallest_cell`` neighbouring values; for each text column,
@@ -177,7 +177,7 @@ def _block_means(values: Array, min_rows: int) -> Array:
 
 @default_output
 def _distance_quantiles(X: Any, schema: Any) -> Array:
-    """Return quantiles of distances between sampled rows, scaled with the site's statistics."""
+    """Return quantiles of distances between sampled rows, which are preprocessed first."""
     sample = X.iloc[evenly_spaced(len(X), DISTANCE_ROWS)]
     Z, quantiles = make_preprocessor(schema).fit_transform(sample), []
     for metric in METRICS.values():
@@ -207,8 +207,8 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
             f"'classes' must contain {n_classes} counts, each 0 or at least {min_rows}, that add "
             f"up to 'rows' ({n})"
         )
-    are_valid = [sum(c) <= n and min(c, default=n) >= min_rows for c in category_counts]
-    if not all(are_valid) or len(category_counts) != n_texts:
+    has_valid_counts = [sum(c) <= n and min(c, default=n) >= min_rows for c in category_counts]
+    if not all(has_valid_counts) or len(category_counts) != n_texts:
         raise ValueError(
             f"'categories' must have length {n_texts}, with counts of at least {min_rows} that add "
             f"up to at most {n} in each column"

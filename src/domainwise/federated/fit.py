@@ -1,4 +1,4 @@
-"""Fitting a model from the moments of several sites."""
+"""Fit a model from the moments that several sites have sent."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     watch.totals_ = np.array([summaries[name][0] for name in watch.sources_])
     watch.freedom_ = np.array([summaries[name][1] for name in watch.sources_])
     labels = labels_by_text(summaries)
-    counts = sorted((labels[name], int(totals[0])) for name, (totals, _) in summaries.items())
+    domains = sorted((labels[name], int(totals[0])) for name, (totals, _) in summaries.items())
     notes = _notes(plan, sites)
-    info = describe_model(method, setting, search, classes=classes, domains=counts, notes=notes)
+    info = describe_model(method, setting, search, classes=classes, domains=domains, notes=notes)
     info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": errors}
     if len(errors) > 1:
         constant_errors = site_search.errors(site_search.constant_scores())
@@ -156,7 +156,7 @@ class _Search:
         self.n_rows = sum(int(file.arrays["counts"].sum()) for file in sites)
         self.splits = split_domains(LeaveDomainsOut(), len(sites))[1]
         self.n_inputs = len(plan.prepare.get_feature_names_out())
-        # These penalties apply only to the coefficients of the predictor.
+        # Penalties of the predictor; a projection has its own.
         self.penalties = Penalties([(0.0, False)], [1.0], 1.0, plan.class_weight)
         self.map_arguments: Candidate = {
             "feature_map": "fourier" if plan.feature_map == "fourier" else "nystroem",
@@ -242,7 +242,7 @@ class _Search:
         return model, candidates, score_table[best_index], candidates[best_index]
 
     def _scores(self, nystrom: NystromMap, cells: Cells, candidates: list[Candidate]) -> Array:
-        """Return the score of each candidate for a map on each site; NaN if it is undefined."""
+        """Score the candidates for a map on each held-out site; undefined scores are NaN."""
         columns = self.columns(nystrom)
         scorer, scores = error_score(columns), np.full((len(candidates), len(self.sites)), np.nan)
         for s, (train, test) in enumerate(cells_by_split(cells, self.splits)):
@@ -270,13 +270,13 @@ class _Search:
 
 
 def least_squares(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
-    """Return ridge coefficients for the components: the centred columns of a map times W."""
+    """Return ridge coefficients for components, which are a map's centred columns times W."""
     gram = W.T @ problem.second @ W + alpha * np.eye(W.shape[1])
     return np.asarray(np.linalg.solve(gram, W.T @ problem.cross))
 
 
 def discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | None) -> Any:
-    """Return a linear discriminant analysis of components, from the sums of each class."""
+    """Compute a linear discriminant analysis of components from the sums of each class."""
     m, counts = len(W), np.array([cell.n_samples for cell in cells.values()])
     shares = counts / counts.sum()
     means = np.array([cell.mean[:m] @ W for cell in cells.values()])

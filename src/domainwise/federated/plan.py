@@ -323,7 +323,7 @@ class Plan:
         return 1 if self.classes is None else len(self.classes)
 
     def first_round(self, name: str) -> Any:
-        """Return one of the merged first-round results."""
+        """Return the merged first-round result with this name."""
         if self.merged is None:
             raise PlanError(
                 "this is the first-round plan. Merge the statistics from all sites to get the "
@@ -384,7 +384,7 @@ class Plan:
 
     @property
     def watch(self) -> ShiftWatch:
-        """A ShiftWatch with which sites summarize their domains."""
+        """The ShiftWatch that summarizes the domains of a site."""
         settings, params, schema = self.first_round("watch"), self.preprocessing, self.schema
         shape = (len(settings["landmarks"]), len(schema.numbers))
         lowest, highest = np.array(settings["ends"], dtype=float)

@@ -37,7 +37,7 @@ COUNTS = ("missing", "beyond", "unknown")  #: counts of missing, out-of-range an
 ROUNDING = 1e-9  #: tolerance for rounding, relative to a bound or the trace of a second moment
 #: Targets may lie outside the range of all block means by this multiple of the range.
 TARGET_MARGIN = 1e3
-#: A site that joins late may have this many times as many rows as all first-round sites together.
+#: A site that joins late may have up to this many times the rows of all first-round sites.
 MAX_LATE_RATIO = 10
 
 
@@ -48,7 +48,7 @@ def moments(
     """Compute a site's second-round file, from which the model is fitted.
 
     For the columns of each map, it contains sums by class and domain, and one second moment about
-    the class means, or one for each class if the plan says so. For each domain, it contains the
+    the class means (one for each class if the plan says so). For each domain, it contains the
     statistics with which :func:`~domainwise.check_shift` compares new rows. Domains that are too
     small to be sent separately are merged, and classes that are too small are left out.
 
