@@ -214,8 +214,10 @@ def test_the_answer_has_at_most_twelve_lines_in_a_terminal():
         "faults": [{**fault, "severity": 2, "columns": ["a"], "leak": False}] * 7
     }
     evaluation.next_step = "To fit it: domainwise fit --from folder -o model.skops"
-    longest = replace(evaluation.answer, reason="a " * 200, expect="b " * 200, certain="c " * 200)
-    assert len(longest.lines()) == 12
+    texts = {"reason": "a " * 200, "expect": "non-missing " * 200, "certain": "c " * 200}
+    longest_lines = replace(evaluation.answer, **texts).lines()
+    assert len(longest_lines) == 12
+    assert [line.split()[-2:] for line in longest_lines if "g …" in line] == [["non-missing", "…"]]
     lines = evaluation.answer.lines()
     assert len(lines) <= 12
     assert max(map(len, lines)) <= 80

@@ -60,7 +60,7 @@ class Answer:
     def lines(self, width: int = 80) -> list[str]:
         """The sentences as at most twelve lines; only a command may exceed the width."""
         recommendation = f"{self.take}: {self.reason}" if self.take else self.reason
-        wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …")
+        wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …", break_on_hyphens=False)
         sections = {
             "Recommended": wrap(recommendation, max_lines=3),
             "Expect": wrap(self.expect, max_lines=3),
