@@ -290,7 +290,7 @@ def open_folder(
             if UNFINISHED_FILE.fullmatch(path.name):
                 path.unlink()
         try:
-            store.open(repair=True, more={"chosen_by": problem.measure.name}, **settings)
+            store.open(repair=True, new_entries={"chosen_by": problem.measure.name}, **settings)
             job_folder = JobFolder(store, problem, len(splits))
         except ResultsError as error:
             message = f"{error}, or replace the results with "

@@ -184,20 +184,20 @@ class ResultStore:
                     f"instead of {current_value!r}). Choose another folder"
                 )
 
-    def open(self, *, repair: bool = False, more: Row | None = None, **run: Any) -> None:
+    def open(self, *, repair: bool = False, new_entries: Row | None = None, **run: Any) -> None:
         """Create the file, or open it to resume the same run.
 
-        ``run`` contains JSON values that identify the run, and ``more`` other entries for a new
-        header. ``repair`` removes an incomplete last line, which a killed process may have left;
-        only the process that holds the lock may do this. If the folder cannot be used, ResultsError
-        is raised and nothing is changed.
+        ``run`` contains JSON values that identify the run, and ``new_entries`` other entries for
+        this session's header. ``repair`` removes an incomplete last line, which a killed process
+        may have left; only the process that holds the lock may do this. If the folder cannot be
+        used, ResultsError is raised and nothing is changed.
         """
         prepare_folder(self.folder)
         is_new = not self.path.exists()
         if repair and not is_new:
             with self.path.open("rb+") as stream:
                 is_new = not stream.truncate(stream.read().rfind(b"\n") + 1)
-        entries = {**describe_environment(), **run, **(more or {})}
+        entries = {**describe_environment(), **run, **(new_entries or {})}
         if is_new:
             self.header = {"kind": "header", "schema": SCHEMA, **entries}
             self._write([self.header], mode="a" if repair else "x")
