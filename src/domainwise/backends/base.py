@@ -95,7 +95,7 @@ class Backend:
         return label_rows(len(rows), *features, **options)
 
     def indexable(self, rows: Any) -> Any:
-        """Return rows that can be indexed with NumPy arrays, which gives NumPy arrays."""
+        """Return rows that take NumPy arrays as indices and return NumPy arrays."""
         return np.asarray(rows)
 
     def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
@@ -109,7 +109,7 @@ class Backend:
         return np.array(rows)
 
     def like_rows(self, values: Any, rows: Any) -> Any:
-        """Return values, one per row, with the precision and the partitions of the rows."""
+        """Return values for the rows, in the precision and with the partitions of the rows."""
         return np.asarray(values, dtype=rows.dtype)
 
     def finish_fit(self, model: Any, X: Any) -> None:
@@ -174,7 +174,7 @@ class LabelRules:
         return "delta"
 
 
-#: How messages name a kind of labels, if model files use another name.
+#: Names of the kinds of labels in messages, where they differ from those in model files.
 _KIND_NAMES = {
     "continuous values (1 columns)": "continuous values (1 column)",
     "labels": "numeric labels",

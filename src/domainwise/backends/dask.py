@@ -1,7 +1,7 @@
 """Backend for Dask arrays and data frames: checks, labels and operators.
 
 The rows of X, and all arrays of that size, remain Dask collections. Labels, and coefficients of
-exact models (one number per row and component), are in the memory of the client.
+exact models (one number per row and component), are kept in the client's memory.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class DaskBackend(Backend):
 
     @staticmethod
     def kernel_matrix(kernel: Kernel, rows: Any) -> Array:
-        """Evaluate the whole kernel matrix of a few rows in the memory of the client."""
+        """Evaluate the whole kernel matrix of a few rows in the client's memory."""
         return kernel_matrix(kernel, np.vstack(run(row_blocks(in_blocks(rows)))))
 
     def transform(self, model: Any, X: Any) -> Any:
@@ -145,7 +145,7 @@ class DaskBackend(Backend):
         return rows
 
     def like_rows(self, values: Array, rows: Any) -> Any:
-        """Return values, one per row, as a Dask array with the chunks of the rows."""
+        """Return values for the rows, as a Dask array with the same chunks as the rows."""
         return da.from_array(values.astype(rows.dtype), chunks=(rows.chunks[0], values.shape[1]))
 
     def finish_fit(self, model: Any, X: Any) -> None:

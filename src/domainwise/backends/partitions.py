@@ -120,7 +120,7 @@ def labels_of(X: Any, y: Any, sample_domain: Any) -> tuple[Layout, Any, Any, Any
 
 
 def is_frame(X: Any) -> bool:
-    """Whether a Dask collection is a data frame or a series."""
+    """Return whether a Dask collection is a data frame or a series."""
     return hasattr(X, "divisions")
 
 
@@ -131,9 +131,9 @@ def describe(X: Any) -> str:
 
 
 def label_column(X: Any, labels: Any, name: str) -> Any:
-    """Return ``labels`` if they are names of columns of X, else None."""
+    """Return ``labels`` if they name columns of X, else None."""
     column_names = labels if isinstance(labels, list) and labels else [labels]
-    if not all(isinstance(column, str) for column in column_names):
+    if not all(isinstance(column_name, str) for column_name in column_names):
         return None
     if not is_frame(X):
         raise TypeError(
@@ -217,7 +217,7 @@ def check_aligned(X: Any, labels: Any, name: str) -> None:
 
 
 def n_partitions(X: Any) -> int:
-    """Return the number of partitions of the rows."""
+    """Return the number of partitions into which the rows are divided."""
     return int(X.npartitions) if is_frame(X) else int(X.numblocks[0])
 
 
@@ -274,7 +274,7 @@ MIN_SAMPLE_ROWS = 2_000
 
 
 def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
-    """Choose landmarks and kernel from a sample of the rows, then sum over all partitions."""
+    """Choose landmarks and kernel from sampled rows, then compute sums over all partitions."""
     validate_data(estimator, partitions.empty, skip_check_array=True)
     # Landmarks are chosen from the sampled rows, so at least n_landmarks rows are needed.
     n_landmarks = estimator.n_landmarks
@@ -320,7 +320,7 @@ def merge_sums(sums: list[NystromSums | None]) -> NystromSums | None:
 
 
 def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
-    """Read rows from evenly spaced partitions, at least ``n_needed`` if there are as many.
+    """Read rows from evenly spaced partitions, at least ``n_needed`` if there are that many.
 
     Returns X, y and sample_domain of these rows, in the order of the partitions, and the total
     number of rows: exact if lengths are known or every partition was read, otherwise an estimate.

@@ -120,7 +120,7 @@ class TorchBackend(Backend):
         """Do nothing: if an allocation fails, :meth:`explain_memory_errors` says what to do."""
 
     def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
-        """Build the label space of the rows; the sizes of groups are counted on the device."""
+        """Build the label space of the rows, with its array ``dense`` on the device."""
         labels = label_rows(len(rows), *features, **options)
         dense = np.zeros((len(rows), 0)) if labels.dense is None else labels.dense
         return replace(labels, dense=to_device_of(dense, rows))
@@ -134,7 +134,7 @@ class TorchBackend(Backend):
         return HostRows(rows) if isinstance(rows, torch.Tensor) else np.asarray(rows)
 
     def copy_rows(self, rows: Tensor) -> Tensor:
-        """Return a copy."""
+        """Return a copy of the rows."""
         return rows.clone()
 
     def like_rows(self, values: Tensor, rows: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ class Number(Interval):
     """An interval of numbers that does not accept booleans."""
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Whether a value is a number in the interval."""
+        """Return whether a value is a number in the interval."""
         return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
 
 
@@ -38,7 +38,7 @@ class SequenceOf(HasMethods):
         self.constraint, self.of_dict = make_constraint(constraint), of_dict
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Whether all values satisfy the constraint."""
+        """Return whether all values satisfy the constraint."""
         if isinstance(val, str | bytes) or isinstance(val, dict) != self.of_dict:
             return False
         if not super().is_satisfied_by(val) or getattr(val, "ndim", 1) == 0:
@@ -58,7 +58,7 @@ class ArrayOrSequence(HasMethods):
         super().__init__("__len__")
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Whether a value is an array or a sequence."""
+        """Return whether a value is an array or a sequence."""
         if isinstance(val, str | bytes | dict) or getattr(val, "ndim", 1) == 0:
             return False
         return bool(super().is_satisfied_by(val))

@@ -58,7 +58,7 @@ def check_target(
 ) -> Labels:
     """Check y and decide whether it contains classes or continuous values.
 
-    ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels
+    ``kernel="auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels
     contains classes; numbers with fractions, or several columns, are continuous values.
     """
     y = _check_label_array(plain_array(y, "y"), "y", n_samples)
@@ -115,7 +115,7 @@ def _categories(labels: Array, name: str, role: str) -> Labels:
 
 
 def is_quantity(values: Array) -> bool:
-    """Whether numbers are quantities rather than classes: fractions, or many distinct values.
+    """Return whether numbers are quantities, not classes: fractions, or many distinct values.
 
     >>> is_quantity(np.array([1, 2, 2])), is_quantity(np.arange(30)), is_quantity(np.array([0.5]))
     (False, True, True)
@@ -360,21 +360,21 @@ def kind_of_label(value: Any) -> str:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a label is None, NaN or one of pandas' missing values."""
+    """Return whether a label is None, NaN or one of pandas' missing values."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def is_continuous(values: Array) -> bool:
-    """Whether values are descriptors rather than labels: several columns, or fractions."""
+    """Return whether values are descriptors, not labels: several columns, or fractions."""
     if values.ndim != 1:
         return True
     return values.dtype.kind == "f" and bool((values != np.round(values)).any())
 
 
 def too_large(values: Array) -> bool:
-    """Whether squares of these numbers may overflow; missing values are ignored."""
+    """Return whether squares of these numbers may overflow; missing values are ignored."""
     return bool(np.abs(values).max(initial=0.0, where=~np.isnan(values)) > LARGEST_NUMBER)
 
 
@@ -411,7 +411,7 @@ _NOT_NUMBERS = {
 
 
 def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Check X with :func:`check_is_table`, which gets ``numeric``, and with ``validate_data``."""
+    """Check X with :func:`check_is_table` (by default, ``numeric=True``) and ``validate_data``."""
     check_is_table(X, numeric=options.pop("numeric", True))
     try:
         return validate_data(estimator, X, y, **options)
@@ -435,7 +435,7 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
 
 
 def check_is_table(X: Any, *, numeric: bool = False) -> None:
-    """Reject X that is not an array or data frame, or whose values would be misinterpreted.
+    """Reject X if it is not an array or a data frame, or if its values would be misinterpreted.
 
     With ``numeric=True``, dates, times and sparse columns are rejected, too.
     """
@@ -468,7 +468,7 @@ def _dtypes(X: Any) -> list[tuple[Any, str]]:
 
 
 def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Return labels as a 1-D array; reject missing entries."""
+    """Return labels as a 1-D array; reject missing and infinite entries."""
     labels = plain_array(values, name)
     if labels.ndim != 1:
         raise ValueError(f"{name} must be 1-D, got shape {labels.shape}. Pass one label per row.")
@@ -494,7 +494,7 @@ def encode_labels(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArr
 
 
 def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
-    """Reject arrays of different lengths; the names are for the message."""
+    """Reject arrays of different lengths; the message uses the names."""
     if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
         sizes = [len(array) if array.ndim else 0 for array in (a, b)]
         raise ValueError(

@@ -47,9 +47,9 @@ def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
     prepared_rows = kernel.prepare(sample)
     K = to_host(kernel.block(prepared_rows.left, prepared_rows.right)).astype(np.float64)
     function_name = getattr(kernel.function, "__name__", kernel.name)
-    rounding = ROUNDING[precision_name(rows)]
-    reasons = _warn_if_not_kernel(K, rounding, f"the matrix computed by kernel={function_name}")
-    return replace(kernel, symmetrised="symmetric" in reasons, sound=not reasons)
+    description = f"the matrix computed by kernel={function_name}"
+    reason = _warn_if_not_kernel(K, ROUNDING[precision_name(rows)], description)
+    return replace(kernel, symmetrised="symmetric" in reason, sound=not reason)
 
 
 def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
@@ -80,7 +80,7 @@ def positive_part(K: Any) -> tuple[Any, Any]:
 
 
 def _warn_if_not_kernel(K: Any, rounding: float, description: str) -> str:
-    """Warn if a matrix is not a kernel; return the reasons, or an empty string."""
+    """Warn if a matrix is not a kernel; return the reason, or an empty string."""
     limit = rounding * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
     reasons = []
     if float(np.abs(K - K.T).max()) > limit:
@@ -92,11 +92,10 @@ def _warn_if_not_kernel(K: Any, rounding: float, description: str) -> str:
             "not positive semi-definite (only the positive part is used; check whether you passed "
             "distances or a negated kernel)"
         )
-    if reasons:
-        warn_caller(
-            f"{description} is not a kernel: it is {', and '.join(reasons)}", NotAKernelWarning
-        )
-    return ", and ".join(reasons)
+    reason = ", and ".join(reasons)
+    if reason:
+        warn_caller(f"{description} is not a kernel: it is {reason}", NotAKernelWarning)
+    return reason
 
 
 def _centred(K: Any) -> Any:

@@ -40,14 +40,14 @@ DOMAIN_ALIASES = ("groups", "group", "domains", "domain")
 #: A line of placeholders for shared descriptions.
 PLACEHOLDERS = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
 
-#: The descriptions by name.
+#: Shared descriptions by name.
 SHARED: dict[str, str] = tomllib.loads(
     (files("domainwise.checks") / "arguments.toml").read_text(encoding="utf-8")
 )
 
 
 def with_shared_arguments(cls: T) -> T:
-    """Insert the shared texts into the docstrings of a class and of its methods.
+    """Insert shared descriptions into the docstrings of a class and of its methods.
 
     Arguments of the class get the shared constraints, unless its ``_parameter_constraints``
     override them.
@@ -66,7 +66,7 @@ def with_shared_arguments(cls: T) -> T:
 
 
 def _expand_docstring(method: Any) -> None:
-    """Insert the shared texts into the docstring of a method, once."""
+    """Insert shared descriptions into the docstring of a method, once."""
     doc = getattr(method, "__doc__", None)
     if isinstance(doc, str) and not isinstance(method, type) and PLACEHOLDERS.search(doc):
         method.__doc__ = PLACEHOLDERS.sub(_expand, doc)

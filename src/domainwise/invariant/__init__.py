@@ -3,7 +3,7 @@
 DCM penalizes functions whose means differ between domains. The squared norm of a function plus this
 penalty is its squared norm for another kernel, the invariant kernel (theory 12).
 :class:`InvariantKernel` evaluates this kernel, :class:`InvariantFeatures` computes its Nystrom
-features for many rows, and :class:`InvariantSVC` and :class:`InvariantSVR` are SVMs with it.
+features for many rows, and :class:`InvariantSVC` and :class:`InvariantSVR` are SVMs that use it.
 """
 
 from domainwise.invariant.kernel import InvariantFeatures, InvariantKernel

@@ -286,9 +286,9 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
         """Whether y is used; it is needed only to compare domains within classes."""
         return bool(self.conditional)
 
-    def _check_labels(self, *arguments: Any, **options: Any) -> Any:
+    def _check_labels(self, *args: Any, **options: Any) -> Any:
         """Check labels; a single class is accepted."""
-        return super()._check_labels(*arguments, **options | {"min_classes": 1})
+        return super()._check_labels(*args, **options | {"min_classes": 1})
 
     def _finish(self) -> None:
         """Scale the features down along the directions in which domains differ."""

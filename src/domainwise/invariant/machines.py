@@ -31,7 +31,7 @@ from domainwise.splits.folds import domain_folds, row_folds
 EXACT_ROWS = 5000
 #: Maximum number of iterations of an exact SVM, which might never converge if X is not scaled.
 MAX_ITER = 50_000_000
-#: Linear SVMs penalize their intercept; this factor divides the penalty by a hundred.
+#: Linear SVMs penalize their intercept; this scaling reduces the penalty by a factor of 100.
 INTERCEPT_SCALING = 10.0
 
 

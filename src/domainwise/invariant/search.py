@@ -58,7 +58,7 @@ class KernelPath:
     gram: Array  #: centred kernel matrix of the training rows
     cross: Array  #: kernel values between held-out and training rows, centred by training means
     tolerance: float  #: see :func:`~domainwise.invariant.kernel.correction`
-    #: By ``conditional``, the products of F with gram and cross: ``F'KF``, ``KF`` and ``cross F``.
+    #: By ``conditional``: ``F'KF``, ``KF`` and ``cross F``, with the domain factor F and K = gram.
     _products: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
     _last_kernels: Any = None  #: the last (weight, conditional), and the kernels for them
 
@@ -212,7 +212,7 @@ _Grid = Mapping[str, Sequence[Any]]
 class InvariantSearchCV(SearchAttributes, MetaEstimator):
     """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
 
-    Scores and best candidate are the same as in :class:`sklearn.model_selection.GridSearchCV`.
+    Scores and the best candidate are as in :class:`sklearn.model_selection.GridSearchCV`.
     Candidates that differ only in ``domain_weight``, ``conditional``, ``C``, ``epsilon``,
     ``class_weight`` or ``tol`` share kernel values. For N rows, two N x N matrices are stored.
 

@@ -31,8 +31,8 @@ from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, table_columns, writing_table
 from domainwise.tables.schema import require_columns
 
-#: Maximum number of rows in the random sample of a domain. An ensemble divides it into batches, and
-#: decides from it whether context is safe for this domain.
+#: Maximum number of rows in the random sample of a domain. An ensemble divides the sample into
+#: batches, and uses it to decide whether context is safe for this domain.
 DOMAIN_SAMPLE_ROWS = 4000
 #: Maximum number of sampled rows in all domains together.
 SAMPLE_ROWS = 200_000
@@ -52,7 +52,7 @@ Summaries = dict[Any, DomainSummary]  #: summaries by domain
 
 
 def find_context(model: Any) -> tuple[Any, list[Any]]:
-    """Return the estimator in a model that uses context, and the steps before it."""
+    """Return the model's estimator that uses context, and the steps before it."""
     matches = list(_context_estimators(model, []))
     if not matches:
         raise ValueError(
@@ -162,7 +162,7 @@ class Application:
     """Predicts or projects the rows of a chunk; it can be pickled, so that workers can call it."""
 
     model: TableModel
-    source: str  #: the table's name in messages
+    source: str  #: path of the table
     kept_columns: list[str]  #: columns of the source that are copied to the output
     project: bool  #: whether to project instead of predicting
     read_options: dict[str, Any]  #: options for reading cells: "decimal", "encoding", "na"
@@ -253,7 +253,7 @@ def apply_to_file(
     """Predict or project all rows of a file in chunks.
 
     With a ``client``, its workers apply the model; a destination without a file extension is then a
-    folder of Parquet files. Otherwise it is one table, which replaces an older one when it is
+    folder of Parquet files. Otherwise it is one file, which replaces an older one when it is
     complete. The columns in ``keep`` and the domain column are copied. ``strict`` reads the source
     twice: it checks for shift first, and raises ShiftError if there is any. ``context`` also reads
     it twice: "column" predicts rows in the context of their domain, "one" treats all rows as one

@@ -42,7 +42,7 @@ METHOD = "invariantridge"  #: the method that can be fitted to sums over rows
 
 
 def exceeds_memory(path: str | Path) -> bool:
-    """Whether a table is stored as Parquet and too large to be fitted in memory."""
+    """Return whether a table is stored as Parquet and too large to be fitted in memory."""
     if existing_format(path) != "parquet":
         return False
     free_bytes = available_memory()

@@ -52,7 +52,7 @@ class Setting:
     class_weight: str | None = None  #: "balanced" or None
     predictor: str = "auto"  #: predictor after a projection: "auto", or one of ``PREDICTORS``
     probability: bool = False  #: whether to calibrate SVMs, which have no probabilities
-    pos_label: Any = None  #: see :class:`MethodSearch`, also for cv and n_jobs
+    pos_label: Any = None  #: see :class:`MethodSearch`, also for cv
     cv: Any = None
     seed: int = 0
     n_jobs: int | None = None
@@ -93,21 +93,21 @@ class Method:
             )
 
     def label(self, classification: bool) -> str:
-        """Name in tables."""
+        """Return the name in tables."""
         return self.labels[0 if classification else 1]
 
     def about(self, classification: bool) -> str:
-        """One-line description, with the arguments that the search chooses."""
+        """Return a one-line description, with the arguments that the search chooses."""
         return self.descriptions[0 if classification else 1]
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
-        """Return the key and name of each table row, and whether its predictions use domains."""
+        """Return key and name of each row of a table, and whether its predictions use domains."""
         key, label = self.key, self.label(classification)
         context_rows = [(key + CONTEXT, label + CONTEXT, True)] if self.context else []
         return [(key, label, False), *context_rows]
 
     def grid(self, classification: bool) -> Grid | None:
-        """Candidates by argument; None if there is no search."""
+        """Return candidate values by argument, or None if there is no search."""
         return None if self.grids is None else self.grids[0 if classification else 1]
 
     def make(self, setting: Setting) -> MethodSearch:
@@ -311,8 +311,8 @@ _MIDA = f"{_LINEAR} gamma, the number of components and domain weight"
 #: One-line description of each method, or a pair for classification and for regression.
 DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
     "constant": (
-        "predicts the most frequent class of the source domains for every row",
-        "predicts the mean of the source domains for every row",
+        "predicts the most frequent class in the source domains for every row",
+        "predicts the mean target in the source domains for every row",
     ),
     "svm": "support vector machine with an RBF kernel; the search chooses C and gamma",
     "linear": (
@@ -360,7 +360,7 @@ def _for_tasks(description: str | tuple[str, str]) -> tuple[str, str]:
 
 
 def _projection(label: str, *task_grids: Grid, build: Any = None, **options: Any) -> Method:
-    """Return the projection with this label; labels that begin with Fast require landmarks."""
+    """Return the projection with this label; if the label begins with Fast, use landmarks."""
     name, searches = label.removeprefix("Fast"), build is dcm_path
     if build is None:
         build = partial(_by_n_rows, getattr(estimators, name), getattr(estimators, f"Fast{name}"))
@@ -426,7 +426,7 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     lower_name = "constant" if name == "majority" else str(name).lower()  # its name before 0.2
     if lower_name == "auto" and n_rows is not None:
         return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
-    if lower_name.endswith(CONTEXT):  # the same model, to which predict passes domains
+    if lower_name.endswith(CONTEXT):  # the same model; its predict gets domains
         method = find_method(lower_name.removesuffix(CONTEXT), n_rows)
         if method.context:
             return method
@@ -447,11 +447,11 @@ def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]
 
 
 def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
-    """Look up methods by name; None selects the default methods of `evaluate`, "all" all methods.
+    """Look up methods by name; None means the defaults of `evaluate`, and "all" means all methods.
 
     ``names`` is a list of names (or a str of names separated by commas), methods, and own
-    estimators as ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` is whether own
-    estimators get preprocessed rows. Methods from the registry come first, in its order.
+    estimators as ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` says whether
+    own estimators get preprocessed rows. Methods from the registry come first, in its order.
     """
     if names is None:
         return [method for method in METHODS.values() if method.is_default]

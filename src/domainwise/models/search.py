@@ -51,7 +51,7 @@ RACE_SPLITS = 3
 
 @dataclass(frozen=True)
 class MethodKind:
-    """A search for an estimator's arguments that fits candidates like the final model.
+    """A search for an estimator's arguments; candidates are fitted like the final model.
 
     With ``use_shortcuts``, candidates of an SVM or an exact projection that have the same kernel
     share the kernel matrices of a split, and boosting gets bin numbers instead of values.
@@ -100,9 +100,9 @@ class MethodKind:
     ) -> Iterator[tuple[Any, Array]]:
         """Yield fitted candidates with a common kernel, each with its input for the test rows."""
         if self.step:
-            head = quick_head(self.estimator.steps[-1][1])
+            predictor = quick_head(self.estimator.steps[-1][1])
             for Z, Z_test in projections(self._searched_estimator, batch, train_data, X_test):
-                yield copy(head).fit(Z, train_data.y), Z_test
+                yield copy(predictor).fit(Z, train_data.y), Z_test
             return
         gamma = batch[0].get("gamma", self.estimator.gamma)
         kernel = Kernel("rbf", gamma=gamma).centred_on(train_data.X)
@@ -124,7 +124,7 @@ class MethodKind:
 def _bin_values(train_data: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
     """Replace values by bin numbers, the only information that histogram boosting uses.
 
-    With row weights, scikit-learn computes bins one by one, which takes longer than growing trees.
+    This saves time, because scikit-learn computes bins one by one if rows have weights.
     """
     if np.isnan(train_data.X).any():
         return train_data, X_test
@@ -147,11 +147,11 @@ class MethodSearch(MetaEstimator):
 
     ``grid`` contains candidate values by argument, in ``units`` (see
     :class:`~domainwise.search.grids.InUnits`); with None, there is no search. ``step`` is the
-    pipeline step with the arguments. An estimator that ``searches`` itself gets splits, score and
-    values; a user's ``own`` estimator gets the original domain labels. ``scoring=None`` is a smooth
-    score (:class:`~domainwise.search.scores.SmoothScore`). ``pos_label`` is the positive class for
-    scores such as F1; None is the second of two classes. ``cv=None`` holds out source domains in at
-    most five groups.
+    pipeline step with the arguments. An estimator that ``searches`` itself gets the splits, scorer
+    and values; a user's ``own`` estimator gets the original domain labels. ``scoring=None`` means a
+    smooth score (:class:`~domainwise.search.scores.SmoothScore`). ``pos_label`` is the positive
+    class for scores such as F1; None means the second of two classes. ``cv=None`` holds out source
+    domains in at most five groups.
 
     ``fit`` sets ``estimator_`` (with the selected arguments, fitted to all rows), ``best_params_``,
     ``varied_`` (arguments with more than one candidate value), ``n_candidates_``, ``selected_on_``
@@ -254,7 +254,7 @@ class MethodSearch(MetaEstimator):
         has_grid = "param_grid" in inner_search.get_params(deep=False)
         inner_search.set_params(**({"param_grid": grids} if has_grid else grids[0]))
         if isinstance(scorer, SmoothScore) and not self.step and not has_grid:
-            scorer = None  # kernel ridge regression computes its own smooth score at no cost
+            scorer = None  # kernel ridge regression computes its own smooth score at no extra cost
         inner_search.set_params(cv=splits, scoring=scorer)
         fit_with_domains(model, data.X, data.y, data.sample_domain)
         if self.step:
@@ -329,7 +329,7 @@ class MethodSearch(MetaEstimator):
 
     @property
     def projection_(self) -> Any:
-        """The fitted projection; None if there is none."""
+        """The fitted projection, or None if the method has none."""
         steps = getattr(self.estimator_, "named_steps", {})
         return None if self.own else steps.get("project")
 
@@ -341,7 +341,7 @@ class MethodSearch(MetaEstimator):
 
 
 def _is_classification(estimator: Any, y: Any) -> bool:
-    """Whether the task is classification, by the estimator's type or, if that is unknown, by y."""
+    """Return whether the task is classification, from the estimator's type or else from y."""
     if is_classifier(estimator) or is_regressor(estimator):
         return bool(is_classifier(estimator))
     return not type_of_target(y).startswith("continuous")

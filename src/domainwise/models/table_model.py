@@ -1,4 +1,4 @@
-"""Models of whole tables: preprocessing, projection and predictor in one pipeline.
+"""Models for whole tables: preprocessing, projection and predictor in one pipeline.
 
 :func:`fit_table` turns a checked :class:`~domainwise.tables.schema.Table` into a
 :class:`TableModel`, which is saved with its column schema; :mod:`domainwise.models.apply`
@@ -78,10 +78,10 @@ class TableModel:
             labelled_columns = zip(classes[-class_outputs.shape[1] :], class_outputs.T, strict=True)
             columns |= {f"{prefix}_{label}": column for label, column in labelled_columns}
         if coverage is not None:
-            columns |= self._set_columns(outputs, coverage)
+            columns |= self._prediction_set_columns(outputs, coverage)
         return import_pandas().DataFrame(columns)
 
-    def _set_columns(self, outputs: Predictions, coverage: float) -> dict[str, Array]:
+    def _prediction_set_columns(self, outputs: Predictions, coverage: float) -> dict[str, Array]:
         """Return prediction sets (a column for each class) or intervals, by column name."""
         model = getattr(self.pipeline[-1], "estimator_", None)
         site_quantiles = getattr(model, "site_quantiles_", None)
@@ -100,8 +100,8 @@ class TableModel:
         if outputs.classes is None:
             low, high = quantiles.intervals(outputs.labels.astype(np.float64), coverage).T
             return {"low": low, "high": high}
-        values = outputs.labels if output_name == "prediction" else getattr(outputs, output_name)
-        class_scores = scores_by_class({output_name: values}, outputs.classes)[1]
+        output = outputs.labels if output_name == "prediction" else getattr(outputs, output_name)
+        class_scores = scores_by_class({output_name: output}, outputs.classes)[1]
         is_in_set = quantiles.sets(class_scores, coverage)
         return {f"in_set_{label}": is_in_set[:, i] for i, label in enumerate(outputs.classes)}
 
