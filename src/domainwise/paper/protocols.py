@@ -69,7 +69,7 @@ METRICS = {
 
 
 def score_predictions(
-    metric_keys: Iterable[str], y_true: NDArray, y_pred: NDArray, decision: NDArray | None = None
+    metric_keys: Iterable[str], y_true: NDArray, y_pred: NDArray, decisions: NDArray | None = None
 ) -> dict[str, float]:
     """Compute the metrics with these keys in ``METRICS``.
 
@@ -83,7 +83,7 @@ def score_predictions(
     scores: dict[str, float] = {}
     is_binary = len(np.unique(y_true)) == 2
     for metric in (METRICS[key] for key in metric_keys):
-        outputs = decision if metric.uses_decision else y_pred
+        outputs = decisions if metric.uses_decision else y_pred
         if outputs is not None and (is_binary or not metric.binary_only):
             scores[metric.key] = float(metric.score(y_true, outputs))
     return scores

@@ -31,7 +31,7 @@ class PublishedRun:
     html: Path | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the contents of the tables as a dict for JSON."""
+        """Return the tables, the summary and the failures as a dict for JSON."""
         cases = []
         for case in self.run.cases():
             methods: dict[str, Any] = {}
@@ -159,7 +159,7 @@ def case_caption(case: CaseView) -> str:
         sentences.count(case.n_repeats, "repeat"),
     ]
     if case.setting == "paper":
-        gamma = "median score" if isinstance(protocol.gamma, str) else f"{protocol.gamma:g}"
+        gamma = "median target" if isinstance(protocol.gamma, str) else f"{protocol.gamma:g}"
         m_text = f", M = {protocol.m}" if protocol.m else ""
         phrases.append(f"γ = {gamma}, ε = {protocol.epsilon:g}{m_text}")
     counts = {method.label: len(method.scores) for method in case.methods}
@@ -213,7 +213,7 @@ def to_markdown(run: RunSummary) -> str:
 
 
 def _facts(run: RunSummary) -> Iterator[tuple[str, Any]]:
-    """Yield the settings, versions and machine of a run."""
+    """Yield the names and values of settings, versions and the machine of a run."""
     header, machine = run.header, run.header.get("machine", {})
     yield "domainwise", header.get("domainwise")
     yield "Python", header.get("python")

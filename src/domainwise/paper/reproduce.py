@@ -1,6 +1,6 @@
 """Plan, run and resume the jobs of ``domainwise reproduce``.
 
-In addition to the trials for the tables, jobs run the SVM over many repeats, compute the data for
+In addition to the trials for the tables, jobs run the SVM for many repeats, compute the data for
 the paper's figure and for a plot of eigenvalues, and measure time and memory.
 
 The figure shows projections of the synthetic data onto two components of COIR, DICA and DCM, with
@@ -186,7 +186,7 @@ QUICK_METHODS = ("svm", "dcm")
 def timing_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRow]:
     """Return jobs that measure fits on the first repeat in the paper setting.
 
-    Of several cases with the same size, only the first one is measured.
+    Only the first synthetic case is measured, because all have the same size.
     """
     jobs = []
     timed_sources: set[str] = set()
@@ -295,7 +295,7 @@ def make_plan(
     repeats: int | None = None,
     timing: bool = True,
 ) -> Plan:
-    """Plan the jobs for tables, without those whose results are already in the results file.
+    """Plan the jobs for the tables, except those whose results are already in the results file.
 
     ``repeats`` overrides the number of repeats in the protocols; ``timing`` adds jobs that measure
     time and memory. Raises ResultsError if stored results were computed with another protocol.
@@ -330,7 +330,7 @@ def reproduce(
     progress: Progress | None = None,
     on_serial: Callable[[], None] | None = None,
 ) -> list[Row]:
-    """Run a plan, store the rows of each job when it is finished, and return rows with errors.
+    """Run a plan, store the rows of each job when it finishes, and return the rows with errors.
 
     ``progress(cost, rows)`` is called after each job, ``on_serial`` before the serial jobs.
     """

@@ -20,7 +20,7 @@ MIN_REPEATS = 5  #: a mean over fewer repeats is not compared with the paper's
 
 
 def summary(run: RunSummary) -> list[str]:
-    """Return all sentences in the summary."""
+    """Return all sentences of the summary in Markdown and JSON."""
     functions = (describe_run, missing_repeats, agreement, best_methods, significance)
     return [sentence for function in functions for sentence in function(run)]
 
@@ -75,15 +75,15 @@ def missing_repeats(run: RunSummary) -> list[str]:
 
 def agreement(run: RunSummary) -> list[str]:
     """Report how many means agree with the paper's."""
-    is_within = {  # for each compared mean, by table
+    within_flags = {  # one flag per compared mean, by table
         table.table.title: [cell.within_sd is True for _, _, cell in cells]
         for table in run.tables
         if (cells := [cell for case in table.in_setting("paper") for cell in compared_cells(case)])
     }
-    if run.quick or not is_within:
+    if run.quick or not within_flags:
         return []
-    n_total, n_within = sum(map(len, is_within.values())), sum(map(sum, is_within.values()))
-    counts = join([f"{name} {sum(flags)} of {len(flags)}" for name, flags in is_within.items()])
+    n_total, n_within = sum(map(len, within_flags.values())), sum(map(sum, within_flags.values()))
+    counts = join([f"{name} {sum(flags)} of {len(flags)}" for name, flags in within_flags.items()])
     text = TEXTS["agreement"]
     return [text.format(total=n_total, within=n_within, min_repeats=MIN_REPEATS, tables=counts)]
 
@@ -101,7 +101,7 @@ def compared_cells(case: CaseView) -> list[tuple[str, str, CellView]]:
 
 
 def best_methods(run: RunSummary) -> list[str]:
-    """Name the best methods for each table, by setting."""
+    """Return a sentence for each table that names its best methods, by setting."""
     headlines = [(table.table.title, headline(table)) for table in run.tables]
     return [f"{title}: {text[:1].lower()}{text[1:]}" for title, text in headlines]
 
@@ -193,7 +193,7 @@ def count(number: int, noun: str) -> str:
 
 
 def findings(run: RunSummary) -> dict[str, list[str]]:
-    """Return non-empty lists of sentences by title."""
+    """Return the sentences that compare a run with the paper, by section title."""
     within_lines, outside_lines = [], []
     for case in run.cases("paper"):
         cells = compared_cells(case)
@@ -216,7 +216,7 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
 
 
 def svm_column(run: RunSummary) -> list[str]:
-    """Compare the SVM on synthetic data with the paper, which gives all of its parameters there."""
+    """Compare the SVM on synthetic data with the paper, which gives all its parameters there."""
     differences = [
         (case.case.title, difference)
         for case in run.cases("paper")

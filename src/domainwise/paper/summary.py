@@ -113,7 +113,7 @@ class TableView:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The contents of a results file, as reported."""
+    """Everything that the report shows, computed from a results file."""
 
     header: Row
     sessions: Sequence[Row]
@@ -130,7 +130,7 @@ class RunSummary:
         return bool(self.header.get("profile") == "quick")
 
     def cases(self, setting: str | None = None) -> list[CaseView]:
-        """Return the cases of all tables, in one setting or (None) in all settings."""
+        """Return the cases of all tables in a setting; None means all settings."""
         cases = [case for table in self.tables for case in table.cases]
         return [case for case in cases if setting in (None, case.setting)]
 

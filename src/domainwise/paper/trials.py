@@ -1,8 +1,8 @@
 """One repeat of a case: sample domains, choose parameters, fit, and score on unseen domains.
 
 In the tuned setting, parameters are chosen by holding out source domains, never on unseen domains,
-with scikit-learn's grid search. The numbers in the tables depend on the grids, on their order
-(which breaks ties), on the rows sampled for tuning, and on the groups of held-out domains.
+with scikit-learn's grid search. The numbers in the tables depend on the grids, on the order of the
+candidates (which breaks ties), on the rows sampled for tuning, and on the held-out groups.
 """
 
 from __future__ import annotations
@@ -94,19 +94,19 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
 
 
 def sample_rows(
-    rows: Array, target: Array, count: int | None, *, stratified: bool, rng: np.random.Generator
+    rows: Array, target: Array, max_rows: int | None, *, stratified: bool, rng: np.random.Generator
 ) -> Array:
-    """Sample at most ``count`` rows and sort them; ``stratified`` preserves the class ratio."""
-    if count is None or len(rows) <= count:
+    """Sample up to ``max_rows`` row indices, sorted; ``stratified`` preserves the class ratio."""
+    if max_rows is None or len(rows) <= max_rows:
         return rows
     if not stratified:
-        return np.sort(rng.choice(rows, count, replace=False))
+        return np.sort(rng.choice(rows, max_rows, replace=False))
     classes, class_sizes = np.unique(target[rows], return_counts=True)
-    # Counts with the largest remainders are rounded up, so that the sum is ``count``.
-    exact_counts = class_sizes * count / len(rows)
+    # Counts with the largest remainders are rounded up, so that the sum is ``max_rows``.
+    exact_counts = class_sizes * max_rows / len(rows)
     class_counts = np.floor(exact_counts).astype(int)
     order = np.argsort(class_counts - exact_counts, kind="stable")
-    class_counts[order[: count - class_counts.sum()]] += 1
+    class_counts[order[: max_rows - class_counts.sum()]] += 1
     samples = [
         rng.choice(rows[target[rows] == label], class_count, replace=False)
         for label, class_count in zip(classes, class_counts, strict=True)
@@ -154,7 +154,7 @@ def tune(
     metric = METRICS[tuning_metric(case)]
     impute = bool(np.isnan(X).any())
 
-    def best_of(candidates: list[Parameters]) -> tuple[Parameters, float]:
+    def select_best(candidates: list[Parameters]) -> tuple[Parameters, float]:
         """Return the candidate with the best mean score (in a tie, the first), and the score."""
         models = [build_pipeline(case, method, c, impute=impute) for c in candidates]
         search = GridSearchCV(
@@ -172,11 +172,11 @@ def tune(
         return candidates[search.best_index_], sign * float(search.best_score_)
 
     candidates = grid(case, method, _scaled(case, X), random_state)
-    best_candidate, score = best_of(candidates)
+    best_candidate, score = select_best(candidates)
     if method.key == "invariant":
         weighted_candidates = [replace(best_candidate, domain_weight=w) for w in INVARIANT_WEIGHTS]
         candidates += weighted_candidates
-        best_candidate, score = best_of([best_candidate, *weighted_candidates])
+        best_candidate, score = select_best([best_candidate, *weighted_candidates])
     n_folds = len(held_out_masks)
     is_per_domain = n_folds == len(np.unique(sample_domain))
     fold_text = "source domain" if is_per_domain else f"of {n_folds} groups of source domains"
@@ -190,7 +190,7 @@ def tune(
 
 
 def tuning_metric(case: Case) -> str:
-    """Return the metric for tuning: the ranking metric, or balanced accuracy for the label AUC."""
+    """Return the metric for tuning: the first metric, but balanced accuracy for the label AUC."""
     return "balanced_accuracy" if case.metrics[0] == "label_auc" else case.metrics[0]
 
 
@@ -202,7 +202,7 @@ def tuning_rows(split: Split, case: Case, rng: np.random.Generator) -> Array:
 
 
 def domain_folds(sample_domain: Array, n_folds: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Yield masks of held-out rows, one per domain or, if there are many, per group of domains."""
+    """Divide the domains into at most ``n_folds`` groups; yield the mask of each group's rows."""
     domains = rng.permutation(np.unique(sample_domain))
     for group in np.array_split(domains, min(n_folds, len(domains))):
         yield np.isin(sample_domain, group)
@@ -255,7 +255,7 @@ _PAPER_RULE = "the paper's parameters; where the paper gives none, ridge 1e-3, Î
 
 @dataclass(frozen=True)
 class Trial:
-    """A job that runs methods on one repeat of a case in one setting."""
+    """A job that runs several methods on one repeat of a case, in one setting."""
 
     case: Case
     setting: str
@@ -265,7 +265,7 @@ class Trial:
 
     @property
     def cost(self) -> float:
-        """Approximate seconds, to estimate the remaining time."""
+        """Approximate run time in seconds, to estimate the remaining time."""
         fraction = len(self.methods) / max(len(self.case.methods_of(self.setting)), 1)
         return fraction * (self.case.cost if self.setting == "paper" else self.case.tuned_cost)
 
@@ -320,10 +320,10 @@ class Trial:
         parameters, selection = self.choose_parameters(method, split)
         pipeline = build_pipeline(self.case, method, parameters, impute=split.has_missing)
         fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
-        predictions, decision_values = pipeline.predict(split.X_test), None
+        predictions, decisions = pipeline.predict(split.X_test), None
         if "score_auc" in self.case.metrics and hasattr(pipeline, "decision_function"):
-            decision_values = pipeline.decision_function(split.X_test)
-        scores = score_predictions(self.case.metrics, split.y_test, predictions, decision_values)
+            decisions = pipeline.decision_function(split.X_test)
+        scores = score_predictions(self.case.metrics, split.y_test, predictions, decisions)
         row: Row = {"metrics": scores, "selection": selection}
         projection = pipeline.named_steps.get("project")
         if projection is not None:
