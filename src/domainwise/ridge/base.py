@@ -129,7 +129,7 @@ class RidgeCandidates(RidgeArguments):
             return [fourier_map(self, *kernel, rows.shape[1], n_features) for kernel in kernels]
         kernel_functions = [backend.resolve_kernel(name, rows, gamma=g) for name, g in kernels]
         landmarks = chosen_landmarks(self, backend, rows, domain, kernel_functions[0], n_rows)
-        # With NumPy rows and a large ridge, kernel values are summed, because this is faster.
+        # NumPy can sum kernel values instead of features, which is faster, if the ridge is large.
         min_ridge = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
             NystromMap.from_landmarks(kernel, landmarks, ridge=min_ridge, rounding=SUM_ROUNDING)
@@ -216,10 +216,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Add a batch of rows.
 
-        Landmarks and gammas are chosen from the first batch, unless they are arguments. New classes
-        and domains may occur in any batch. The search runs at the first prediction after a batch,
-        or in :meth:`finalize`. The result is the same as after :meth:`fit` on all rows, with the
-        same landmarks and gammas.
+        Landmarks and gammas are chosen from the first batch, unless they are passed as arguments.
+        New classes and domains may occur in any batch. The search runs at the first prediction
+        after a batch, or in :meth:`finalize`. The result is the same as after :meth:`fit` on all
+        rows, with the same landmarks and gammas.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return self
 
     def _check_sums_suffice(self) -> None:
-        """Check that no argument requires rows; arguments may change after a batch."""
+        """Check that no argument requires rows, for every batch, because arguments may change."""
         self._validate_params()
         self._check_cv_holds_out_domains("partial_fit")
         if needs_predictions(self.scoring, self.target_kernel == "delta"):
@@ -393,7 +393,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return problems
 
     def _can_search_fewer_landmarks(self, X: Any) -> bool:
-        """Whether landmarks are chosen automatically, so that the search may use fewer of them."""
+        """Return whether landmarks are chosen automatically: the search may then use fewer."""
         is_automatic = isinstance(self.n_landmarks, str) and isinstance(self.landmarks, str)
         return is_automatic and self.feature_map == "nystroem" and isinstance(X, np.ndarray)
 
@@ -406,7 +406,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def candidate_values(
         self, rows: Rows, candidates: Sequence[Candidate], splits: Sequence[Split], landmarks: Array
     ) -> list[list[Array]]:
-        """Return the predictions of candidates with the same kernel for each split's test rows.
+        """Predict each split's test rows with several candidates, which have the same kernel.
 
         There is an array for each candidate and split, with a column for each column of the target.
         Rows are summed once for all splits.
@@ -445,7 +445,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def _map_and_penalties(
         self, candidate: Candidate, pairs: Any, alphas: Any, rows: Rows, landmarks: Any
     ) -> tuple[NystromMap, Penalties]:
-        """Return the Nyström map of a candidate's kernel, and the penalties to compare."""
+        """Return the map of a candidate's kernel, and the result of :meth:`_make_penalties`."""
         name, gamma = candidate["kernel"], candidate["gamma"]
         kernel = Backend().resolve_kernel(name, rows.X, gamma=gamma)
         nystrom = NystromMap.from_landmarks(kernel, landmarks)
@@ -528,7 +528,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Check y, and return it as labels."""
 
     def _record_labels(self, classes: Array | None, domains: Array | None) -> None:
-        """Record classes and domains."""
+        """Store classes and domains; the calibration curve of a classifier is fitted later."""
         self.domains_ = domains
         if classes is not None:
             self.classes_, self.curve_ = classes, None

@@ -22,7 +22,7 @@ from domainwise.scoring.predictions import HeldOut
 
 
 def _has_curve(model: Any) -> bool:
-    """Whether the model predicts probabilities, which need rows for calibration, not only sums."""
+    """Return whether the model has probabilities, whose calibration needs rows, not only sums."""
     return "_sums" not in vars(model) and vars(model).get("curve_", True) is not None
 
 
@@ -166,8 +166,8 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         values = class_columns(values)
         class_codes, domain_codes = (to_host(codes)[indices] for codes in rows.codes())
         domain_indices = np.unique(domain_codes, return_inverse=True)[1]
-        balanced_codes = class_codes if self.class_weight == "balanced" else None
-        weights = equal_weights(domain_indices, balanced_codes)
+        is_balanced = self.class_weight == "balanced"
+        weights = equal_weights(domain_indices, class_codes if is_balanced else None)
         if isinstance(self.class_weight, dict):
             weights = weights * compute_sample_weight(self.class_weight, self.classes_[class_codes])
         self.curve_ = fit_curve(values, class_codes, weights, fit_bias=False)[0]

@@ -32,7 +32,7 @@ class ScorePlan:
     label_rules: LabelRules
     scorer: CandidateScorer
     held_out_domains: list[Array]  #: by split
-    functions: list[list[Expansion]]  #: by split and kernel; empty if a split cannot be trained on
+    functions: list[list[Expansion]]  #: by split and kernel; empty if nothing could be fitted
     n_candidates: int  #: in total, for all kernels
 
     def summarize(self, functions: list[Expansion], X: Array, y: Array) -> Any:
@@ -89,11 +89,11 @@ def held_out_scores(
     if needs_all_values:
         _check_memory(search, functions, held_out)
     scores_by_kernel: list[Array] = []
-    # If the values of all rows are needed, they take much memory: score one kernel at a time.
+    # The values of all rows take much memory: if they are needed, score one kernel at a time.
     for group in [[by_split] for by_split in functions] if needs_all_values else [functions]:
         group_functions = [[f[i] for f in group if i in f] for i in range(len(held_out))]
-        n_columns, layout = n_candidates * len(group), partitions.layout
-        plan = ScorePlan(layout, label_rules, scorer, held_out, group_functions, n_columns)
+        n_in_group, layout = n_candidates * len(group), partitions.layout
+        plan = ScorePlan(layout, label_rules, scorer, held_out, group_functions, n_in_group)
         plan_task = graphs.constant(plan, "plan")
         arguments = [(plan_task, *partitions.arguments(i)) for i in range(len(partitions))]
         tasks = graphs.calls(held_out_summaries, arguments)
@@ -103,7 +103,7 @@ def held_out_scores(
         else:
             (summaries,) = graphs.run([graphs.tree(tasks, partial(merge_by_split, scorer))])
             scores = [None if summary is None else scorer.scores(summary) for summary in summaries]
-        nan_scores = np.full(n_columns, np.nan)
+        nan_scores = np.full(n_in_group, np.nan)
         score_columns = [nan_scores if column is None else column for column in scores]
         scores_by_kernel += np.vsplit(np.column_stack(score_columns), len(group))
     return scores_by_kernel

@@ -1,9 +1,9 @@
 """Ridge regression with the invariant kernel, and its errors, computed from moments (theory 13).
 
-With M landmark features Phi, row weights s, and a domain factor F with weight w, it minimizes
-``sum_i s_i |y_i - f(x_i)|^2 + alpha (|f|^2 + w f'FF'f)``. This is least squares with the penalty
-``alpha (I + w DD')``, where ``D = Phi'F``. Solutions and errors are computed from the number of
-rows, mean and centred second moment of each cell (a set of rows), as arrays or tensors.
+With M landmark features Phi, row weights s, and a domain factor F of weight w, the solution f
+minimizes ``sum_i s_i |y_i - f(x_i)|^2 + alpha (|f|^2 + w f'FF'f)``. This is least squares with the
+penalty ``alpha (I + w DD')``, where ``D = Phi'F``. Solutions and errors are computed from the
+number of rows, mean and centred second moment of each cell (a set of rows), as arrays or tensors.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class Penalties:
         return {label: float(self.class_weight.get(label, 1.0)) for label in counts}
 
     def problem(self, cells: Cells, columns: Columns) -> RidgeProblem:
-        """Create the problem for the rows of these cells, of which there is one per class."""
+        """Create the problem for the rows of all cells, which are keyed by class."""
         row_counts = {label: cell.n_samples for label, cell in cells.items()}
         groups = add_groups(chain.from_iterable(cell.groups.items() for cell in cells.values()))
         m, any_mean = columns.n_features, next(iter(cells.values())).mean
@@ -280,7 +280,7 @@ def score_cells(
 
 
 def error_score(columns: Columns, scoring: str | None = None) -> SplitScore:
-    """Return a score that is computed from squared errors, for which moments suffice."""
+    """Return a function that scores a split by squared errors, for which moments suffice."""
 
     def score(split: int, problem: RidgeProblem, solutions: Any, test: WeightedMoments) -> Array:
         errors = to_host(problem.squared_errors(solutions, test, columns)) / test.total_weight
@@ -290,14 +290,14 @@ def error_score(columns: Columns, scoring: str | None = None) -> SplitScore:
 
 
 def needs_predictions(scoring: Any, is_classification: bool) -> bool:
-    """Whether a score requires predictions for rows, not only moments."""
+    """Return whether a score requires predictions for rows, not only moments."""
     return scoring is not None and (is_classification or scoring not in ERROR_SCORES)
 
 
 def scores_from_errors(
     scoring: str | None, errors: Array, test: WeightedMoments, columns: Columns
 ) -> Array:
-    """Return scores from mean squared errors of candidates and targets; negative MSE by default."""
+    """Convert mean squared errors (candidates, targets) to scores; the default is negative MSE."""
     if scoring == "neg_root_mean_squared_error":
         return -np.sqrt(errors).mean(axis=1)
     if scoring != "r2":
@@ -311,7 +311,7 @@ def scores_from_errors(
 
 
 def problem_of_all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:
-    """Create the problem for the rows of all cells."""
+    """Create the problem for all rows, from cells with the keys (part, class)."""
     cells_by_class: Cells = {}
     for (_, label), cell in cells.items():
         cells_by_class = merged_cells(cells_by_class, {label: cell})

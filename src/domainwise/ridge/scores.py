@@ -45,7 +45,7 @@ class ClassRule(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def codes(self, values: Array) -> Array:
-        """Return class codes, by the sign (two classes) or by the largest value."""
+        """Return the class code of each row: by sign for two classes, else by the largest value."""
         return np.asarray(class_columns(values).argmax(axis=1))
 
     def predict(self, values: Array) -> Array:
@@ -67,7 +67,7 @@ class NumberRule(RegressorMixin, BaseEstimator):
 
 
 def class_targets(n_classes: int) -> Array:
-    """Return the targets of each class: -1 and 1 for two classes, otherwise a column per class."""
+    """Return the targets (-1 or 1) of each class: a column for two classes, else one per class."""
     if n_classes == 2:
         return np.array([[-1.0], [1.0]])
     return 2.0 * np.eye(n_classes) - 1.0
@@ -121,7 +121,7 @@ class CandidateScorer:
         return self.scores(self.summarize(blocks, y))
 
     def summarize(self, blocks: list[Array], y: Array) -> Any:
-        """Return what the score requires about the predictions for some rows."""
+        """Return what the score needs to know about the predictions for some rows."""
         return blocks, y
 
     def merge(self, summaries: Sequence[Any]) -> Any:
@@ -141,7 +141,7 @@ class CandidateScorer:
 
 
 class MeanScorer(CandidateScorer):
-    """A score that is a mean over rows; a summary is the number of rows and all scores."""
+    """A score that is a mean over rows; a summary is a row count and a score per candidate."""
 
     def summarize(self, blocks: list[Array], y: Array) -> Any:
         """Score the candidates on these rows."""
@@ -182,7 +182,7 @@ class CountScorer(CandidateScorer):
 
 
 def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
-    """Return the scorer that needs to store the least about held-out rows."""
+    """Return the scorer with the smallest summaries of held-out rows that suit the metric."""
     check_task(scoring, isinstance(rule, ClassRule))
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     if scoring in ROW_MEANS:

@@ -287,20 +287,19 @@ def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Exp
 
 
 def _needs_class_moments(penalties: Penalties, descriptors: Array | None) -> bool:
-    """Whether a problem requires the moments of each class separately."""
+    """Return whether a problem requires the moments of each class separately."""
     is_conditional = descriptors is not None and True in penalties.conditionals
     return penalties.class_weight is not None or is_conditional
 
 
 def cells_of(rows: Rows, part_codes: Any, by_class: bool, descriptors: Array | None) -> CellRows:
     """Divide rows into cells by part, and also by class if ``by_class``."""
-    class_codes, domain_codes = rows.codes()
     by_class = by_class and rows.target.codes is not None
     blocks = [] if descriptors is None else [descriptors]
     blocks += [] if by_class else [rows.Y]
-    columns = np.hstack(blocks) if blocks else None
+    extra_columns = np.hstack(blocks) if blocks else None
     n_categories = rows.target.n_categories, rows.domain.n_categories
-    return CellRows.of_parts(part_codes, class_codes, domain_codes, n_categories, columns, by_class)
+    return CellRows.of_parts(part_codes, *rows.codes(), n_categories, extra_columns, by_class)
 
 
 def columns_of(
@@ -353,21 +352,21 @@ def problem_of(
 def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
     """Sum a batch by domain and class; keys are pairs (domain, class)."""
     class_codes, domain_codes = rows.codes()
-    dense_columns: Any = rows.Y if rows.target.codes is None else None
+    extra_columns: Any = rows.Y if rows.target.codes is None else None
     class_names = [None] if rows.target.names is None else rows.target.names.tolist()
     domain_names = rows.domain.names.tolist()
     cell_codes = domain_codes * len(class_names) + class_codes
-    keys = list(product(domain_names, class_names))
-    groups = [(label, domain) for domain, label in keys]
-    cell_rows = CellRows(cell_codes, cell_codes, keys, groups, dense_columns)
+    cell_keys = list(product(domain_names, class_names))
+    group_keys = [(label, domain) for domain, label in cell_keys]
+    cell_rows = CellRows(cell_codes, cell_codes, cell_keys, group_keys, extra_columns)
     widths = [nystrom.n_features + cell_rows.width for nystrom in maps]
-    check_cell_memory(len(keys), widths, rows.X, ADVICE)
+    check_cell_memory(len(cell_keys), widths, rows.X, ADVICE)
     sums = [backend.sum_cells(group, rows.X, cell_rows) for group in group_by_distances(maps)]
     return CellSums([cells for group_sums in sums for cells in group_sums.maps])
 
 
 class SumSearch(RidgeSearch):
-    """Search over sums by domain and class; scores of predictions require another pass over rows.
+    """Search over sums by domain and class; some scores require another pass, over the rows.
 
     ``partitions`` contain the rows; None if rows are not stored.
     """
@@ -408,8 +407,8 @@ class SumSearch(RidgeSearch):
         """Merge the cells of domains into cells by part and class code."""
         class_names = [None] if self.classes is None else self.classes.tolist()
         cells: Cells = {}
-        domain_parts = zip(self.domains.tolist(), self.domain_parts.tolist(), strict=True)
-        for (domain, part), (code, name) in product(domain_parts, enumerate(class_names)):
+        part_of_domain = zip(self.domains.tolist(), self.domain_parts.tolist(), strict=True)
+        for (domain, part), (code, name) in product(part_of_domain, enumerate(class_names)):
             if (domain, name) in domain_cells:
                 key = (part, None if name is None else code)
                 cells = merged_cells(cells, {key: domain_cells[domain, name]})
@@ -417,7 +416,7 @@ class SumSearch(RidgeSearch):
 
 
 def _collect_functions(functions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
-    """Return a score that only collects the functions of each split, for a pass over rows."""
+    """Return a score that is NaN and only stores each split's function, to be scored later."""
 
     def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
         functions[split] = expansion(nystrom, problem, solutions)
