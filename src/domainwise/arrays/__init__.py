@@ -44,12 +44,12 @@ __all__ = ["Array", "ArrayLike", "is_dask", "is_tensor"]
 
 
 def is_tensor(X: Any) -> bool:
-    """Whether X is a torch tensor; does not import torch."""
+    """Return whether X is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(X, getattr(torch, "Tensor", ()))
 
 
 def is_dask(X: Any) -> bool:
-    """Whether X is a Dask collection; does not import Dask."""
+    """Return whether X is a Dask collection, without importing Dask."""
     dask = sys.modules.get("dask")
     return dask is not None and dask.is_dask_collection(X)

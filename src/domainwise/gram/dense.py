@@ -24,7 +24,7 @@ from domainwise.methods.contract import Images, Matrix, RitzPairs, Solution, pai
 LAPACK_ROWS = 800
 #: Above this number of rows, ARPACK is faster than LAPACK for a few eigenpairs of K.
 ARPACK_ROWS = 200
-#: Number of power iterations with K that are applied to the random initial columns of eigensolvers.
+#: Number of power iterations with K, applied to the random columns with which eigensolvers start.
 POWER_ITERATIONS = 4
 #: Solutions of ``(K + shift I) X = V`` computed with float32 inverses are used without refinement
 #: if the shift is above this fraction of the trace of K.
@@ -45,14 +45,14 @@ class DenseGram(RowsGram):
     """A centred Gram matrix that is stored.
 
     ``matrix`` is the uncentred matrix minus a constant; if it is float64, it is centred in place.
-    ``dtype`` is the precision of the rows. ``lapack=True`` always uses full eigendecompositions.
+    ``dtype`` is the precision of the rows. ``lapack=True`` solves all eigenproblems by LAPACK.
     """
 
     def __init__(
         self, matrix: Matrix, labels: RowLabels, dtype: Any, *, lapack: bool = False, **options: Any
     ) -> None:
         super().__init__(labels, dtype, matrix.device, **options)
-        self.lapack, self._arpack = lapack or len(matrix) <= LAPACK_ROWS, not lapack
+        self.lapack, self._allow_arpack = lapack or len(matrix) <= LAPACK_ROWS, not lapack
         self._leading: RitzPairs | None = None
         self.K = cast(matrix, self.xp.float64)
         self._row_means = check_finite(self.K.mean(1), self.dtype)
@@ -96,14 +96,14 @@ class DenseGram(RowsGram):
         return RefinedCholesky(self.K)
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
-        """Return a function that applies the inverse, in float32 if that is precise enough."""
+        """Return a function that applies ``(K + shift I)^-1``, in float32 if precise enough."""
         if shift >= self._float32_solver.trace:  # at least as large as all eigenvalues of K
             return lambda R: R
         inverse = self._float32_solver.inverse(shift) or cholesky_inverse(self.K, shift)
         return inverse or super().preconditioner(shift)
 
     def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return float32 inverses if their squared errors are negligible, else None."""
+        """Return functions that apply float32 inverses, or None if squared errors matter."""
         min_shift = MIN_UNREFINED_SHIFT * self._float32_solver.trace
         if self.lapack or self.xp is not np or not min(shifts) > min_shift:
             return None
@@ -119,11 +119,11 @@ class DenseGram(RowsGram):
         return cast(block, self.xp.float64)
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
-        """Return leading eigenpairs; those of K itself by ARPACK or LAPACK if that is faster."""
+        """Return leading eigenpairs; without ``deflate``, by ARPACK or LAPACK if that is faster."""
         n, k = self.n_samples, min(k, self.n_samples - 1)
         if deflate is not None or self.xp is not np:
             return super().leading(k, deflate)
-        use_arpack = self._arpack and n > ARPACK_ROWS and 8 * k < n
+        use_arpack = self._allow_arpack and n > ARPACK_ROWS and 8 * k < n
         if not use_arpack and not self.lapack:
             return super().leading(k)
         pairs = self._leading
@@ -172,7 +172,7 @@ def check_dense_memory(
 
 
 def available_memory(X: Any = None) -> int | None:
-    """Return the free bytes of host memory, or of the GPU if X is on one; None if not known."""
+    """Return the free bytes of host memory, or of the GPU if X is on one; None if unknown."""
     if is_tensor(X) and X.device.type == "cuda":
         cuda = namespace(X).cuda
         unused_bytes = cuda.memory_reserved(X.device) - cuda.memory_allocated(X.device)
@@ -187,14 +187,14 @@ def available_memory(X: Any = None) -> int | None:
 
 
 def dense_fits(n_samples: int, free_bytes: int | None) -> bool:
-    """Whether an N x N matrix and its factor take less than half of the free memory."""
+    """Return whether three N x N matrices (K and copies) fit into half of the free memory."""
     return free_bytes is not None and 3 * 8 * n_samples**2 < free_bytes / 2
 
 
 def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
-    """Return a function that applies ``(K + shift I)^-1`` to a centred V, or None if that fails.
+    """Return a function that applies ``(K + shift I)^-1`` to a centred V; None if Cholesky fails.
 
-    A constant is added to K. It makes the zero eigenvalue positive and does not affect the result.
+    A constant is added to K: it makes the zero eigenvalue positive and does not affect the result.
     """
     n = len(K)
     A = K + max(float(namespace(K).trace(K)), shift) / n
@@ -225,7 +225,7 @@ class RefinedCholesky:
         self._inverses: dict[float, Callable[[Any], Any] | None] = {}
 
     def inverse(self, shift: float) -> Callable[[Any], Any] | None:
-        """Return the float32 inverse for a centred V, or None if float32 is not precise enough."""
+        """Return a function that applies the inverse to a centred V; None if too imprecise."""
         if not self.in_range or not shift > MIN_SHIFT * self.trace:
             return None
         if shift not in self._inverses:
@@ -295,7 +295,7 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
 
 
 def largest_residual(R: Any, V: Any) -> float:
-    """Return the largest ratio between the norms of a column of R and of the same column of V."""
+    """Return the largest norm of a column of R relative to the same column of V."""
     V_norms = column_norms(V)
     relative_norms = column_norms(R) / (V_norms + (V_norms == 0))
     return float(relative_norms.max()) if len(relative_norms) else 0.0

@@ -27,8 +27,7 @@ from domainwise.methods.contract import Matrix, Solution
 
 #: Smallest relative residual that can be reached with products in float32.
 FLOAT32_TOLERANCE = 1e-5
-#: The residual is recomputed by an accurate product when float32 products have reduced it by this
-#: factor.
+#: Float32 products reduce the residual by this factor before an accurate product recomputes it.
 FLOAT32_REDUCTION = 2e-7
 #: Number of landmarks of a preconditioner: enough for default ridges, and cheap compared with one
 #: product. With compiled products, at most COMPILED_RANK times the square root of N.
@@ -54,7 +53,7 @@ def conjugate_gradients(
 
     V is a NumPy array or a torch tensor. Because of rounding errors, the residual that the
     iteration updates differs from the true residual, which is computed at the end. The iteration
-    is restarted as long as the true residual is above ``tol`` and each restart at least halves it.
+    is restarted while the true residual is above ``tol`` and each restart at least halves it.
 
     ``shift`` is a number, or one number per column; ``precondition`` is a symmetric positive
     definite approximation of the inverse; ``max_iter`` includes the products of restarts.
@@ -92,10 +91,10 @@ def conjugate_gradients(
         KX = (accurate_product or product)(X)
         R = V - KX - shift * X
         previous_residual, true_residual = true_residual, largest_residual(R, V)
-        stalled = not true_residual <= 0.5 * previous_residual
-        if true_residual <= tol or (stalled and not is_imprecise) or n_products + 1 >= max_iter:
+        is_stalled = not true_residual <= 0.5 * previous_residual
+        if true_residual <= tol or (is_stalled and not is_imprecise) or n_products + 1 >= max_iter:
             return Solution(X, KX, {"n_iterations": n_products, "residual": true_residual})
-        if stalled and accurate_product is not None:
+        if is_stalled and accurate_product is not None:
             product, is_imprecise, true_residual = accurate_product, False, float("inf")
         n_products += 1
 
@@ -115,9 +114,10 @@ def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
 
 
 class LandmarkFeatures:
-    """Nystrom features ``F = k(X, landmarks) root``, uncentred, with ``F F' ~ K``.
+    """Uncentred Nystrom features ``F = k(X, landmarks) root``, with ``F F' ~ K``.
 
-    Features have the precision of the landmarks; moments are in float64.
+    ``root`` is the :func:`inverse_root` of the landmarks' kernel matrix. Features have the
+    precision of the landmarks; moments are in float64.
     """
 
     def __init__(self, kernel: Kernel, landmarks: Any, eps: float) -> None:
@@ -183,7 +183,7 @@ class Preconditioner:
 
 
 class IterativeGram(RowsGram):
-    """A centred Gram matrix that is not stored, for the rows of X.
+    """The centred Gram matrix of the rows of X, which is not stored.
 
     Subclasses implement the product and the preconditioner.
     """
@@ -210,7 +210,7 @@ class IterativeGram(RowsGram):
         return self.product, None
 
     def preconditioner(self, shift: float) -> Product:
-        """Return the approximate inverse from a few landmarks."""
+        """Return a function that applies an approximate inverse, from a few landmarks."""
         return self._preconditioner.at(shift)
 
     def solve(self, V: Matrix, shift: float) -> Solution:
@@ -244,8 +244,8 @@ class IterativeGram(RowsGram):
             accurate_product=accurate_product,
         )
         residual, n_iterations = solution.info["residual"], solution.info["n_iterations"]
-        converged = residual <= self.tol
-        dense_gram = None if converged else self._dense()
+        has_converged = residual <= self.tol
+        dense_gram = None if has_converged else self._dense()
         if dense_gram is not None:
             self.report("conjugate gradients did not converge; solving by Cholesky")
             direct_solutions = [dense_gram.solve(V, shift) for shift in shifts]
@@ -253,7 +253,7 @@ class IterativeGram(RowsGram):
                 for direct_solution in direct_solutions:
                     direct_solution.info["pcg_iterations"] = n_iterations
                 return direct_solutions
-        if not converged:
+        if not has_converged:
             warn_stopped(residual, n_iterations, self.tol)
         rank = len(self._preconditioner.eigenvalues)
         info = {"linear_solver": "pcg", **solution.info, "preconditioner_rank": rank}

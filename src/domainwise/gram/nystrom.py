@@ -26,8 +26,8 @@ from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solutio
 
 #: A product with a triangular matrix is computed in this number of panels, to skip most zeros.
 PANELS = 4
-#: Summing kernel values instead of features causes relative errors in solutions of about this
-#: number, divided by the ridge and by the smallest squared diagonal entry of L.
+#: Summing float64 kernel values, not features, causes relative errors in solutions of about this
+#: number, divided by the ridge and by the ratio of L's smallest to largest squared diagonal entry.
 DIRECT_ROUNDING = 2e-18
 #: Spacing of a grid of target landmarks, in bandwidths of the RBF kernel, and maximum grid size.
 GRID_STEP, MAX_GRID = 0.5, 5000
@@ -226,7 +226,7 @@ class LabelMap:
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
+        """Number of features of a label."""
         return int(self.points.shape[1 if self.kernel is None else 0])
 
     def features(self, labels: Array) -> Array:

@@ -151,12 +151,12 @@ class RowsGram(Gram):
             scale = norms(self, left).max(initial=np.finfo(float).tiny)
             errors = norms(self, residuals) / scale
             history.append(float(errors[:n_pairs].max(initial=0.0)))
-            converged = history[-1] <= tol
+            has_converged = history[-1] <= tol
             stalled = len(history) > STALL_STEPS and history[-1] > 0.5 * min(history[:-STALL_STEPS])
-            if converged or stalled or not block.shape[1] or len(history) >= self.max_iter:
+            if has_converged or stalled or not block.shape[1] or len(history) >= self.max_iter:
                 info = {"n_iterations": len(history), "residual": history[-1]}
                 X, KX = self.combine(X, C[:, :n_pairs]), self.combine(KX, C[:, :n_pairs])
-                return RitzPairs(eigenvalues[:n_pairs], X, KX, info | {"converged": converged})
+                return RitzPairs(eigenvalues[:n_pairs], X, KX, info | {"converged": has_converged})
             if X.shape[1] + block_size > max(MAX_COLUMNS, 3 * block_size):
                 basis = C[:, : 2 * block_size]
                 d, U = np.linalg.eigh(basis.T @ self.inner(X, X) @ basis)
@@ -179,7 +179,7 @@ class RowsGram(Gram):
         return to_host(values[row_indices])
 
     def report(self, message: str) -> None:
-        """Print a progress message if ``verbose``."""
+        """Print a progress message if ``verbose`` is positive."""
         if self.verbose:
             print(f"[domainwise] {message}", flush=True)
 

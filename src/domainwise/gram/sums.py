@@ -131,7 +131,7 @@ class NystromSums:
         return NystromSums(self.n_samples, convert(self.mean), convert(self.second), groups)
 
     def classes(self) -> set[Any]:
-        """Return the classes of the rows."""
+        """Return the set of classes that have rows."""
         return {key[0] for key in self.groups}
 
     def regrouped(self, key_of: Callable[[Any], Any]) -> NystromSums:
@@ -273,7 +273,7 @@ class CellSums:
         )
 
     def classes(self) -> set[Any]:
-        """Return the classes of the rows."""
+        """Return the set of classes that have rows."""
         return set().union(*(cell.classes() for cell in self.maps[0].values()))
 
     @property

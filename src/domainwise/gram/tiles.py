@@ -209,12 +209,12 @@ class FusedTiles:
 
 
 def use_compiled(n_entries: int) -> bool:
-    """Whether compiled functions are installed, and faster than NumPy for a matrix of this size."""
+    """Return whether compiled functions are installed, and fast for a matrix of this size."""
     return n_entries >= COMPILED_ENTRIES and compiled_functions() is not None
 
 
 def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
-    """Whether float32 products of these float64 rows are faster, and precise enough."""
+    """Return whether float32 products of these float64 rows are faster, and precise enough."""
     if rows.left.dtype != np.float64 or kernel.is_product or not isinstance(kernel, Kernel):
         return False
     eps = float(np.finfo(np.float32).eps)
@@ -308,8 +308,7 @@ def column_scale(V: Any) -> Any:
 
 def kernel_matrix(kernel: Kernel, X: Any) -> Any:
     """Return the whole uncentred kernel matrix of rows in float64, exactly symmetric."""
-    xp, n = namespace(X), len(X)
-    rows = kernel.prepare(X)
+    xp, n, rows = namespace(X), len(X), kernel.prepare(X)
     if kernel.is_product:
         rows = Prepared(cast(rows.left, xp.float64), cast(rows.right, xp.float64))
     K = xp.empty((n, n), dtype=xp.float64, device=X.device)
@@ -347,11 +346,11 @@ def thin_product(A: Any, B: Any) -> Any:
 #: Number of rows of a tile: 1024 x 1024 float64 numbers take 8 MiB, so a few fit into a cache.
 TILE_ROWS = 1024
 
-Tile = Callable[[slice, slice], NDArray[np.float64]]
+TileFunction = Callable[[slice, slice], NDArray[np.float64]]  #: evaluates (rows, columns)
 
 
 def centred_inner_products(
-    tile_functions: list[Tile], n_samples: int, block_size: int
+    tile_functions: list[TileFunction], n_samples: int, block_size: int
 ) -> NDArray[np.float64]:
     """Return tr(H K_i H K_j) for all pairs of kernels, in one pass over their tiles.
 
@@ -375,18 +374,19 @@ def centred_inner_products(
     )
     # A constant kernel is zero after centring, up to rounding errors: return exact zeros.
     is_constant = np.diag(centred_products) <= 1e-13 * np.diag(products)
-    centred_products[is_constant, :] = 0.0
-    centred_products[:, is_constant] = 0.0
+    centred_products[is_constant, :] = centred_products[:, is_constant] = 0.0
     return centred_products
 
 
 def alignment(inner_products: NDArray[np.float64], i: int, j: int) -> float:
-    """Return tr(K_i K_j), entry (i, j), divided by both kernels' norms; 0 if a norm is 0."""
+    """Return entry (i, j), tr(K_i K_j), divided by both kernels' norms; 0 if a norm is 0."""
     scale = np.sqrt(max(inner_products[i, i], 0.0) * max(inner_products[j, j], 0.0))
     return float(np.clip(inner_products[i, j] / scale, 0.0, 1.0)) if scale > 0 else 0.0
 
 
-def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -> tuple[Tile, int]:
+def kernel_tile(
+    values: ArrayLike, name: str, kernel: str, gamma: float | str
+) -> tuple[TileFunction, int]:
     """Return a function that evaluates tiles of a kernel matrix, and the number of rows."""
     values = label_array(values, name)
     if kernel == "auto":
@@ -417,6 +417,6 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     return evaluate_tile, len(X)
 
 
-def delta_tile(codes: NDArray[np.intp]) -> Tile:
+def delta_tile(codes: NDArray[np.intp]) -> TileFunction:
     """Return the tile function of the delta kernel: 1 where labels are equal, else 0."""
     return lambda rows, columns: (codes[rows, None] == codes[None, columns]).astype(np.float64)

@@ -3,8 +3,8 @@
 A product is computed one *strip* at a time: the kernel values between four rows and a block of
 ``BLOCK`` rows. Exponents, kernel values and their products stay in the first-level cache, and no
 tile of K is stored. All loops run over a fixed number of contiguous values, so that they are
-compiled to vector instructions. So is the exponential, which combines a polynomial with the
-exponent bits of a float.
+compiled to vector instructions. The exponential does not prevent this: it combines a polynomial
+with the exponent bits of a float.
 
 The functions release the GIL and start no threads: they run in the threads of
 :mod:`domainwise.gram.tiles`. Importing this module imports Numba.

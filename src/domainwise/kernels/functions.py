@@ -45,7 +45,7 @@ MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-153, 1e153
 #: Limits for polynomial and linear kernel values, so that sums of their products do not overflow.
 MAX_POLYNOMIAL = {"float32": 1e17, "float64": 1e100}
 MAX_LINEAR = {"float32": 1e38, "float64": 1e154}
-#: Exponentials of MIN_CHUNKED or more values are computed in chunks of CHUNK, which fit the cache.
+#: Exponentials of MIN_CHUNKED or more values are computed in chunks of CHUNK, to use the cache.
 CHUNK, MIN_CHUNKED = 2**15, 2**12
 #: Table of e^-x - 1 for x between 0 and TABLE_END, with TABLE_STEPS entries per unit of x.
 TABLE_STEPS, TABLE_END = 2048, 40
@@ -67,7 +67,7 @@ def compiled_functions() -> Any:
 
 @cache
 def _is_vectorized(char: str) -> bool:
-    """Whether NumPy's ``expm1`` uses vector instructions for float32 ("f") or float64 ("d")."""
+    """Return whether NumPy's ``expm1`` uses vector instructions for dtype "f" or "d"."""
     targets = introspect.opt_func_info(func_name="^expm1$").get("expm1", {})
     return not targets.get(2 * char, {"current": "baseline"})["current"].startswith("baseline")
 
@@ -129,7 +129,7 @@ def _expm1_by_table(x: Array) -> None:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel whose parameters, such as gamma, are numbers."""
+    """A kernel function; its parameters, such as gamma, are numbers."""
 
     name: str  #: one of ``KERNEL_NAMES`` or ``"callable"``
     #: Scale of ``rbf``, ``laplacian`` and ``poly``; the other kernels do not use it.
@@ -155,7 +155,7 @@ class Kernel:
 
     @property
     def is_product(self) -> bool:
-        """Whether :meth:`block` multiplies prepared rows, so K is a product of thin matrices."""
+        """Whether :meth:`block` only multiplies rows, so that K is a product of thin matrices."""
         return self.name in ("linear", "cosine")
 
     def centred_on(self, X: Any) -> Kernel:
@@ -360,10 +360,10 @@ def make_kernel(
 def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     """Return gamma as a number, given ``"median"``, ``"scale"`` or a number (theory 11.2).
 
-    ``"median"`` is ``1 / (2 median^2)`` for RBF, and ``1 / median`` of the L1 distances for the
-    Laplacian kernel, from the non-zero distances between all rows, or between ``MEDIAN_ROWS``
-    evenly spaced rows if there are more. It is ``1 / n_features`` for the other kernels.
-    ``"scale"`` is the rule of :class:`sklearn.svm.SVC`.
+    With the median m of the non-zero distances between rows (L1 distances for the Laplacian
+    kernel), ``"median"`` is ``1 / (2 m^2)`` for RBF and ``1 / m`` for the Laplacian kernel. At most
+    ``MEDIAN_ROWS`` evenly spaced rows are used. ``"median"`` is ``1 / n_features`` for the other
+    kernels. ``"scale"`` is the rule of :class:`sklearn.svm.SVC`.
 
     >>> import numpy as np
     >>> resolve_gamma("median", "rbf", np.array([[0.0], [2.0]]))
@@ -406,7 +406,7 @@ _current: ContextVar[str] = ContextVar("domainwise_precision", default="tf32x3")
 def precision(name: str) -> Iterator[None]:
     """Choose the precision of float32 products with kernel matrices on a CUDA device.
 
-    It affects only fitting and transforming float32 tensors on a GPU inside the ``with`` block.
+    This affects only fits and transforms of float32 tensors on a GPU inside the ``with`` block.
     Compensated summation is used with all three precisions.
 
     Parameters

@@ -11,7 +11,7 @@ from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel
 
 LANDMARK_RULES = ("uniform", "stratified", "kmeans++", "leverage")
-#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, clipped to MIN_AUTO and MAX_AUTO.
+#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, but at least MIN_AUTO, at most MAX_AUTO.
 AUTO_FACTOR, MIN_AUTO, MAX_AUTO = 5, 100, 2000
 #: ``"kmeans++"`` and ``"leverage"`` choose from at most this number of rows, drawn uniformly.
 SUBSAMPLE = 5000
@@ -20,7 +20,7 @@ LEVERAGE_RIDGE = 1e-3
 
 
 def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: bool = True) -> int:
-    """Resolve ``n_landmarks``: a number of rows, a fraction of them, or ``"auto"``.
+    """Return the number of landmarks, given a number, a fraction of the rows, or ``"auto"``.
 
     With ``among_rows=False``, landmarks are not rows of X, so they can outnumber the rows.
 
@@ -54,18 +54,18 @@ def check_landmarks(landmarks: Array, X: Array) -> Array:
 
 
 def choose_landmarks(
-    rule: str, X: Array, m: int, codes: Array | None, kernel: Kernel, rng: np.random.Generator
+    rule: str, X: Array, m: int, domains: Array | None, kernel: Kernel, rng: np.random.Generator
 ) -> Array:
     """Return the indices of m rows, in ascending order.
 
-    The rule "stratified" uses ``codes``, the domain code of each row; "leverage" uses ``kernel``.
+    The rule "stratified" uses ``domains``, the domain of each row; "leverage" uses ``kernel``.
     """
     n = len(X)
     if m == n:
         return np.arange(n)
-    if rule == "stratified" and codes is not None:
+    if rule == "stratified" and domains is not None:
         # Take a random row from each domain in turn until m rows are selected.
-        rows_by_domain = [rng.permutation(np.flatnonzero(codes == d)) for d in np.unique(codes)]
+        rows_by_domain = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
         turns = np.concatenate([np.arange(len(indices)) for indices in rows_by_domain])
         indices = np.concatenate(rows_by_domain)[np.argsort(turns, kind="stable")[:m]]
     elif rule in ("uniform", "stratified"):
@@ -78,8 +78,7 @@ def choose_landmarks(
             indices = sample_indices[np.unique(kmeans_plusplus(rows, m, random_state=seed)[1])]
         else:
             scores = _leverage(rows, kernel)
-            selection = rng.choice(len(rows), m, replace=False, p=scores / scores.sum())
-            indices = sample_indices[selection]
+            indices = rng.choice(sample_indices, m, replace=False, p=scores / scores.sum())
     return np.sort(indices)
 
 

@@ -106,7 +106,7 @@ class DaskGram(IterativeGram):
 
 
 def in_blocks(X: Any) -> Any:
-    """Rechunk a Dask array into blocks of rows, a few of which fit into a worker's memory."""
+    """Rechunk a Dask array into blocks of rows; a task's memory has room for several blocks."""
     n, p = X.shape
     block_rows = min(MAX_BLOCK_ROWS, max(1, -(-n // MIN_BLOCKS)))
     memory_bytes = memory_per_task()
@@ -218,18 +218,18 @@ def _outer(kernel: Kernel, rows: Array, inner: Array) -> Array:
 
 
 @task
-def _moments(landmarks: LandmarkFeatures, rows: Array) -> Array:
-    return np.asarray(landmarks.moments(rows))
+def _moments(nystrom: LandmarkFeatures, rows: Array) -> Array:
+    return np.asarray(nystrom.moments(rows))
 
 
 @task
-def _features_inner(landmarks: LandmarkFeatures, rows: Array, R: Array) -> Any:
-    return sum(features.T @ R[panel] for panel, features in landmarks.panels(rows))
+def _features_inner(nystrom: LandmarkFeatures, rows: Array, R: Array) -> Any:
+    return sum(features.T @ R[panel] for panel, features in nystrom.panels(rows))
 
 
 @task
-def _features_outer(landmarks: LandmarkFeatures, rows: Array, weights: Array) -> Array:
-    return np.vstack([features @ weights for _, features in landmarks.panels(rows)])
+def _features_outer(nystrom: LandmarkFeatures, rows: Array, weights: Array) -> Array:
+    return np.vstack([features @ weights for _, features in nystrom.panels(rows)])
 
 
 @task

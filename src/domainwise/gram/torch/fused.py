@@ -50,7 +50,7 @@ INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
 
 @cache
 def can_launch(device: Any) -> bool:
-    """Whether Triton can be imported and the device has the required tensor cores."""
+    """Return whether Triton can be imported and the device has the required tensor cores."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     with suppress(ImportError):
@@ -61,7 +61,7 @@ def can_launch(device: Any) -> bool:
 
 
 def can_fuse(kernel: Kernel, X: Any) -> bool:
-    """Whether the fused Triton kernel supports this kernel and these rows."""
+    """Return whether the fused Triton kernel supports this kernel and these rows."""
     if X.dtype != torch.float32 or not can_launch(X.device):
         return False
     if kernel.name == "poly":
@@ -71,7 +71,7 @@ def can_fuse(kernel: Kernel, X: Any) -> bool:
 
 @dataclass(frozen=True)
 class Tile:
-    """Parameters of a launch; ``flush`` is the number of rows between flushes of accumulators."""
+    """Tile size and other launch parameters; accumulators are flushed every ``flush`` rows."""
 
     rows: int = 64
     columns: int = 64
@@ -81,7 +81,7 @@ class Tile:
 
 
 def tile_for(R: int, P: int, n_pieces: int, formula: int) -> Tile:
-    """Return the tile that was fastest on an H200 for R columns and P features, with padding."""
+    """Return the tile that was fastest on an H200 for R columns and P features, both padded."""
     if n_pieces == 0:
         return Tile(stages=2)
     if formula in (LAPLACIAN, DIFFERENCES):
@@ -154,7 +154,7 @@ class FusedKernel:
         return X * math.sqrt(kernel.gamma) if kernel.gamma > 0 else X
 
     def _float16_scale(self, U: Any, V: Any) -> float | None:
-        """Return a power of two that scales rows to the range of float16; None if none does."""
+        """Return a power of two that scales rows to the range of float16, or None."""
         if not self.pieces:
             return 1.0
         largest_value = max(float(U.abs().max()), float(V.abs().max()))
@@ -246,9 +246,9 @@ class FusedKernel:
     def launch(
         self, function: Any, grid: Any, operands: Any, sizes: Any, R: int, tile: Tile, **meta: Any
     ) -> Any:
-        """Run a Triton kernel on a grid: blocks of left rows by chunks of right rows.
+        """Run a Triton kernel on a grid (blocks of left rows, chunks of right rows).
 
-        It is called with rows, ``operands``, outputs, coefficients, row counts, ``sizes``, scales.
+        Its arguments are rows, ``operands``, output, coefficients, row counts, ``sizes``, scales.
         """
         left, right = self.left, self.right
         sides = (left.rows, right.rows, left.half_norms, right.half_norms)
@@ -317,7 +317,7 @@ def split_pieces(X: Any, out: Any) -> None:
 
 
 def chunk_count(n_blocks: int, n_tiles: int) -> int:
-    """Return the number of chunks of the right rows that keeps the device busy."""
+    """Return the number of chunks into which to divide the right rows, to keep the device busy."""
     return max(1, min(-(-4096 // n_blocks), n_tiles // 8, 256))
 
 
@@ -367,8 +367,8 @@ class GroupedProduct:
 
     def product(self, group_values: Array) -> Any:
         """Return the product; ``group_values`` has one row per group."""
-        tensor = torch.from_numpy(np.array(group_values, dtype=np.float64)).to(self.counts.device)
-        return torch.cat([self._launch(columns) for columns in tensor.split(MAX_COLUMNS, 1)], 1)
+        values = torch.from_numpy(np.array(group_values, dtype=np.float64)).to(self.counts.device)
+        return torch.cat([self._launch(columns) for columns in values.split(MAX_COLUMNS, 1)], 1)
 
     def _launch(self, group_values: Any) -> Any:
         from domainwise.gram.torch.triton_kernel import fused_group_product
@@ -380,8 +380,8 @@ class GroupedProduct:
         operands = [self.weights, padded_values, self.segments, self.bounds]
         out = self.fused.launch(fused_group_product, self.grid, operands, [], R, GROUP_TILE)
         scales = torch.ones(r, dtype=torch.float64, device=group_values.device)
-        column_sums = self.group_weights @ group_values, self.counts @ group_values
-        return self.fused._unscaled(out, r, scales, *column_sums)
+        weighted_sums, column_sums = self.group_weights @ group_values, self.counts @ group_values
+        return self.fused._unscaled(out, r, scales, weighted_sums, column_sums)
 
 
 def _segments(starts: Array, ends: Array, chunk_rows: int) -> tuple[Array, Array]:

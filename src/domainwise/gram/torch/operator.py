@@ -101,9 +101,9 @@ class TorchStreamedGram(IterativeGram):
         X, n = self.X, self.n_samples
         landmarks = X[to_device_of(landmark_rows(n, self.seed), X)]
         eps = float(torch.finfo(torch.float32).eps)
-        features = LandmarkFeatures(self.kernel, landmarks.double(), eps)
-        _, eigenvalues, root = whitened_moments(features.moments(X), n, eps)
-        C = features.root @ root
+        nystrom = LandmarkFeatures(self.kernel, landmarks.double(), eps)
+        _, eigenvalues, root = whitened_moments(nystrom.moments(X), n, eps)
+        C = nystrom.root @ root
         sum_over_rows = kernel_product(self.kernel, X, landmarks, precision="tf32x3")
         sum_over_landmarks = kernel_product(self.kernel, landmarks, X, precision="tf32x3")
 

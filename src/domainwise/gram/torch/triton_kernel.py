@@ -86,9 +86,7 @@ def _differences(
 
 
 @triton.jit
-def _times_pieces(
-    values, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr
-):  # fmt: skip
+def _times_pieces(values, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr):
     """Add ``values Z`` to acc; both factors are split into two float16 pieces."""
     # Truncate to the leading 11 bits, which float16 represents exactly.
     top = (values.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
@@ -148,8 +146,9 @@ def fused_product(
 
     FORMULA is 0 for RBF from inner products, 1 for the Laplacian kernel, 2 for RBF from
     differences, 3 for polynomials. ``lift`` is added to exponents, so that small values do not
-    underflow in float16. Row counts are multiples of the tile sizes; Z is zero in the padding. A
-    single column (R = 1) is multiplied in float32, without tensor cores.
+    underflow in float16. Row counts are multiples of the tile sizes; Z is zero in the padding. P
+    features are read BK at a time. Z has R columns; a single column (R = 1) is multiplied in
+    float32, without tensor cores. The other flags and scales are attributes of ``FusedKernel``.
     """
     # tl.dot needs 16 columns: if R is 8, both pieces of Z are columns of one product.
     JOINED: tl.constexpr = PIECES == 2 and R == 8
