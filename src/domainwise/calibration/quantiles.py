@@ -165,7 +165,7 @@ class PredictionIntervals(HasThresholds):
         Returns
         -------
         intervals : ndarray of shape (n_rows, 2)
-            Lower and upper bounds; they are infinite, with a warning, if domains are too few.
+            Lower and upper bounds. If there are too few domains, they are infinite, with a warning.
         """
         model: Any = self
         predictions = model.predict(X, sample_domain)

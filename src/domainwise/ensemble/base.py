@@ -94,7 +94,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     #: Ranges of the shares of predicted classes on source domains, with and without context.
     _shares: ShareRange | None = field(default=None, init=False)
     _plain_shares: ShareRange | None = field(default=None, init=False)
-    #: Range of domain statistics, and weight of context by batch size; None in older model files.
+    #: Range of domain statistics, and weight of context by batch size; None if they are unknown.
     _source_range: SourceRange | None = field(default=None, init=False)
     _trust: Trust | None = field(default=None, init=False)
 
@@ -144,9 +144,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             learn_from = is_used[train]
         labels = domain.names[domain.codes]
         self._learn(rows[train], target[train], labels[train], learn_from)
-        scorer = self._score(
-            self._encode_target(target[test]), domain.take(test), np.arange(len(test))
-        )
+        y_test = self._encode_target(target[test])
+        scorer = self._scorer(y_test, domain.take(test), np.arange(len(test)))
         self._quantiles = {"plain": scorer.quantiles(self._predict(rows[test], None))}
         if self.uses_context:
             self._quantiles["context"] = scorer.quantiles(self._predict(rows[test], labels[test]))
@@ -154,7 +153,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return self
 
     def _fit(self, X: Array, y: Array, target: Labels, sample_domain: Any, learn_from: Any) -> None:
-        """Fit and weight the members; ``y`` contains class codes, or a target of unit variance."""
+        """Fit and weight the members; ``y`` contains class codes or a standardized target."""
         start = time.monotonic()
         member_types = self._member_types()
         domain = domain_labels(sample_domain, X)
@@ -201,7 +200,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         scored_rows = np.unique(np.concatenate([test for _, test in splits]))
         context_rows = scored_rows[np.isin(domain.codes[scored_rows], context_domains)]
         rows_by_context = {False: scored_rows, True: context_rows}
-        scorers = {key: self._score(y, domain, rows) for key, rows in rows_by_context.items()}
+        scorers = {key: self._scorer(y, domain, rows) for key, rows in rows_by_context.items()}
         plan = [(m, m.name, False) for m in member_types]
         if len(context_domains):
             plan += [(m, CONTEXT_PREFIX + m.name, True) for m in member_types if m.in_context]
@@ -292,7 +291,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return {False: plain_Z, True: self._in_context(Z, plain_Z, domain.codes, moments)}
 
     def _in_context(self, Z: Array, plain_Z: Array, group_codes: Array, moments: Moments) -> Array:
-        """Return features for members with context; the groups are those of ``moments``."""
+        """Return features for members with context; ``moments`` are those of the groups."""
         context = self.domain_context_
         mean, variance = context._shrunk_moments(moments, with_domains=True)
         relative_values = context._relative_values(Z, group_codes, mean, variance)
@@ -310,40 +309,40 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
         ``scorers[True]`` scores members with context, on rows from the ``context_domains``.
         """
-        score, context_score = scorers[False], scorers[True]
-        by_context: dict[bool, dict[str, Array]] = {False: {}, True: {}}
-        for name, member in self.members_.items():
-            by_context[member.in_context][name] = predictions[name]
-        self.weights_, plain_mix, plain_held_out = score.mix_predictions(by_context[False])
-        self.domain_scores_ = score.scores(plain_held_out)
+        scorer, context_scorer = scorers[False], scorers[True]
+        members = self.members_.items()
+        plain_predictions = {n: predictions[n] for n, m in members if not m.in_context}
+        context_predictions = {n: predictions[n] for n, m in members if m.in_context}
+        self.weights_, plain_mix, plain_held_out = scorer.mix_predictions(plain_predictions)
+        self.domain_scores_ = scorer.scores(plain_held_out)
         self.expected_score_ = expected_score(self.domain_scores_, self._seed)
         self._shares = self._plain_shares = None
-        self._quantiles = {"plain": score.quantiles(plain_held_out)}
-        self.calibration_domains_ = self.domains_[np.unique(score.domain_codes[score.rows])]
+        self._quantiles = {"plain": scorer.quantiles(plain_held_out)}
+        self.calibration_domains_ = self.domains_[np.unique(scorer.domain_codes[scorer.rows])]
         self.promise_ = PROMISES[self.calibration]
         self.context_weights_ = self.weights_
         self.context_domain_scores_ = self.domain_scores_
         self.context_expected_score_ = self.expected_score_
         context_held_out = None
-        if by_context[True]:
-            weights, context_mix, held_out_mix = context_score.mix_predictions(by_context[True])
+        if context_predictions:
+            weights, context_mix, held_out_mix = context_scorer.mix_predictions(context_predictions)
             mixes = {"plain": plain_held_out, "context": held_out_mix}
-            mix_weights, _, context_held_out = context_score.mix_predictions(mixes, PRIOR)
+            mix_weights, _, context_held_out = context_scorer.mix_predictions(mixes, PRIOR)
             combined_mix = mix_weights["plain"] * plain_mix + mix_weights["context"] * context_mix
             self.context_weights_ = {
                 **{n: mix_weights["plain"] * w for n, w in self.weights_.items()},
                 **{n: mix_weights["context"] * w for n, w in weights.items()},
             }
-            self.context_domain_scores_ = score.scores(context_held_out)
+            self.context_domain_scores_ = scorer.scores(context_held_out)
             self.context_expected_score_ = expected_score(self.context_domain_scores_, self._seed)
-            self._quantiles["context"] = score.quantiles(context_held_out)
-            if score.classes is not None:
-                rows = context_score.rows
-                domain_args = (score.domain_codes[rows], context_domains)
+            self._quantiles["context"] = scorer.quantiles(context_held_out)
+            if scorer.classes is not None:
+                rows = context_scorer.rows
+                domain_args = (scorer.domain_codes[rows], context_domains)
                 self._shares = ShareRange.of_sources(combined_mix[rows], *domain_args)
                 self._plain_shares = ShareRange.of_sources(plain_mix[rows], *domain_args)
         self._reset_adaptation()
-        self.held_out_ = score.held_out(plain_held_out, context_held_out, predictions)
+        self.held_out_ = scorer.held_out(plain_held_out, context_held_out, predictions)
 
     def _learn_trust(
         self,
@@ -464,7 +463,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return *pair, self._unusual_domains(*pair, domain, outliers)
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
-        """Return batches by domain code, without single-row batches."""
+        """Return batches by domain code; a single row needs none if its context has no weight."""
         statistics = self.domain_context_._statistics
         if statistics is not None:
             pairs = enumerate(np.asarray(domain.names).tolist())
@@ -521,8 +520,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         statistics = self.domain_context_._statistics
         unusual_codes = {code for code, outlier in outliers.items() if outlier is not None}
         if statistics is not None and statistics.without_context is not None:
-            names = enumerate(np.asarray(domain.names).tolist())
-            unusual_codes |= {code for code, name in names if name in statistics.without_context}
+            pairs = enumerate(np.asarray(domain.names).tolist())
+            unusual_codes |= {code for code, name in pairs if name in statistics.without_context}
             return {code: outliers.get(code) for code in sorted(unusual_codes)}
         checks = ((predictions, self._shares), (plain_predictions, self._plain_shares))
         for probabilities, share_range in checks:
@@ -532,18 +531,18 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 unusual_codes.update(np.flatnonzero(is_outside).tolist())
         return {code: outliers.get(code) for code in sorted(unusual_codes)}
 
-    def _warn_without_context(self, outliers: OutlierByCode, domain: Labels) -> None:
+    def _warn_without_context(self, unusual_domains: OutlierByCode, domain: Labels) -> None:
         """Warn about unusual domains, which are predicted without context."""
         domain_names = np.asarray(domain.names)
         column_names = getattr(self, "feature_names_in_", None)
         reasons = []
-        for code, outlier in list(outliers.items())[:5]:
+        for code, outlier in list(unusual_domains.items())[:5]:
             reason = "the shares of predicted classes are outside the range of the source domains"
             if outlier is not None:
                 i = outlier.feature
                 reason = outlier.describe(i if column_names is None else column_names[i])
             reasons.append(f"{domain_names[code]} ({reason})")
-        dots = " ..." if len(outliers) > 5 else ""
+        dots = " ..." if len(unusual_domains) > 5 else ""
         warn_caller(
             f"Context was not used for these domains: {', '.join(reasons)}{dots}. Their rows were "
             "predicted one by one. Pass all rows of each domain together, check the units of the "
@@ -569,9 +568,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     def settled(self) -> Self:
         """Return an unfitted ensemble with the best model of each member, which needs no search."""
         check_is_fitted(self)
-        best = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
-        members = [(n, e.settled() if hasattr(e, "settled") else clone(e)) for n, e in best.items()]
-        return clone(self).set_params(members=members, context=False, cv=2)
+        models = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
+        pairs = ((n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in models.items())
+        return clone(self).set_params(members=list(pairs), context=False, cv=2)
 
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         refuse_tensors_and_dask(self, X, "Convert it to an array first")

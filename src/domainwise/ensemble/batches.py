@@ -1,4 +1,4 @@
-"""Batches of any size: their random parts, the weight of context, and detection of outliers.
+"""Batches (rows of one domain that are predicted together): parts, weight of context, outliers.
 
 Members with context are fitted to source domains, whose typical number of rows is called *size*
 here. The mean of fewer rows is noisier, the mean of more rows less so. A larger batch is therefore
@@ -63,7 +63,7 @@ def row_keys(X: Array, seed: int) -> Array:
 
 
 def random_numbers(keys: Array, stream: int = 0) -> Array:
-    """Return a pseudo-random number for each key and this stream; equal keys get different ones."""
+    """Return a pseudo-random number for each key, which differs between equal keys and streams."""
     order = np.argsort(keys, kind="stable")
     sorted_keys = keys[order]
     copy_indices = np.arange(len(keys)) - np.searchsorted(sorted_keys, sorted_keys)
@@ -88,13 +88,13 @@ def part_count(n_rows: int, size: float) -> int:
 class Part:
     """One of the random parts of a batch."""
 
-    keys: Array
+    keys: Array  #: one per row, from :func:`row_keys`
     moments: Moments  #: of all rows
     without_last: Moments  #: of all rows except the last one
 
     @classmethod
     def from_rows(cls, Z: Array, keys: Array) -> Part:
-        """Make a part from standardized rows, which are summed in their order."""
+        """Make a part from standardized rows and their keys."""
         return cls(keys, _moments(Z), _moments(Z[:-1]))
 
     def context_moments(self, Z: Array, keys: Array) -> Moments:
@@ -103,10 +103,8 @@ class Part:
         A row that is not in the part replaces the last row of the part.
         """
         is_observed = ~np.isnan(Z)
-        row_moments = Moments(
-            is_observed.astype(np.float64), np.where(is_observed, Z, 0.0), np.zeros(Z.shape)
-        )
-        moments_with_row = self.without_last.merged(row_moments)
+        count, mean = is_observed.astype(np.float64), np.where(is_observed, Z, 0.0)
+        moments_with_row = self.without_last.merged(Moments(count, mean, np.zeros(Z.shape)))
         is_inside = np.isin(keys, self.keys)[:, None]
         field_names = ("count", "mean", "squares")
         pairs = ((getattr(self.moments, n), getattr(moments_with_row, n)) for n in field_names)
@@ -193,10 +191,8 @@ class Trust:
         if self.size <= 1.0:
             return np.zeros(np.shape(n_rows))
         n_others = np.clip(n_rows, 1.0, self.size) - 1.0
-        max_others = self.size - 1.0
-        return np.asarray(
-            n_others * (max_others + self.half) / (max_others * (n_others + self.half))
-        )
+        max_others, half = self.size - 1.0, self.half
+        return np.asarray(n_others * (max_others + half) / (max_others * (n_others + half)))
 
     @classmethod
     def fitted(
@@ -204,7 +200,7 @@ class Trust:
     ) -> Trust:
         """Choose ``half`` by the squared error of predictions in batches of ``n_rows`` rows.
 
-        ``plain`` and ``context`` are predictions without and with context, ``y`` are true values.
+        ``plain`` and ``context`` are predictions without and with context; ``y`` are true values.
         """
         errors = []
         for half in HALF_TRUST:
@@ -237,15 +233,15 @@ class SourceSamples:
         """Yield each half of the domains, as codes, and small batches drawn from it."""
         rng = np.random.default_rng(seed)
         for half_domains in np.array_split(rng.permutation(self.domains)[:TRUST_DOMAINS], 2):
-            draws = [draw for domain in half_domains for draw in self._draws(domain, rng)]
+            draws = [draw for code in half_domains for draw in self._draws(code, rng)]
             if not draws:
                 continue
             sizes = [len(batch) for _, batch in draws]
             batch_indices = np.repeat(np.arange(len(draws)), sizes)
             Z = self.Z[np.concatenate([batch for _, batch in draws])]
             moments = Moments.of_rows(Z, batch_indices, len(draws)).by_group()
-            batches = zip(draws, sizes, moments, strict=True)
-            yield half_domains, [SmallBatch(rows, size, m) for (rows, _), size, m in batches]
+            triples = zip(draws, sizes, moments, strict=True)
+            yield half_domains, [SmallBatch(rows, size, m) for (rows, _), size, m in triples]
 
     def _draws(self, domain_code: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
         """Yield indices into ``training_rows`` to predict in a batch, and all rows of the batch."""
@@ -313,8 +309,8 @@ class SourceRange:
             return None
         rng = np.random.default_rng(seed)
         order = np.lexsort([row_keys(Z, seed), domain_codes])  # independent of the order of rows
-        ends = np.cumsum(np.bincount(domain_codes, minlength=n_domains))
-        rows_by_domain = np.split(order, ends[:-1])
+        domain_sizes = np.bincount(domain_codes, minlength=n_domains)
+        rows_by_domain = np.split(order, np.cumsum(domain_sizes)[:-1])
         samples = [rng.permutation(rows)[:MAX_DRAWN_ROWS] for rows in rows_by_domain]
         Z = Z[:, features]
         statistics, counts = _statistics(Moments.of_rows(Z, domain_codes, n_domains))
@@ -323,9 +319,7 @@ class SourceRange:
         summaries = [_summary(statistics[:, mask], counts[mask], noise[:, mask]) for mask in masks]
         sizes, limits = [], []
         for size in (*SIZES, None):  # None for whole domains
-            large_domains = [
-                d for d, rows in enumerate(rows_by_domain) if size is None or len(rows) > size
-            ]
+            large_domains = np.flatnonzero(domain_sizes > (0 if size is None else size))
             if len(large_domains) < MIN_DOMAINS:
                 continue
             batch_domains = np.repeat(large_domains, 1 if size is None else DRAWS)
@@ -343,15 +337,14 @@ class SourceRange:
             n = len(large_domains)  # the limit is an upper prediction bound (Student's t)
             deviation = log_distances.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
             limits.append(np.exp(log_distances.mean() - stdtrit(n - 1, OUTLIER_RATE) * deviation))
-            median_size = float(np.median([len(rows) for rows in rows_by_domain]))
-            sizes.append(median_size if size is None else size)
+            sizes.append(float(np.median(domain_sizes)) if size is None else size)
         order = np.argsort(sizes, kind="stable")
         sorted_limits = (np.array(sizes)[order], np.array(limits)[order])
         summary = _summary(statistics, counts, noise)
         return cls(np.asarray(features), *summary, n_domains, *sorted_limits)
 
     def outlier(self, moments: Moments) -> Outlier | None:
-        """Return the statistic of a batch that is farthest outside the range; None if inside."""
+        """Return the statistic that is farthest outside the range; None if all are inside."""
         arrays = (a[:, self.features] for a in (moments.count, moments.mean, moments.squares))
         statistics, counts = (array[..., 0, :] for array in _statistics(Moments(*arrays)))
         counts = np.minimum(counts, self.sizes[-1])  # limits for larger batches are unknown

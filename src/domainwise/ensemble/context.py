@@ -56,9 +56,7 @@ def domain_labels(sample_domain: Any, X: Any) -> Labels:
     has_shape = hasattr(sample_domain, "shape")
     shape = np.shape(sample_domain if has_shape else plain_array(sample_domain, "sample_domain"))
     if len(shape) > 1 and shape[1:] != (1,):
-        raise ValueError(
-            f"sample_domain must contain one label per row; got an array of shape {shape}"
-        )
+        raise ValueError(f"sample_domain must contain one label per row; got shape {shape}")
     return backend_of(X).check_sample_domain(sample_domain, X, "delta")
 
 
@@ -330,9 +328,9 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Return relative values, computed from the shrunk mean and variance of each domain."""
         xp, feature_indices = namespace(Z), self.relative_features_
         deviation = xp.sqrt(variance)[group_codes][:, feature_indices]
-        distance = (Z - mean[group_codes])[:, feature_indices]
+        difference = (Z - mean[group_codes])[:, feature_indices]
         # Without shrinkage, the deviation is 0 if all values of a domain are equal.
-        ratio = distance / xp.where(deviation > 0, deviation, 1.0)
+        ratio = difference / xp.where(deviation > 0, deviation, 1.0)
         ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
         return RELATIVE_FACTOR * rounded(ratio)
 

@@ -125,8 +125,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
 
     Any number of rows can be predicted together. If a domain has more rows than a typical source
     domain, they are divided at random into parts of that size, and each row is predicted in the
-    context of six parts in turn, which takes at most seven times as long as without context. If it
-    has fewer rows, context has less weight, and none for a single row. Their order does not matter.
+    context of six parts in turn, which takes at most seven times as long as without context. With
+    fewer rows, context has less weight, and none for a single row. The order of rows is irrelevant.
 
     Context can be misleading, for example if all rows belong to one class. The rows of a domain
     are therefore predicted one by one, with a warning, if the mean or variance of a feature is
@@ -210,7 +210,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         pairs = enumerate(self.classes_.tolist())
         return {code: float(self.class_weight.get(name, 1.0)) for code, name in pairs}
 
-    def _score(self, class_codes: Array, domain: Labels, rows: Array) -> HeldOutScore:
+    def _scorer(self, class_codes: Array, domain: Labels, rows: Array) -> HeldOutScore:
         is_balanced = self.class_weight == "balanced"
         class_weight = None if is_balanced else self._code_weights()
         row_weights = compute_sample_weight(class_weight, class_codes)
@@ -307,7 +307,7 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     def _code_weights(self) -> None:
         return None
 
-    def _score(self, y: Array, domain: Labels, rows: Array) -> HeldOutScore:
+    def _scorer(self, y: Array, domain: Labels, rows: Array) -> HeldOutScore:
         row_args = (domain.codes, len(self.domains_), rows, np.ones(len(y)))
         return HeldOutScore(y, None, *row_args, False, self.scoring, self._mean, self._deviation)
 

@@ -75,13 +75,13 @@ def unpack_forest(state: Any) -> Any:
     ):
         raise ValueError(INVALID_TREE)
     ends = np.cumsum(sizes, dtype=np.int64)
-    node_index = np.arange(len(feature)) - np.repeat(ends - sizes, sizes)
-    is_valid = (right > node_index[is_split] + 1) & (right < np.repeat(sizes, sizes)[is_split])
+    node_indices = np.arange(len(feature)) - np.repeat(ends - sizes, sizes)
+    is_valid = (right > node_indices[is_split] + 1) & (right < np.repeat(sizes, sizes)[is_split])
     if not (is_valid.all() and feature.max() < forest.n_features_in_):
         raise ValueError(INVALID_TREE)
     example_tree = ExtraTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0]).tree_
     nodes = np.zeros(len(feature), dtype=example_tree.__getstate__()["nodes"].dtype)
-    nodes["left_child"] = np.where(is_split, node_index + 1, -1)
+    nodes["left_child"] = np.where(is_split, node_indices + 1, -1)
     nodes["right_child"] = nodes["feature"] = nodes["threshold"] = -1
     nodes["right_child"][is_split] = right
     nodes["feature"][is_split] = feature[is_split]

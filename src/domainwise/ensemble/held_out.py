@@ -78,7 +78,7 @@ class HeldOutScore:
         The search selects candidates by their mean score.
         """
         rows, n = np.intersect1d(self.rows, np.concatenate(tests)), len(self.y)
-        if not len(rows):  # the splits of a round may hold out none of the scored rows
+        if not len(rows):  # a round of the search may hold out none of the scored rows
             return np.zeros((len(outcomes), 0))
         if self.scoring is None:
             max_rows = max(COMPARED_ROWS, 2 * self.n_domains)
@@ -144,10 +144,10 @@ class HeldOutScore:
         held_out_mixture = mixture.copy()
         scored_domains = np.flatnonzero(np.isfinite(metrics).all(axis=0))
         for domain in scored_domains if len(scored_domains) > 1 else []:
-            weights_by_others = weigh(metrics[:, scored_domains[scored_domains != domain]])
+            other_weights = weigh(metrics[:, scored_domains[scored_domains != domain]])
             is_in_domain = self.domain_codes == domain
             domain_predictions = stacked_predictions[:, is_in_domain]
-            held_out_mixture[is_in_domain] = np.tensordot(weights_by_others, domain_predictions, 1)
+            held_out_mixture[is_in_domain] = np.tensordot(other_weights, domain_predictions, 1)
         return dict(zip(predictions, weights.tolist(), strict=True)), mixture, held_out_mixture
 
     def quantiles(self, predictions: Array) -> DomainQuantiles:
@@ -164,15 +164,15 @@ class HeldOutScore:
     def held_out(
         self, plain: Array, context: Array | None, member_predictions: dict[str, Array]
     ) -> HeldOut:
-        """Return the predictions of the ensemble and of its members, in the unit of the target."""
-        convert = self.in_target_unit
+        """Return the predictions of the ensemble and of its members, on the scale of the target."""
+        convert = self.on_target_scale
         predictions = (convert(plain), None if context is None else convert(context))
         member_predictions = {name: convert(p) for name, p in member_predictions.items()}
         labels = (convert(self.y), self.domain_codes)
         return HeldOut.from_rows(*labels, *predictions, member_predictions, rows=self.rows)
 
-    def in_target_unit(self, values: Array) -> Array:
-        """Convert a standardized target to its unit; do not change probabilities or codes."""
+    def on_target_scale(self, values: Array) -> Array:
+        """Convert a standardized target to its scale; codes and probabilities are unchanged."""
         return values if self.classes is not None else self.mean + self.deviation * values
 
     def scores(self, predictions: Array) -> Array:
@@ -188,12 +188,12 @@ class HeldOutScore:
         scored_model = NumberRule() if class_names is None else ProbabilityRule(class_names)
         scores = np.full(self.n_domains, np.nan)
         last_error = None
-        for domain in np.unique(self.domain_codes[self.rows]):
-            rows = self.rows[self.domain_codes[self.rows] == domain]
-            y, values = self.in_target_unit(self.y[rows]), self.in_target_unit(predictions[rows])
+        for code in np.unique(self.domain_codes[self.rows]):
+            rows = self.rows[self.domain_codes[self.rows] == code]
+            y, values = self.on_target_scale(self.y[rows]), self.on_target_scale(predictions[rows])
             y = y if class_names is None else class_names[y]
             try:
-                scores[domain] = scorer(scored_model, values, y)
+                scores[code] = scorer(scored_model, values, y)
             except ValueError as error:  # for example if the score requires two classes
                 last_error = error
         if last_error is not None and np.isnan(scores).all():
@@ -242,13 +242,13 @@ def softmax_weights(scores: Array, prior: Sequence[float] | None = None) -> Arra
 def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[Split]:
     """Join splits into at most ``EXPENSIVE_SPLITS``, unless a training set would have one class."""
     groups = np.array_split(np.arange(len(splits)), min(len(splits), EXPENSIVE_SPLITS))
-    larger_splits = []
+    fewer_splits = []
     for group in groups:
         trains, tests = zip(*(splits[i] for i in group), strict=True)
-        larger_splits.append((reduce(np.intersect1d, trains), np.concatenate(tests)))
-    if any(len(np.unique(y[train])) < (2 if classification else 1) for train, _ in larger_splits):
+        fewer_splits.append((reduce(np.intersect1d, trains), np.concatenate(tests)))
+    if any(len(np.unique(y[train])) < (2 if classification else 1) for train, _ in fewer_splits):
         return splits
-    return larger_splits
+    return fewer_splits
 
 
 def mix(outputs_by_member: dict[str, Array], weights: dict[str, float]) -> Array:
@@ -290,10 +290,10 @@ class ShareRange:
     n_domains: int  #: number of domains from which the range was computed
 
     @classmethod
-    def of_sources(cls, probabilities: Array, domain_codes: Array, included: Array) -> ShareRange:
-        """Compute the range over the domains ``included``, from their held-out predictions."""
-        shares = class_shares(probabilities, domain_codes, int(included.max()) + 1)[included]
-        return cls(shares.min(axis=0), shares.max(axis=0), len(included))
+    def of_sources(cls, probabilities: Array, domain_codes: Array, domains: Array) -> ShareRange:
+        """Compute the range over ``domains`` (codes), from their held-out predictions."""
+        shares = class_shares(probabilities, domain_codes, int(domains.max()) + 1)[domains]
+        return cls(shares.min(axis=0), shares.max(axis=0), len(domains))
 
     def excludes(self, shares: Array, domain_sizes: Array) -> Array:
         """Return whether the shares of each domain are outside the range.

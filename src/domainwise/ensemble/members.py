@@ -1,8 +1,8 @@
 """Member types of an ensemble, and fitted members.
 
 A member type is a kind of search, as defined in :mod:`domainwise.search.driver`. Among candidates
-that differ only in the argument whose name is ``path``, the best one is selected. The ``n_average``
-best of the selected candidates are averaged, because scores on few domains are noisy.
+that differ only in the argument named by ``path``, the best one is selected. The ``n_average`` best
+of the selected candidates are averaged, because scores on few domains are noisy.
 To add a type, write a class and add it to ``_TYPES``; grids are in ``search/grids.py``.
 """
 
@@ -162,7 +162,7 @@ class MemberType:
         return [{}]
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Return lists of indices of candidates that share computations."""
+        """Group candidates that share computations, and return their indices."""
         if self.shared is None:
             return [[i] for i in range(len(candidates))]
         return batches_by(candidates, self.shared)
@@ -237,7 +237,7 @@ def soft_clip(X: Array, clip: float | None) -> Array:
 
 
 def gammas(kernel: str, X: Array) -> list[float]:
-    """Return values of gamma around the median heuristic, or around 1 if all rows are equal."""
+    """Return values of gamma around that of the median rule, or around 1 if all rows are equal."""
     try:
         median_gamma = resolve_gamma("median", kernel, X)
     except ValueError:
@@ -503,7 +503,7 @@ def grid(**values_by_argument: Sequence[Any]) -> list[Candidate]:
 def restrict(
     candidates: list[Candidate], chosen: Sequence[Candidate], names: Sequence[str]
 ) -> list[Candidate]:
-    """Return the candidates whose arguments ``names`` have the same values as in a chosen one.
+    """Return the candidates that share the values of arguments ``names`` with a chosen one.
 
     If ``chosen`` is empty, return all candidates. The values of gamma in the grid depend on the
     columns, so the value closest to the chosen one is used.

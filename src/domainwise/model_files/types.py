@@ -1,8 +1,8 @@
 """The reviewed list of types that a model file may contain, and how skops builds each of them.
 
 skops restores an object without calling its constructor, and then sets its attributes. A type is
-listed here if this never runs code chosen by the file, whatever values of listed types the
-attributes have. These are estimators of scikit-learn and of this package, the records they consist
+listed here if this never runs code chosen by the file, as long as all attributes are of listed
+types. The list contains estimators of scikit-learn and of this package, the records they consist
 of, arrays, numbers and strings. Functions, methods and types defined elsewhere are not listed.
 
 skops gets this list as ``trusted``, in addition to its own. This is not sufficient: skops also

@@ -21,7 +21,7 @@ from domainwise.arrays import Array
 MAX_JOBS = 512
 #: Attributes that contain training rows.
 ROW_ATTRIBUTES = {"X_fit_", "landmarks", "landmarks_", "support_vectors_"}
-DAMAGED_TREE = "a tree refers to nodes, features or values that do not exist"
+INVALID_TREE = "a tree refers to nodes, features or values that do not exist"
 
 
 def check_values(model: Any) -> None:
@@ -116,13 +116,13 @@ def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs
         and np.array_equal(is_inner, nodes["right_child"] != -1)
         and _nodes_are_valid(nodes, is_inner, ("left_child", "right_child", "feature"), n_features)
     ):
-        raise ValueError(DAMAGED_TREE)
+        raise ValueError(INVALID_TREE)
 
 
 def _nodes_are_valid(
     nodes: Array, is_inner: Array, names: tuple[str, str, str], n_features: int
 ) -> bool:
-    """Whether features exist, and children come after their parents, so that every path ends."""
+    """Return whether features exist and children follow their parents, so that every path ends."""
     left, right, feature = (nodes[name][is_inner].astype(np.int64) for name in names)
     parents = np.flatnonzero(is_inner)
     is_in_tree = (np.minimum(left, right) > parents) & (np.maximum(left, right) < len(nodes))
@@ -132,7 +132,7 @@ def _nodes_are_valid(
 def _is_array(
     value: Any, shape: tuple[int, ...], dtype: str = "float64", below: int | None = None
 ) -> bool:
-    """Whether a value is a finite array of this shape and dtype; integers must be in [0, below)."""
+    """Return True for a finite array of this shape and dtype; integers must be in [0, below)."""
     if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
         return False
     if value.dtype.kind == "f":
@@ -145,7 +145,7 @@ def _is_size(value: Any, size: int) -> bool:
 
 
 def _svm_is_valid(machine: Any) -> bool:
-    """Whether the arrays of an SVC or an SVR have the sizes that libsvm assumes."""
+    """Return whether the arrays of an SVC or an SVR have the sizes that libsvm assumes."""
     n_rows, n_features = machine.shape_fit_
     n_support, support_counts = len(machine.support_), machine._n_support
     if "classes_" in vars(machine):
@@ -174,7 +174,7 @@ def _svm_is_valid(machine: Any) -> bool:
 
 
 def _boosting_is_valid(model: Any) -> bool:
-    """Whether there are as many trees as expected, and nodes refer to existing nodes."""
+    """Return whether there are as many trees as expected, and nodes refer to existing nodes."""
     n_classes = len(model.classes_) if "classes_" in vars(model) else 1
     n_trees = 1 if n_classes == 2 else n_classes
     for nodes in (tree.nodes for stage in model._predictors for tree in stage):
@@ -186,7 +186,7 @@ def _boosting_is_valid(model: Any) -> bool:
             )
         is_finite, names = np.isfinite(nodes["value"]).all(), ("left", "right", "feature_idx")
         if not (is_finite and _nodes_are_valid(nodes, is_inner, names, model.n_features_in_)):
-            raise ValueError(DAMAGED_TREE)
+            raise ValueError(INVALID_TREE)
     return (
         model._preprocessor is None
         and "_in_fit" not in vars(model)
@@ -227,7 +227,7 @@ def _forest_is_valid(forest: Any) -> bool:
 
 
 def _encoder_is_valid(encoder: Any) -> bool:
-    """Whether the numbers of output columns agree with the categories."""
+    """Return whether the numbers of output columns agree with the categories."""
     nones = [None] * len(encoder.categories_)
     drop_indices = encoder._drop_idx_after_grouping
     encoded_columns = zip(

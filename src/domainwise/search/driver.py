@@ -73,7 +73,7 @@ Rule = Callable[[Sequence[Candidate], Array], list[int]]  #: returns the chosen 
 class Data:
     """Rows and labels of a search; fields that a kind does not use are None."""
 
-    X: Any  #: rows, sums or partitions
+    X: Any  #: rows, sums over rows, or Dask partitions
     y: Any  #: the target, in the form that estimators and scorers accept
     sample_domain: Any = None  #: the domains, in the form that estimators accept
     target: Labels | None = None  #: the validated target
@@ -112,7 +112,7 @@ class Searchable(Protocol):
         """Return all candidates."""
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Return lists of indices of candidates that share computations."""
+        """Group candidates that share computations, and return their indices."""
 
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
@@ -137,7 +137,7 @@ class Race:
     margin: float = 1.0  #: in standard errors; with infinity, no candidate is dropped
 
     def rounds(self, n_splits: int) -> list[list[int]]:
-        """Return the indices of the splits of each round, which are spread over all splits."""
+        """Return the split indices of each round, which are spread over all splits."""
         ends = sorted({min(self.first, n_splits), max(self.first, n_splits // 2), n_splits})
         order = np.argsort(np.arange(n_splits) * (np.sqrt(5.0) - 1) / 2 % 1.0, kind="stable")
         return [order[start:end].tolist() for start, end in pairwise([0, *ends]) if end <= n_splits]
@@ -167,7 +167,7 @@ def search(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> SearchResult:
-    """Score the candidates of a kind on the splits, and choose by a rule; None is :func:`best`.
+    """Score the candidates of a kind on the splits, and choose by ``rule`` (:func:`best` if None).
 
     All candidates are scored on every split, unless there is a ``race``; the result then contains
     only candidates that were not dropped. Kinds with ``one_pass`` ignore ``race``.

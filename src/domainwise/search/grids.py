@@ -23,10 +23,7 @@ RIDGE_ALPHAS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MEMBER_GAMMAS = (0.3, 1.0, 3.0)
 LINEAR_COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 #: Number or share of features tried at each split; with many features, only the first value.
-TREE_FEATURES: dict[str, tuple[str | float, ...]] = {
-    "classes": ("sqrt", 0.5),
-    "numbers": (0.3, 1.0),
-}
+TREE_FEATURES: dict[str, tuple[Any, ...]] = {"classes": ("sqrt", 0.5), "numbers": (0.3, 1.0)}
 TREE_LEAVES = (1, 5)  #: minimum number of rows in a leaf
 BOOSTING_DEPTHS = ((4,), (5,))  #: tree depths for few rows, and for many
 SVM_COSTS = {"classes": (0.1, 1.0, 10.0), "numbers": (1.0, 10.0)}

@@ -1,4 +1,4 @@
-"""Fast versions of the simple predictors that a search fits to projected rows."""
+"""Fast versions of heads, the simple predictors that a search fits to projected rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domainwise.calibration.curves import class_columns
 
 
 def quick_head(head: Any) -> Any:
-    """Return an unfitted copy of a predictor, or an equivalent one that is faster to fit."""
+    """Return an unfitted copy of a head, or an equivalent one that is faster to fit."""
     is_lda = type(head) is LinearDiscriminantAnalysis or hasattr(head, "equal_priors")
     if is_lda and repr(head.get_params()) == repr(LinearDiscriminantAnalysis().get_params()):
         return QuickDiscriminant(getattr(head, "equal_priors", False))
@@ -52,7 +52,7 @@ class ProjectedRows:
         return np.asarray(self.values.std(axis=0))
 
     def fitted(self, head: Any) -> Any:
-        """Fit a copy of a predictor."""
+        """Return a copy of a head, fitted to the rows."""
         return copy(head).fit(self.values, self.y)
 
 
@@ -84,7 +84,7 @@ class ProjectedMoments:
         return np.asarray(np.sqrt(squares.clip(0.0) / n))
 
     def fitted(self, head: Any) -> Any:
-        """Fit the default predictor of a search; ``head`` must be this predictor."""
+        """Fit the default head of a search; ``head`` must be this one."""
         return QuickRidge(self) if self.classes is None else QuickDiscriminant().fit_moments(self)
 
 
@@ -122,7 +122,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         std[std == 0] = 1.0
         scale = std * np.sqrt(len(y) - len(counts) * lost_degrees_of_freedom())
         _, singular_values, V = np.linalg.svd(residuals / scale, full_matrices=False)
-        return self._fit_whitened(classes, counts, means, singular_values, V / std)
+        return self._fit_svd(classes, counts, means, singular_values, V / std)
 
     def fit_moments(self, moments: ProjectedMoments) -> Self:
         """Fit to moments of rows."""
@@ -134,11 +134,9 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         singular_values, classes = np.sqrt(eigenvalues[::-1].clip(0.0)), moments.classes
         assert classes is not None
         directions = V.T[::-1] / std
-        return self._fit_whitened(
-            classes, moments.counts, moments.means, singular_values, directions
-        )
+        return self._fit_svd(classes, moments.counts, moments.means, singular_values, directions)
 
-    def _fit_whitened(
+    def _fit_svd(
         self, classes: Array, counts: Array, means: Array, singular_values: Array, directions: Array
     ) -> Self:
         """Fit from the singular values and directions of deviations from class means."""
@@ -146,9 +144,8 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         overall_mean = counts @ means / n
         whitening = directions[singular_values > 1e-4].T / singular_values[singular_values > 1e-4]
         deviations = (means - overall_mean) @ whitening
-        _, between_values, V = np.linalg.svd(
-            np.sqrt(counts / (k - 1))[:, None] * deviations, full_matrices=False
-        )
+        weighted_deviations = np.sqrt(counts / (k - 1))[:, None] * deviations
+        _, between_values, V = np.linalg.svd(weighted_deviations, full_matrices=False)
         V = V[between_values > 1e-4 * between_values.max(initial=0.0)]
         deviations = deviations @ V.T
         coef = deviations @ (whitening @ V.T).T

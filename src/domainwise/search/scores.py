@@ -146,7 +146,7 @@ class SmoothScore:
     """The smooth score for searches, which scores the outputs for all splits together."""
 
     y: Array  #: class names or a continuous target, for all rows of the search
-    domains: Array | None
+    domains: Array | None  #: the domain of each row; None for a single domain
     classes: Array | None  #: names of the classes; None for a continuous target
 
     def __call__(self, model: Any, X: Any, y: Array) -> float:
@@ -165,8 +165,8 @@ class SmoothScore:
         rows. One curve is fitted to the outputs of each candidate.
         """
         rows = np.concatenate(tests)
-        domain_codes = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]
-        domain_codes = np.unique(domain_codes, return_inverse=True)[1]
+        domains = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]
+        domain_codes = np.unique(domains, return_inverse=True)[1]
         max_rows = max(MAX_ROWS, 2 * (int(domain_codes.max()) + 1))
         sample = draw_rows(domain_codes, max_rows, 0)
         y, n_classes, class_codes = self.y[rows[sample]], 0, None
