@@ -120,7 +120,7 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
 
 
 def group_sums(rows: Any, group_codes: Any, n_groups: int) -> Any:
-    """Sum the rows in each group, in float64; on a GPU, rounding can differ between runs."""
+    """Return the sum of each group's rows as float64; GPU rounding can differ between runs."""
     n, xp = len(rows), namespace(rows)
     if not is_tensor(rows):
         indicators = csr_array((np.ones(n, rows.dtype), (group_codes, np.arange(n))), (n_groups, n))

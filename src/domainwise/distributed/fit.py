@@ -101,14 +101,14 @@ def fit_parquet(
     if isinstance(features, str):
         raise TypeError(f"features must be a list of column names; got {features!r}")
     feature_names = None if features is None else list(features)
-    problem = "the list is empty" if feature_names == [] else ""
+    problem = "" if feature_names != [] else "the list is empty. Pass None to use all columns"
     for name, count in Counter(feature_names or ()).items():
         if name in label_columns:
-            problem = f"{name!r} is also a target or domain column"
+            problem = f"{name!r} is also a target or domain column. Remove it from features"
         elif count > 1:
-            problem = f"{name!r} is listed twice"
+            problem = f"{name!r} is listed twice. List it once"
     if problem:
-        raise ValueError(f"features={features!r}: {problem}. List only features, each once.")
+        raise ValueError(f"features={features!r}: {problem}.")
     with nullcontext() if client is None else _as_current(client):
         frame, partitions = open_parquet(path, label_columns, feature_names)
         fitted_copy = copy.copy(estimator)
@@ -135,7 +135,7 @@ def _as_current(client: Any) -> AbstractContextManager[Any]:
 
 @contextmanager
 def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Run parallel joblib loops, such as folds, on a client's workers, unless the client is None.
+    """Run joblib loops, such as those over folds, on a client's workers, unless it is None.
 
     ``report`` is called after each task with the number of finished tasks. joblib's Dask backend
     sends every loop to the workers, including loops inside a task and loops with ``n_jobs=1``, such

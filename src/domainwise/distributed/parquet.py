@@ -60,7 +60,7 @@ class Footer:
 def open_parquet(
     path: Any, label_columns: list[str], features: list[str] | None
 ) -> tuple[Any, KnownPartitions]:
-    """Return columns of Parquet files as a Dask data frame, and its partitions.
+    """Open Parquet files as a Dask data frame; also return its partitions.
 
     The path is a file, a folder or a glob pattern, on any storage that fsspec can open. If
     ``features`` is None, all columns except ``label_columns`` are features.
@@ -124,7 +124,7 @@ def read_footers(path: Any) -> list[Footer]:
 
 def _read_error(source: str, error: Exception) -> OSError:
     reason = f"{type(error).__name__}: {error}".rstrip(".")
-    return OSError(f"cannot read {source}: {reason}. Replace or remove the file.")
+    return OSError(f"cannot read {source}: {reason}. Check access to the file, or replace it.")
 
 
 def cut_pieces(

@@ -121,13 +121,13 @@ def in_threads(
 
 @dataclass(frozen=True)
 class FusedTiles:
-    """Rows prepared for compiled functions: scaled, in blocks, in one precision."""
+    """Rows prepared for compiled functions: scaled, divided into blocks, and in one precision."""
 
     functions: Any  #: the module :mod:`domainwise.kernels.compiled`
     formula: int  #: how a tile is evaluated, such as ``functions.INNER``
     pack: Callable[[Array], Array]  #: scales prepared rows and divides them into blocks
     right: Array  #: blocks of rows
-    left: Array  #: blocks of the same rows as the left argument of the kernel
+    left: Array  #: blocks of the same rows, prepared as left arguments of the kernel
     coefs: Array  #: coefficients of a polynomial kernel
 
     @classmethod
