@@ -16,7 +16,7 @@ def main() -> None:
     # Until there is something to clean up, Ctrl-C ends the process without an exception.
     signal.signal(signal.SIGINT, _exit_immediately)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed; the next file opened would get its descriptor
+        if getattr(sys, name) is None:  # closed: the next file opened would get its descriptor
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         # Characters that the terminal cannot display are printed as escape sequences.
         getattr(sys, name).reconfigure(errors="backslashreplace")
@@ -33,14 +33,14 @@ def main() -> None:
     app()
 
 
-def _exit_immediately(number: int, frame: FrameType | None) -> None:
+def _exit_immediately(signal_number: int, frame: FrameType | None) -> None:
     os.write(2, b"interrupted before anything was done\n")
     os._exit(1)
 
 
-def _raise_exit(number: int, frame: FrameType | None) -> None:
+def _raise_exit(signal_number: int, frame: FrameType | None) -> None:
     # An exception lets context managers remove unfinished files.
-    raise SystemExit(128 + number)
+    raise SystemExit(128 + signal_number)
 
 
 if __name__ == "__main__":

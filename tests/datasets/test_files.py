@@ -192,7 +192,7 @@ def test_arrays_and_frames_agree(name, data):
     np.testing.assert_array_equal(frames.sample_domain.to_numpy(), bunch.sample_domain)
     assert len(frames.frame) == len(bunch.data)
     assert "frame" not in bunch
-    for heading in ("Source:", "Licence:", "Difference from the paper:"):
+    for heading in ("Source:", "License:", "Difference from the paper:"):
         assert heading in bunch.DESCR
 
 

@@ -2,7 +2,7 @@
 
 ``registry.toml`` contains the checksum, size, origin and description of each file. The files were
 made from public copies of the original releases; in most of them, the first column is ``domain``.
-Only the file for :func:`load_heart` is part of this package, because its licence permits that.
+Only the file for :func:`load_heart` is part of this package, because its license permits it.
 """
 
 from __future__ import annotations
@@ -169,8 +169,7 @@ def make_bunch(
 ) -> Bunch:
     """Make the Bunch that a loader returns; text columns become indicators such as ``sex_Female``.
 
-    In most files, the first column is the domain, the last one the target, and the others are
-    features.
+    By default, the last column is the target, and all others except the first are features.
     """
     import pandas as pd
 
@@ -220,7 +219,7 @@ def with_shared_docstring(loader: F) -> F:
 
 
 def handle_missing(table: Any, features: list[str], missing: str) -> tuple[Any, list[str]]:
-    """Keep missing values, or drop the rows or columns that contain missing values."""
+    """Keep missing values, or drop the rows or columns that contain them."""
     is_missing = table[features].isna()
     if missing == "drop_rows":
         table = table[~is_missing.any(axis=1)]
@@ -241,7 +240,7 @@ def check_choice(choice: object, name: str, choices: Sequence[str]) -> None:
 
 
 def check_subset(values: Any, name: str, choices: Sequence[Any]) -> list[Any]:
-    """Return values as a list; raise ValueError if there are none or one is not accepted."""
+    """Return values as a list; raise ValueError if it is empty or contains an invalid value."""
     value_list = [values] if isinstance(values, (str, int)) else list(values)
     if not value_list or not all(value in choices for value in value_list):
         raise ValueError(
@@ -377,7 +376,7 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
 
 @with_shared_docstring
 def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool = False) -> Bunch:
-    """HIPC T cells: 10 populations in 19 samples from 5 centres, with 7 markers.
+    """HIPC T cells: 10 populations in 19 samples from 5 centers, with 7 markers.
 
     Rows are sorted by sample and population: shuffle before taking subsets.
 
@@ -386,7 +385,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     target : {"label", "population"}, default="label"
         The population as a number from 1 to 10, or its name.
     domain : {"sample", "center", "patient"}, default="sample"
-        What a domain is: one of 19 samples, 5 centres or 3 patients.
+        What a domain is: one of 19 samples, 5 centers or 3 patients.
     {shared}
 
     Examples
@@ -405,7 +404,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
 
 @with_shared_docstring
 def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunch:
-    """Mass cytometry: 5 cell labels in 16 samples from several centres, with 8 markers.
+    """Mass cytometry: 5 cell labels in 16 samples from several centers, with 8 markers.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Reading numbers, percentages, times and dates from unambiguous text cells.
 
-A cell is unambiguous if it is a number with only one of the two decimal marks: "1,5" and "1.234,5"
+A number is unambiguous if only one of the two decimal marks makes sense in it: "1,5" and "1.234,5"
 have decimal commas, "1.5" and "1,234.5" decimal points. "1,234" is ambiguous: the other cells in
 its column decide, or else the other columns. Nothing else is guessed.
 """
@@ -452,9 +452,9 @@ def problem_of(
         text = f"contains {cell}, whose comma may be a decimal mark or separate thousands. Choose "
         return text, Argument("decimal", ","), " or ", Argument("decimal", ".")
     if unmatched_texts:
-        cells = describe_names(unmatched_texts, 3)
-        text = f"contains {FORMS[form]}, but also {cells}. Correct these cells or, if they mean a "
-        return text, "missing value, pass ", Argument("na", unmatched_texts[:3])
+        examples = describe_names(unmatched_texts, 3)
+        text = f"contains {FORMS[form]}, but also {examples}. Correct these cells or, if they mean "
+        return text, "a missing value, pass ", Argument("na", unmatched_texts[:3])
     n_cells = column.count()
     n_distinct = column.dropna().astype(str).nunique() if form == "text" else 0
     if n_distinct > max(MAX_CATEGORIES, n_cells // 2):

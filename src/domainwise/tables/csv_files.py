@@ -72,7 +72,7 @@ class CsvFile:
             delimiter=self.separator, newlines_in_values=True, invalid_row_handler=collect_row
         )
         convert_options = arrow_csv.ConvertOptions(
-            # A quotation mark that is never closed puts all lines after it into the last cell.
+            # Checked below: lines after a quotation mark that is never closed are in the last cell.
             include_columns=list(dict.fromkeys([*columns, self.names[-1]])),
             column_types=dict.fromkeys(self.names, pyarrow.string()),
             strings_can_be_null=True,

@@ -24,7 +24,7 @@ MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 20
 #: Number of rows that are searched for the column names.
 HEADER_ROWS = 20
 BLOCK_BYTES = 2**20
-#: Patterns of a cell with a value, of a cell with an error such as ``#DIV/0!``, and of a value.
+#: Patterns for a position, a cell with a value, a cell with an error (``#DIV/0!``), and a value.
 _POSITION = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
 CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _POSITION + rb"[^>]*(?<!/)>")
 ERROR_CELL = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)

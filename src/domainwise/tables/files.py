@@ -19,13 +19,13 @@ from domainwise.tables.excel import read_excel
 
 __all__ = ["CHUNK_ROWS", "FORMATS", "iter_table", "open_table", "read_table", "table_columns"]
 
-#: File extensions, and the formats that they select.
+#: Formats that can be read and written, by file extension.
 FORMATS = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "csv"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".feather", ".arrow"), "feather"),
 }
-#: Formats that can be read.
+#: Formats that can be read, by file extension.
 READ_FORMATS = {**FORMATS, ".xlsx": "excel"}
 
 
@@ -102,7 +102,7 @@ def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> st
 
 
 def existing_format(path: str | Path) -> str:
-    """Return the format of an existing table; a folder must contain Parquet files."""
+    """Return the format of an existing table; a folder is assumed to contain Parquet files."""
     return "parquet" if Path(path).is_dir() else table_format(path)
 
 
@@ -217,7 +217,7 @@ def folder_keys(path: str, root: str) -> dict[str, str | None]:
 def arrow_frame(
     table: Any, columns: list[str], keys: dict[str, str | None], *, exact: bool = False
 ) -> Any:
-    """Convert an Arrow table to a data frame, with the columns ``keys`` from its folders' names.
+    """Convert an Arrow table to a data frame, and add the columns ``keys`` from folder names.
 
     Decimals become floats. With ``exact``, int64 and uint64 become nullable types, because large
     numbers lose digits if they are converted to floats.

@@ -346,13 +346,13 @@ def named_frame(frame: Any) -> Any:
 def require_columns(
     required: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
 ) -> None:
-    """Raise a TableError if columns do not exist; its message suggests the most similar name."""
+    """Raise a TableError if columns are missing; it contains ``reason`` and a similar name."""
     missing_names = [name for name in dict.fromkeys(required) if name not in names]
     if not missing_names:
         return
-    by_lowercase = {name.lower(): name for name in names}
-    similar_names = difflib.get_close_matches(missing_names[0].lower(), list(by_lowercase), n=1)
-    hint = f"did you mean {by_lowercase[similar_names[0]]!r}?" if similar_names else ""
+    name_by_lowercase = {name.lower(): name for name in names}
+    similar_names = difflib.get_close_matches(missing_names[0].lower(), name_by_lowercase, n=1)
+    hint = f"did you mean {name_by_lowercase[similar_names[0]]!r}?" if similar_names else ""
     hint = hint or f"it has {describe_names(names)}"
     noun = "column" + "s" * (len(missing_names) > 1)
     raise TableError(f"{where} has no {noun} {describe_names(missing_names)}{reason}; {hint}")
@@ -478,7 +478,7 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
 
 
 def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
-    """Return the indices of texts in ``classes``; errors call them the classes of ``owner``."""
+    """Return the index of each text in ``classes``, the classes of ``owner`` (for messages)."""
     code_by_class = {str(label): code for code, label in enumerate(classes)}
     if unknown_names := sorted({*texts.tolist()} - {*code_by_class}):
         raise TableError(

@@ -95,8 +95,10 @@ def quantiles_by_domain(
     return quantiles.reshape(len(probabilities), n_domains, *values.shape[1:])
 
 
-def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> dict[str, Any]:
-    """Describe a column from :func:`columns_of` by domain (given by ``codes``), for JSON.
+def describe_column(
+    name: str, values: Array, domain_codes: Array, n_domains: int
+) -> dict[str, Any]:
+    """Describe a column from :func:`columns_of` by domain, for JSON.
 
     Returns ``name``, ``kind`` ("number" or "text") and the share of ``missing`` values by domain;
     for numbers ``quantiles`` (10, 25, 50, 75 and 90 %, None for a domain without values) and the
@@ -107,12 +109,13 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
     """
     is_number = values.dtype.kind == "f"
     is_observed = np.isfinite(values) if is_number else ~missing_cells(values)
-    n_rows = np.bincount(codes, minlength=n_domains)
-    n_observed = np.bincount(codes[is_observed], minlength=n_domains)
+    n_rows = np.bincount(domain_codes, minlength=n_domains)
+    observed_codes = domain_codes[is_observed]
+    n_observed = np.bincount(observed_codes, minlength=n_domains)
     describe = _describe_numbers if is_number else _describe_text
-    statistics, distances, areas = describe(values[is_observed], codes[is_observed], n_domains)
+    statistics, distances, areas = describe(values[is_observed], observed_codes, n_domains)
     missing_shares, n_missing = 1 - n_observed / n_rows, n_rows - n_observed
-    other_missing_shares = (n_missing.sum() - n_missing) / (len(codes) - n_rows)
+    other_missing_shares = (n_missing.sum() - n_missing) / (len(domain_codes) - n_rows)
     # Domains with few values are compared only if all domains have few values.
     has_few_values = n_observed < (MIN_VALUES if (n_observed >= MIN_VALUES).any() else 1)
     missing_areas = 0.5 + np.abs(missing_shares - other_missing_shares) / 2
@@ -132,7 +135,7 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
 
 
 def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
-    """Return statistics of numbers ``x``, and the distance and ROC area of each domain to others.
+    """Return statistics of numbers ``x``, and each domain's distance and ROC area vs. the others.
 
     ``codes`` are the domains of the rows, from 0 to n - 1. The deviation within domains is the
     median absolute deviation, scaled to a normal distribution. If it is 0, the root mean square
@@ -298,6 +301,5 @@ class Statistics:
 
 def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
     """Map labels that were read as text to integers if all are whole numbers, otherwise to text."""
-    names = sorted(texts)
-    labels = as_labels(import_pandas().Series(names, dtype=object)).tolist() if names else []
-    return dict(zip(names, labels, strict=True))
+    column = import_pandas().Series(sorted(texts), dtype=object)
+    return dict(zip(column, as_labels(column).tolist(), strict=True))
