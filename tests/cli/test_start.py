@@ -74,6 +74,11 @@ def test_the_list_of_commands_has_whole_sentences_in_80_columns(group, monkeypat
         assert not line.endswith("..."), line
 
 
+def test_the_usage_shows_required_arguments_without_braces():
+    output = CliRunner().invoke(app, ["compare", "--help"]).output
+    assert output.split("\n\n")[0].split()[-2:] == ["FIRST", "SECOND"]
+
+
 def test_every_option_says_what_it_does_and_what_its_value_is():
     root = get_command(app)
     commands = {**root.commands, **root.commands["federate"].commands}

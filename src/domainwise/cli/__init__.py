@@ -40,11 +40,13 @@ class QuickGroup(TyperGroup):
         return option
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command whose help lists arguments without their Python types."""
+        """Return a command whose help lists arguments without Python types and braces."""
         command = super().get_command(ctx, cmd_name)
         for parameter in getattr(command, "params", ()):
             if parameter.param_type_name == "argument":
                 parameter.display_type_rich = lambda ctx: None
+                if parameter.required:
+                    parameter.get_usage_pieces = lambda ctx, name=parameter.metavar: [name]
         return command
 
 

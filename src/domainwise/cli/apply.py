@@ -168,7 +168,7 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
         notes.append(
             f"the coverage of prediction sets is {calibration['promise']}: they were calibrated on "
             f"{calibration['n_domains']} held-out domains and should contain the true value for "
-            f"{coverage:.0%} of the rows of a new domain, on average over domains"
+            f"{100 * coverage:g} % of the rows of a new domain, on average over domains"
         )
     notes = list(dict.fromkeys(notes + outcome.notes))
     output = {"file": str(out), "rows": outcome.n_rows, "columns": outcome.columns, "notes": notes}
@@ -185,6 +185,5 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
 def _print_findings(findings: Sequence[Any]) -> None:
     for finding in findings[:MAX_FINDINGS]:
         stderr().print(f"[yellow]shift:[/yellow] {escaped(finding)}", soft_wrap=True)
-    if len(findings) > MAX_FINDINGS:
-        n_more = len(findings) - MAX_FINDINGS
+    if (n_more := len(findings) - MAX_FINDINGS) > 0:
         stderr().print(f"[yellow]shift:[/yellow] {n_more} more findings (use --json to list all)")

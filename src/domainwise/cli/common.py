@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 # Printing: Rich is imported inside functions, so that --help is fast ------------------------------
 
-
 #: Whether ``--json`` was passed. If so, stdout contains JSON and no text.
 mode = {"json": False}
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 
 REPORT_NAME = "report.html"
 _EXTENSIONS = re.compile(r"(\.(gz|csv|tsv|parquet|pq|feather|arrow|xlsx))+$", re.IGNORECASE)
-#: Colours of method names, by kind of method.
-_COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
+#: Colors of method names, by kind of method.
+_COLORS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
 
 
 @options.command
@@ -192,7 +194,7 @@ def _scores_table(evaluation: Evaluation) -> Any:
     rows = [("method", "mean", "worst", "spread", "seen", "p", "worst domain")]
     for method in evaluation.results:
         baseline_marker = " ●" if method is evaluation.baseline else ""
-        label = f"[{_COLOURS[method.kind]}]{escaped(method.label)}[/]{baseline_marker}"
+        label = f"[{_COLORS[method.kind]}]{escaped(method.label)}[/]{baseline_marker}"
         mean, worst, worst_domain, seen_mean, p = evaluation.cells(method)
         mean = f"[bold]{mean}[/]" if method is evaluation.best else mean
         spread = evaluation.show(evaluation.measure.sign * method.spread)
@@ -208,9 +210,6 @@ def own_methods(estimators: list[str] | None) -> list[Method]:
     A method has the name of its factory or file. A factory is called without arguments; its module
     may be in the current folder.
     """
-    import importlib
-    import sys
-
     from domainwise.model_files.persistence import load, read_info
     from domainwise.models.registry import own_method
 

@@ -29,7 +29,7 @@ def reproduce(
     timing: Annotated[bool, "Measure time and memory after the experiments."] = True,
     report: Annotated[bool, "Write the HTML report."] = True,
 ) -> None:
-    """Rerun the experiments of the DCM paper and compare the results.
+    """Rerun the experiments in the DCM paper and compare the results.
 
     The results are compared with those in the paper on domain-based covariance minimization (DCM).
     Each repeat is saved as soon as it is finished. To continue an interrupted run, run the same
@@ -162,6 +162,6 @@ def datasets() -> None:
     stdout().print(common.text_table(columns, rows, text_columns=columns[-1:]))
     if not all(info.present for info in entries):
         stdout().print(
-            "\nPut missing files into $DOMAINWISE_DATA. To find out where to get a file, call the "
-            "function that loads it; its error message says so."
+            "\nCopy missing files to the folder $DOMAINWISE_DATA. If a file is missing, the error "
+            "message of its loader, such as load_gvhd(), says where the data come from."
         )
