@@ -41,9 +41,9 @@ def test_squared_errors_are_means_of_each_domain():
 
 def test_one_percent_of_rmse_counts_as_0_01_of_accuracy():
     errors = np.array([[1.0, 1.0], [1.01**2, 1.01**2]])
-    scores = exponent_scores(errors, errors=True)
+    scores = exponent_scores(errors, are_errors=True)
     assert scores[0] - scores[1] == pytest.approx(0.01, rel=0.01)
-    assert np.isfinite(exponent_scores(np.zeros((1, 2)), errors=True)).all()
+    assert np.isfinite(exponent_scores(np.zeros((1, 2)), are_errors=True)).all()
 
 
 def test_weights_decrease_exponentially_with_the_score_difference():
@@ -61,10 +61,10 @@ def test_weights_for_a_domain_do_not_depend_on_its_own_scores():
     weights, _, without = judge.mix_predictions(members)
     errors = np.array([[1.0, 4.0, 1.0], [1.21, 1.21, 1.21]])
     for domain, others in enumerate([[1, 2], [0, 2], [0, 1]]):
-        by_others = softmax_weights(exponent_scores(errors[:, others], errors=True))
+        by_others = softmax_weights(exponent_scores(errors[:, others], are_errors=True))
         values = np.array([member[2 * domain, 0] for member in members.values()])
         np.testing.assert_allclose(without[2 * domain : 2 * domain + 2, 0], by_others @ values)
-    by_all = softmax_weights(exponent_scores(errors, errors=True))
+    by_all = softmax_weights(exponent_scores(errors, are_errors=True))
     np.testing.assert_allclose(list(weights.values()), by_all)
 
 

@@ -142,13 +142,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             is_used = np.zeros(len(rows), dtype=bool)
             is_used[_check_learn_from(learn_from, len(rows))] = True
             learn_from = is_used[train]
-        labels = domain.names[domain.codes]
-        self._learn(rows[train], target[train], labels[train], learn_from)
+        domains = domain.names[domain.codes]
+        self._learn(rows[train], target[train], domains[train], learn_from)
         y_test = self._encode_target(target[test])
         scorer = self._scorer(y_test, domain.take(test), np.arange(len(test)))
         self._quantiles = {"plain": scorer.quantiles(self._predict(rows[test], None))}
         if self.uses_context:
-            self._quantiles["context"] = scorer.quantiles(self._predict(rows[test], labels[test]))
+            self._quantiles["context"] = scorer.quantiles(self._predict(rows[test], domains[test]))
         self.calibration_domains_ = domain.names[np.unique(domain.codes[test])]
         return self
 
@@ -375,8 +375,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             Z = samples.Z[samples.training_rows[rows]]
             moments = Moments.stacked([batch.moments for batch in batches])
             batch_indices = np.repeat(np.arange(len(batches)), [len(b.rows) for b in batches])
-            clipped_Z = np.clip(np.nan_to_num(Z), *self._reach)
-            batch_features = self._in_context(Z, clipped_Z, batch_indices, moments)
+            plain_Z = np.clip(np.nan_to_num(Z), *self._reach)
+            batch_features = self._in_context(Z, plain_Z, batch_indices, moments)
             stacked_X, n = np.concatenate([batch_features, data.X[rows]]), len(rows)
             change = np.zeros((n, plain_mix.shape[1]))
             for member in members:

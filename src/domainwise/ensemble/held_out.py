@@ -137,7 +137,7 @@ class HeldOutScore:
         stacked_predictions = np.stack(list(predictions.values()))
 
         def weigh(metrics: Array) -> Array:
-            return softmax_weights(exponent_scores(metrics, errors=self.classes is None), prior)
+            return softmax_weights(exponent_scores(metrics, are_errors=self.classes is None), prior)
 
         weights = weigh(metrics)
         mixture = np.tensordot(weights, stacked_predictions, 1)
@@ -222,14 +222,14 @@ def squared_errors(y: Array, predictions: Array, domain_codes: Array, n_domains:
     return np.asarray(error_sums / np.where(counts > 0, counts, np.nan))
 
 
-def exponent_scores(metrics: Array, *, errors: bool) -> Array:
+def exponent_scores(metrics: Array, *, are_errors: bool) -> Array:
     """Return the scores that determine member weights: mean accuracy, or negative log RMSE.
 
     ``metrics`` has shape (n_members, n_domains). A change of the RMSE by 1 % has the same effect as
     a change of the accuracy by 0.01. Errors are relative to the target's variance, and may be 0.
     """
     means = np.nanmean(metrics, axis=1)
-    return np.asarray(-0.5 * np.log(np.maximum(means, 1e-12)) if errors else means)
+    return np.asarray(-0.5 * np.log(np.maximum(means, 1e-12)) if are_errors else means)
 
 
 def softmax_weights(scores: Array, prior: Sequence[float] | None = None) -> Array:

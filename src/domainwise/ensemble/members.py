@@ -123,7 +123,7 @@ class MemberType:
     in_context = True
     #: Limit that large values approach, in standard deviations; None for no limit.
     clip: ClassVar[float | None] = None
-    one_pass = False  #: see Searchable in search/driver.py
+    one_pass = False  #: whether the outputs of a batch are computed for all splits together
 
     def search(
         self,
@@ -170,7 +170,7 @@ class MemberType:
     def outcomes(
         self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Return the outputs of candidates for the test rows of splits."""
+        """Return the outputs of candidates for the test rows of each split."""
         with one_thread():  # results do not depend on n_jobs, not even their last bits
             outputs_by_split = [self.outputs(data, *split, batch, score) for split in splits]
         return Outcomes(list(zip(*outputs_by_split, strict=True)))

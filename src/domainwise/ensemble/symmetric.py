@@ -1,6 +1,6 @@
 """Gradient boosting with symmetric trees.
 
-All nodes of a level have the same split, and all classes share a tree, so a tree has few
+All nodes on a level have the same split, and all classes share a tree, so a tree has few
 parameters for its number of leaves. On small tables, such trees generalize better to unseen domains
 than trees that grow leaf by leaf (``benchmarks/ENSEMBLE_DESIGN.md``). Splits are chosen among the
 borders of bins, on at most ``SEARCHED_ROWS`` rows and ``SEARCHED_FEATURES`` features that are drawn
@@ -26,7 +26,7 @@ SEARCHED_FEATURES = 24
 
 
 class SymmetricBoosting(BaseEstimator, ABC):
-    """Base class for boosting, for classification and regression.
+    """Base class of the boosting classifier and regressor.
 
     Parameters
     ----------
