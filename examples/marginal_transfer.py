@@ -35,7 +35,7 @@ no class boundary for individual rows is valid in all domains."""
 
 
 def draw(rng: np.random.Generator, n_domains: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw rows, classes and domains; the class boundary is a curve in relative values."""
+    """Draw rows, classes and domains; the class depends on the relative values of a row."""
     level = rng.normal(scale=2.0, size=(n_domains, 2))
     spread = np.exp(rng.normal(scale=0.4, size=(n_domains, 2)))
     domain = np.repeat(np.arange(n_domains), N_ROWS)
@@ -55,8 +55,8 @@ def score(name: str, repeat: int) -> tuple[float, float]:
         accuracy = model.fit(X, y).score(X_new, y_new)
         return accuracy, accuracy
     model.fit(X, y, sample_domain=domain)
-    together, one_by_one = model.predict(X_new, sample_domain=domain_new), model.predict(X_new)
-    return float(np.mean(together == y_new)), float(np.mean(one_by_one == y_new))
+    predictions = model.predict(X_new, sample_domain=domain_new), model.predict(X_new)
+    return float(np.mean(predictions[0] == y_new)), float(np.mean(predictions[1] == y_new))
 
 
 def main() -> None:

@@ -25,13 +25,13 @@ SITES = ("north", "east", "south", "west")
 N_ROWS, TIMEOUT = 400, 120
 
 MEANING = """\
-The level of the two measurements and the share of ill patients differ between hospitals. The
+The levels of the two measurements and the share of ill patients differ between hospitals. The
 relation between measurements and illness is the same at all of them. The error at each hospital is
 that of a model chosen and fitted without this hospital: the error to expect at a fifth hospital."""
 
 
 def draw(number: int, n: int = N_ROWS) -> pd.DataFrame:
-    """Draw the rows of a hospital with two wards."""
+    """Draw ``n`` rows for the hospital with this number, which has two wards."""
     rng = np.random.default_rng(number)
     ill = rng.random(n) < 0.3 + 0.1 * (number % 4)
     level = rng.normal(scale=0.5, size=2)
@@ -44,36 +44,36 @@ def draw(number: int, n: int = N_ROWS) -> pd.DataFrame:
 
 def wait_for(*paths: Path) -> None:
     """Wait until the files are in the folder; a file appears only when it is complete."""
-    end = time.monotonic() + TIMEOUT
-    while missing := [path.name for path in paths if not path.exists()]:
-        if time.monotonic() > end:
-            raise TimeoutError(f"{', '.join(missing)} did not appear within {TIMEOUT} s.")
+    deadline = time.monotonic() + TIMEOUT
+    while missing_names := [path.name for path in paths if not path.exists()]:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{', '.join(missing_names)} did not appear within {TIMEOUT} s.")
         time.sleep(0.1)
 
 
 def run_site(folder: Path, site: str) -> None:
     """Write a hospital's two files; this runs in a separate process."""
     rows = draw(SITES.index(site))
-    for plan, summarize, suffix in (
+    for plan_name, summarize, suffix in (
         ("plan.json", statistics, "statistics.npz"),
         ("merged.json", moments, "moments.npz"),
     ):
-        wait_for(folder / plan)
-        summarize(rows, Plan.load(folder / plan), site=site).save(folder / f"{site}.{suffix}")
+        wait_for(folder / plan_name)
+        plan = Plan.load(folder / plan_name)
+        summarize(rows, plan, site=site).save(folder / f"{site}.{suffix}")
 
 
 def coordinate(folder: Path) -> Any:
     """Create a plan from a few made-up rows, merge the hospitals' files, and fit a model."""
-    made_up = draw(99, 50)
-    plan = Plan.of_table(made_up, target="ill", domain="ward", smallest_cell=20)
+    plan = Plan.of_table(draw(99, 50), target="ill", domain="ward", smallest_cell=20)
     plan.save(folder / "plan.json")
-    first_round = [folder / f"{site}.statistics.npz" for site in SITES]
-    wait_for(*first_round)
-    merged = merge(plan, first_round)
-    merged.save(folder / "merged.json")
-    second_round = [folder / f"{site}.moments.npz" for site in SITES]
-    wait_for(*second_round)
-    return fit(merged, second_round)
+    first_round_paths = [folder / f"{site}.statistics.npz" for site in SITES]
+    wait_for(*first_round_paths)
+    merged_plan = merge(plan, first_round_paths)
+    merged_plan.save(folder / "merged.json")
+    second_round_paths = [folder / f"{site}.moments.npz" for site in SITES]
+    wait_for(*second_round_paths)
+    return fit(merged_plan, second_round_paths)
 
 
 def main(folder: Path) -> Any:
@@ -85,16 +85,16 @@ def main(folder: Path) -> Any:
     finally:
         for process in processes:
             process.wait(TIMEOUT)
-    fifth = draw(17)
-    predictions = model.predictions(model.schema.prepare(fifth))["prediction"]
-    accuracy = (predictions == fifth["ill"]).mean()
+    new_rows = draw(17)
+    predictions = model.predictions(model.schema.prepare(new_rows))["prediction"]
+    accuracy = (predictions == new_rows["ill"]).mean()
     print("squared error of the predicted indicator (1: ill, 0: healthy) at held-out hospitals")
     for site, error in model.info["expected_score"].items():
         print(f"  {site:6} {error:.3f}")
     print(f"squared error of a constant prediction: {-model.info['check']['constant']:.3f}")
     print(f"accuracy at a fifth hospital: {accuracy:.0%}")
-    size = sum(path.stat().st_size for path in folder.glob("*.npz")) / 1e3
-    print(f"total size of the files from both rounds: {size:.0f} kB\n\n{MEANING}")
+    n_kilobytes = sum(path.stat().st_size for path in folder.glob("*.npz")) / 1e3
+    print(f"total size of the files from both rounds: {n_kilobytes:.0f} kB\n\n{MEANING}")
     return model
 
 

@@ -40,7 +40,7 @@ eigenvalue  the leading eigenvalue. For COIR and DCM, a direction with eigenvalu
             separates the classes. The eigenvalues of DICA and KPCA have other scales.
 
 With a moderate ridge, one DCM feature is about as good as all ten original features. With almost
-no ridge, as in the paper, the projection fits the noise of the source domains. No parameter is
+no ridge, as in the paper, the projection fits the noise in the source domains. No parameter is
 tuned here: for your data, choose ridge, gamma and domain_weight by holding out source domains."""
 
 
@@ -48,17 +48,17 @@ def score(name: str, repeat: int) -> tuple[float, float, int, float]:
     """Return the accuracy on unseen domains, seconds per fit, number of features and eigenvalue."""
     data = make_synthetic(eta=0.1, random_state=repeat)
     X, y, domain = data.data, data.target, data.sample_domain
-    seen = domain < N_SOURCE_DOMAINS
+    is_source = domain < N_SOURCE_DOMAINS
     svm, projection = SVC(gamma=GAMMA), PROJECTIONS[name]
-    started = time.perf_counter()
+    start = time.perf_counter()
     if projection is None:
-        svm.fit(X[seen], y[seen])
-        seconds = time.perf_counter() - started
-        return svm.score(X[~seen], y[~seen]), seconds, X.shape[1], np.nan
-    projection.fit(X[seen], y[seen], sample_domain=domain[seen])
-    seconds = time.perf_counter() - started
-    svm.fit(projection.embedding_, y[seen])
-    accuracy = svm.score(projection.transform(X[~seen]), y[~seen])
+        svm.fit(X[is_source], y[is_source])
+        seconds = time.perf_counter() - start
+        return svm.score(X[~is_source], y[~is_source]), seconds, X.shape[1], np.nan
+    projection.fit(X[is_source], y[is_source], sample_domain=domain[is_source])
+    seconds = time.perf_counter() - start
+    svm.fit(projection.embedding_, y[is_source])
+    accuracy = svm.score(projection.transform(X[~is_source]), y[~is_source])
     return accuracy, seconds, projection.embedding_.shape[1], projection.eigenvalues_[0]
 
 
@@ -68,13 +68,13 @@ def main() -> None:
     print()
     print(f"{'method':17}{'accuracy (%)':>14}{'fit (ms)':>11}{'features':>11}{'eigenvalue':>13}")
     for name in PROJECTIONS:
-        accuracy, seconds, features, leading = np.array(
+        accuracy, seconds, n_features, eigenvalues = np.array(
             [score(name, repeat) for repeat in range(REPEATS)]
         ).T
         percent = f"{100 * accuracy.mean():.1f} ± {100 * accuracy.std(ddof=1):.1f}"
-        eigenvalue = "–" if name == "SVM" else f"{leading.mean():.2f}"
+        eigenvalue = "–" if name == "SVM" else f"{eigenvalues.mean():.2f}"
         milliseconds = f"{1000 * np.median(seconds):.0f}"
-        print(f"{name:17}{percent:>14}{milliseconds:>11}{features[0]:>11.0f}{eigenvalue:>13}")
+        print(f"{name:17}{percent:>14}{milliseconds:>11}{n_features[0]:>11.0f}{eigenvalue:>13}")
     print()
     print(MEANING)
 

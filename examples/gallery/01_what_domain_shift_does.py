@@ -42,14 +42,14 @@ X = np.column_stack([total + difference, total - difference]) / 2
 svm = SVC(gamma=0.3)
 invariant = InvariantSVC(gamma=0.3, domain_weight=10, conditional=True)
 
-shuffled = rng.permutation(480)
-seen = cross_val_score(svm, X[shuffled], ill[shuffled], cv=6).mean()
-unseen = {
+order = rng.permutation(480)
+seen_accuracy = cross_val_score(svm, X[order], ill[order], cv=6).mean()
+unseen_scores = {
     "SVM": domain_cross_validate(svm, X, ill, hospital),
     "InvariantSVC": domain_cross_validate(invariant, X, ill, hospital),
 }
-print(f"SVM, random folds: accuracy {seen:.2f}")
-for name, scores in unseen.items():
+print(f"SVM, random folds: accuracy {seen_accuracy:.2f}")
+for name, scores in unseen_scores.items():
     print(f"{name}, held-out hospitals: mean accuracy {scores.mean:.2f}, worst {scores.worst:.2f}")
 
 # %%
@@ -57,9 +57,9 @@ for name, scores in unseen.items():
 # --------------------
 
 figure, axes = plt.subplots(figsize=(7.2, 3))
-for offset, (name, scores) in zip((-0.19, 0.19), unseen.items(), strict=True):
+for offset, (name, scores) in zip((-0.19, 0.19), unseen_scores.items(), strict=True):
     axes.bar(np.arange(6) + offset, scores.scores, width=0.36, label=f"{name}, held-out hospital")
-axes.axhline(seen, color="#374151", linestyle="--", linewidth=1.2, label="SVM, random folds (mean)")
+axes.axhline(seen_accuracy, color="#374151", ls="--", lw=1.2, label="SVM, random folds (mean)")
 axes.set(xlabel="held-out hospital", ylabel="accuracy", ylim=(0, 1))
 axes.legend(loc="upper center", ncols=3, bbox_to_anchor=(0.5, 1.18))
 plt.show()
@@ -71,13 +71,13 @@ plt.show()
 # Both models are fitted without the hospital on which the SVM scores worst. The background colour
 # shows the predicted class. Dots are patients from the source hospitals, and crosses are patients
 # from the held-out hospital. The SVM predicts illness wherever a source hospital has many ill
-# patients. InvariantSVC follows the sum of the measurements more closely, which indicates illness
+# patients. InvariantSVC follows more closely the sum of the measurements, which indicates illness
 # at every hospital.
 
-worst = unseen["SVM"].worst_domain
-new = hospital == worst
-svm.fit(X[~new], ill[~new])
-invariant.fit(X[~new], ill[~new], sample_domain=hospital[~new])
+worst_hospital = unseen_scores["SVM"].worst_domain
+is_new = hospital == worst_hospital
+svm.fit(X[~is_new], ill[~is_new])
+invariant.fit(X[~is_new], ill[~is_new], sample_domain=hospital[~is_new])
 
 BLUE, RED = "#5b8def", "#e0533d"
 grid = np.stack(np.meshgrid(np.linspace(-4.5, 4.5, 200), np.linspace(-4.5, 4.5, 200)), axis=-1)
@@ -86,11 +86,11 @@ for axes, model in zip(panels, (svm, invariant), strict=True):
     regions = model.predict(grid.reshape(-1, 2)).reshape(200, 200)
     axes.contourf(*np.moveaxis(grid, -1, 0), regions, levels=1, colors=[BLUE, RED], alpha=0.18)
     for value, colour in ((0, BLUE), (1, RED)):
-        source_rows, new_rows = ~new & (ill == value), new & (ill == value)
+        source_rows, new_rows = ~is_new & (ill == value), is_new & (ill == value)
         axes.scatter(*X[source_rows].T, s=7, color=colour, alpha=0.6, linewidths=0)
         axes.scatter(*X[new_rows].T, s=26, color=colour, marker="x", linewidths=1.3)
-    accuracy = np.mean(model.predict(X[new]) == ill[new])
-    axes.set(title=f"{type(model).__name__}: accuracy {accuracy:.2f} at hospital {worst}")
+    accuracy = np.mean(model.predict(X[is_new]) == ill[is_new])
+    axes.set(title=f"{type(model).__name__}: accuracy {accuracy:.2f} at hospital {worst_hospital}")
     axes.set_xlabel("first measurement")
 panels[0].set_ylabel("second measurement")
 plt.show()

@@ -34,8 +34,8 @@ X = np.column_stack([total + difference, total - difference]) / 2
 # Three projections
 # -----------------
 #
-# KPCA maximizes the variance. COIR maximizes variation with the target. DCM does the same, with a
-# penalty on variation between domains. All three use the same kernel.
+# KPCA maximizes the variance. COIR maximizes the variation that the target explains. DCM does the
+# same, with a penalty on variation between domains. All three use the same kernel.
 
 methods = {
     "KPCA": KPCA(1, gamma=0.3),
@@ -45,7 +45,7 @@ methods = {
 
 
 def component_without(method, held_out, points):
-    """Return the first component at the points, with the sign for which ill patients are higher."""
+    """Fit without a hospital; return the component at points, with higher values if ill."""
     source = hospital != held_out
     method.fit(X[source], ill[source], sample_domain=hospital[source])
     sign = np.sign(np.corrcoef(method.transform(X[source])[:, 0], ill[source])[0, 1])

@@ -56,7 +56,7 @@ def search(X, y, site, by_rows=False):
 # --------
 #
 # The figure shows the accuracy of every candidate on held-out sites and on random folds. A frame
-# marks the best candidate. With almost no ridge, as in the paper, the projection fits the noise of
+# marks the best candidate. With almost no ridge, as in the paper, the projection fits the noise in
 # the source sites. Random folds give higher scores for all candidates.
 
 X, y, site = draw(0)
@@ -68,9 +68,9 @@ searches["random folds"] = search(X[source], y[source], site[source], by_rows=Tr
 print(f"{len(RIDGES) * len(WEIGHTS)} candidates on 8 splits took {seconds:.1f} s")
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.4))
-for axes, (title, fitted) in zip(panels, searches.items(), strict=True):
+for axes, (title, model) in zip(panels, searches.items(), strict=True):
     scores = np.empty((len(RIDGES), len(WEIGHTS)))
-    results = fitted.cv_results_
+    results = model.cv_results_
     for parameters, score in zip(results["params"], results["mean_test_score"], strict=True):
         row = RIDGES.index(parameters["ridge"])
         scores[row, WEIGHTS.index(parameters["domain_weight"])] = score
@@ -78,7 +78,7 @@ for axes, (title, fitted) in zip(panels, searches.items(), strict=True):
     for (row, column), value in np.ndenumerate(scores):
         shade = "black" if value > 0.77 else "white"
         axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=shade, fontsize=9)
-    best = fitted.best_params_
+    best = model.best_params_
     corner = WEIGHTS.index(best["domain_weight"]) - 0.5, RIDGES.index(best["ridge"]) - 0.5
     axes.add_patch(plt.Rectangle(corner, 1, 1, fill=False, edgecolor="#e0533d", linewidth=2.5))
     axes.set_xticks(range(len(WEIGHTS)), WEIGHTS)
@@ -102,10 +102,10 @@ for seed in range(1, 4):
     X, y, site = draw(seed)
     source = site < N_SOURCES
     for title in markers:
-        fitted = search(X[source], y[source], site[source], by_rows=title == "random folds")
-        predictor = LogisticRegression().fit(fitted.transform(X[source]), y[source])
-        observed[title].append(predictor.score(fitted.transform(X[~source]), y[~source]))
-        expected[title].append(fitted.best_score_)
+        model = search(X[source], y[source], site[source], by_rows=title == "random folds")
+        predictor = LogisticRegression().fit(model.transform(X[source]), y[source])
+        observed[title].append(predictor.score(model.transform(X[~source]), y[~source]))
+        expected[title].append(model.best_score_)
 for title, (marker, colour) in markers.items():
     axes.scatter(expected[title], observed[title], s=60, marker=marker, color=colour, label=title)
     mean = np.mean(expected[title]), np.mean(observed[title])

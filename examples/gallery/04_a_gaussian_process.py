@@ -24,12 +24,12 @@ from sklearn.pipeline import make_pipeline
 from domainwise import InvariantFeatures
 
 
-def draw(rng, batches, n=25):
-    """Draw rows (x and temperature), signals and batches."""
-    batch = np.repeat(np.arange(batches), n)
-    temperature = rng.uniform(-2, 2, batches)[batch] + 0.05 * rng.normal(size=len(batch))
+def draw(rng, n_batches, n=25):
+    """Draw ``n`` rows (x and temperature), signals and batch numbers for each batch."""
+    batch = np.repeat(np.arange(n_batches), n)
+    temperature = rng.uniform(-2, 2, n_batches)[batch] + 0.05 * rng.normal(size=len(batch))
     x = rng.uniform(-3, 3, len(batch))
-    offset = rng.normal(scale=0.6, size=batches)[batch]
+    offset = rng.normal(scale=0.6, size=n_batches)[batch]
     signal = np.sin(1.5 * x) + offset + 0.1 * rng.normal(size=len(batch))
     return np.column_stack([x, temperature]), signal, batch
 

@@ -25,7 +25,7 @@ from domainwise import DomainEnsembleClassifier
 
 
 def draw(rng, n_labs, n):
-    """Draw rows, classes and laboratories."""
+    """Draw ``n`` rows per laboratory; return rows, classes and laboratories."""
     lab = np.repeat(np.arange(n_labs), n)
     level = rng.normal(scale=1.2, size=(n_labs, 3))
     spread = np.exp(rng.normal(scale=0.4, size=(n_labs, 3)))
@@ -60,7 +60,7 @@ for title, (mean, low, high) in {
 
 correct_one_by_one = model.predict(X_new) == y_new
 correct_context = model.predict(X_new, sample_domain=lab_new) == y_new
-by_lab = np.array(
+accuracies = np.array(
     [
         [correct[lab_new == name].mean() for name in range(12)]
         for correct in (correct_one_by_one, correct_context)
@@ -69,11 +69,11 @@ by_lab = np.array(
 print(f"accuracy at twelve new laboratories, rows one by one: {correct_one_by_one.mean():.2f}")
 print(f"accuracy at twelve new laboratories, with context:    {correct_context.mean():.2f}")
 
-order = np.argsort(by_lab[0])
+accuracies = accuracies[:, np.argsort(accuracies[0])]
 figure, axes = plt.subplots(figsize=(7.2, 3.2))
-axes.vlines(range(12), *np.sort(by_lab[:, order], axis=0), color="#9ca3af", linewidth=1.5, zorder=1)
+axes.vlines(range(12), *np.sort(accuracies, axis=0), color="#9ca3af", linewidth=1.5, zorder=1)
 for scores, title, colour in zip(
-    by_lab[:, order], ("rows one by one", "with context"), ("#5b8def", "#e0533d"), strict=True
+    accuracies, ("rows one by one", "with context"), ("#5b8def", "#e0533d"), strict=True
 ):
     axes.scatter(range(12), scores, s=45, color=colour, label=title, zorder=2)
 axes.set(
@@ -121,11 +121,11 @@ plt.show()
 # both classes.
 
 positive = y_new == 1
-predicted = model.predict(X_new[positive], sample_domain=lab_new[positive])
+predictions = model.predict(X_new[positive], sample_domain=lab_new[positive])
 print(f"recall of positive samples in whole laboratories:   {correct_context[positive].mean():.2f}")
-print(f"recall of positive samples in batches of positives: {np.mean(predicted == 1):.2f}")
+print(f"recall of positive samples in batches of positives: {np.mean(predictions == 1):.2f}")
 
 # %%
 # As a safeguard, the ensemble predicts rows one by one if the statistics of their batch, or the
 # class frequencies that it would predict, differ from those of every source laboratory. This does
-# not detect every selection. Pass all rows of a domain, or predict rows one by one.
+# not detect every misleading batch. Pass all rows of a domain, or predict rows one by one.

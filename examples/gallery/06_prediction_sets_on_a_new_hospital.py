@@ -25,7 +25,7 @@ CENTRES = np.array([[0, 0], [2.2, 0], [1.1, 1.9]])
 
 
 def draw(rng, n_hospitals, n=60):
-    """Draw measurements, which differ slightly between hospitals, diagnoses and hospitals."""
+    """Draw measurements, diagnoses and hospitals; each hospital shifts its measurements."""
     hospital = np.repeat(np.arange(n_hospitals), n)
     diagnosis = rng.integers(3, size=len(hospital))
     shift = rng.normal(scale=0.8, size=(n_hospitals, 2))
@@ -47,10 +47,10 @@ X_new, diagnosis_new, hospital_new = draw(rng, 200)
 
 folds = list(KFold(10, shuffle=True, random_state=0).split(X))
 by_rows = DomainConformal(LogisticRegression(), cv=folds)
-with warnings.catch_warnings(record=True) as caught:
+with warnings.catch_warnings(record=True) as caught_warnings:
     warnings.simplefilter("always")
     by_rows.fit(X, diagnosis, sample_domain=np.arange(len(X)))
-print(caught[0].message)
+print(caught_warnings[0].message)
 by_hospital = DomainConformal(LogisticRegression(), calibration="split")
 by_hospital.fit(X, diagnosis, sample_domain=hospital)
 n_hospitals = len(by_hospital.calibration_domains_)
@@ -75,12 +75,12 @@ for axes, (title, model, colour) in zip(
     strict=True,
 ):
     sets = model.predict_set(X_new, coverage=0.9)
-    covered = sets[np.arange(len(sets)), diagnosis_new]
-    coverage = covered.reshape(200, -1).mean(axis=1)
+    is_covered = sets[np.arange(len(sets)), diagnosis_new]
+    coverage = is_covered.reshape(200, -1).mean(axis=1)
     axes.hist(coverage, bins, color=colour)
     axes.axvline(0.9, color="#374151", linestyle="--", linewidth=1.2)
     size = sets.sum(axis=1).mean()
-    axes.set_title(f"{title}\ncoverage {100 * covered.mean():.0f} %, {size:.1f} diagnoses per set")
+    axes.set_title(f"{title}\ncoverage {100 * coverage.mean():.0f} %, {size:.1f} diagnoses per set")
     axes.set_xlabel("coverage at a new hospital")
 panels[0].set_ylabel("number of hospitals")
 plt.show()
@@ -100,11 +100,11 @@ for axes, title, model in zip(
     counts = model.predict_set(grid.reshape(-1, 2), coverage=0.9).sum(axis=1).reshape(160, 160)
     colours = ["#4b5563", "#eef2ff", "#c7d2fe", "#818cf8"]
     levels = [-0.5, 0.5, 1.5, 2.5, 3.5]
-    drawn = axes.contourf(*np.moveaxis(grid, -1, 0), counts, levels=levels, colors=colours)
+    contours = axes.contourf(*np.moveaxis(grid, -1, 0), counts, levels=levels, colors=colours)
     for value, colour in enumerate(("#e0533d", "#2a9d8f", "#d9902f")):
         axes.scatter(*X[diagnosis == value].T, s=4, color=colour, alpha=0.5, linewidths=0)
     axes.set(title=title, xlim=(-3, 5), ylim=(-3, 5))
-bar = figure.colorbar(drawn, ax=panels, ticks=[0, 1, 2, 3], shrink=0.8)
+bar = figure.colorbar(contours, ax=panels, ticks=[0, 1, 2, 3], shrink=0.8)
 bar.set_label("diagnoses in a set")
 plt.show()
 

@@ -65,8 +65,8 @@ print(f"the model stores sums and {len(model.landmarks_)} landmarks, for any num
 #
 # The figure shows rows from a new site, projected after 50,000 rows from one site, 250,000 rows
 # from five sites, and a million rows from twenty sites. The signs and the order of components are
-# arbitrary, so the triangle rotates. The problem is easy, and the classes are separated after one
-# site. More sites show which directions separate them at every site.
+# arbitrary, so the triangle of classes rotates. The problem is easy, and the classes are separated
+# after one site. More sites show which directions separate them at every site.
 
 figure, panels = plt.subplots(1, 3, figsize=(9.5, 3.4))
 for axes, (rows, Z) in zip(panels, snapshots.items(), strict=True):
@@ -78,5 +78,5 @@ plt.show()
 
 # %%
 # A single fit to all million rows, with the same landmarks, gives the same components up to
-# rounding. :func:`domainwise.distributed.fit_parquet` does the same with files and on a cluster.
+# rounding. :func:`domainwise.distributed.fit_parquet` does the same for files, also on a cluster.
 # :doc:`/benchmarks/FAST_FAMILY` compares the time of one pass with scikit-learn's ``Nystroem``.

@@ -80,10 +80,10 @@ models = {
 }
 accuracy = {name: [] for name in models}
 for train, test in LeaveDomainsOut().split(X, y, groups=shop):
-    for name, (model, routed) in models.items():
-        model.fit(X[train], y[train], **({"sample_domain": shop[train]} if routed else {}))
-        predicted = model.predict(X[test], **({"sample_domain": shop[test]} if routed else {}))
-        accuracy[name].append(np.mean(predicted == y[test]))
+    for name, (model, use_shop) in models.items():
+        model.fit(X[train], y[train], **({"sample_domain": shop[train]} if use_shop else {}))
+        predictions = model.predict(X[test], **({"sample_domain": shop[test]} if use_shop else {}))
+        accuracy[name].append(np.mean(predictions == y[test]))
 
 figure, axes = plt.subplots(figsize=(7.4, 2.6))
 for number, (name, values) in enumerate(accuracy.items()):

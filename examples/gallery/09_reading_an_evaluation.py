@@ -50,7 +50,7 @@ evaluation.table()[columns].round(3)
 # The verdict
 # -----------
 # The verdict states the recommended method, the score to expect at the next hospital, and the
-# confidence. The range is for the score at *one* new hospital.
+# confidence. The score range is for *one* new hospital, not for the mean over hospitals.
 
 print(evaluation.verdict())
 
@@ -61,11 +61,11 @@ print(evaluation.verdict())
 # worst hospital, and check whether all methods fail at the same hospital.
 
 predictions = evaluation.predictions_
-by_method = dict(tuple(predictions.sort_values("row").groupby("method", sort=False)))
-best_rows = by_method[evaluation.best_]
+rows_by_method = dict(tuple(predictions.sort_values("row").groupby("method", sort=False)))
+best_rows = rows_by_method[evaluation.best_]
 DomainScoresDisplay.from_predictions(
     best_rows["target"].to_numpy(),
-    {name: rows["prediction"].to_numpy() for name, rows in by_method.items()},
+    {name: rows["prediction"].to_numpy() for name, rows in rows_by_method.items()},
     best_rows["domain"].to_numpy(),
     highlight=[evaluation.best_],
 )
@@ -98,10 +98,10 @@ plt.show()
 # kPa instead of mmHg.
 
 model = evaluation.fit()
-new = heart[heart["domain"] == "cleveland"].drop(columns=["domain", "label"])
-new = new.assign(trestbps=new["trestbps"] / 7.5)
-print(model.predict(new)[:5])
-for finding in check_shift(model, new):
+new_table = heart[heart["domain"] == "cleveland"].drop(columns=["domain", "label"])
+new_table = new_table.assign(trestbps=new_table["trestbps"] / 7.5)
+print(model.predict(new_table)[:5])
+for finding in check_shift(model, new_table):
     print(finding)
 
 # %%

@@ -2,8 +2,8 @@
 What differs between domains
 ============================
 
-Before you fit a model, look at how the domains differ. Before you use the model, check whether the
-new domain is similar to them. This example does both.
+Before you fit a model, look at how the source domains differ. Before you use the model, check
+whether the new domain is similar to them. This example does both.
 """
 
 # %%
@@ -33,7 +33,7 @@ SPREAD = np.array([12, 0.35, 0.08, 0.03])
 
 
 def log_well(n, offset):
-    """Draw n logs and rock types for a well; the offset of its tools is in units of SPREAD."""
+    """Draw n rows and rock types for a well; the offset of its tools is in units of SPREAD."""
     rock = rng.integers(3, size=n)
     values = CENTRES[rock] + SPREAD * (offset + rng.normal(size=(n, 4)))
     return pd.DataFrame(values, columns=COLUMNS), np.array(["sand", "silt", "shale"])[rock]
@@ -55,8 +55,8 @@ new.loc[new.index[:75], "porosity"] = np.nan
 # The figure shows medians and quartiles of every log in every well, in standard deviations of the
 # source wells. Wells A to E are similar. The new well F is not.
 
-wells_and_new = np.concatenate([well, np.full(150, "F")])
-ShiftDisplay.from_features(pd.concat([X, new], ignore_index=True), wells_and_new, new=["F"])
+all_wells = np.concatenate([well, np.full(150, "F")])
+ShiftDisplay.from_features(pd.concat([X, new], ignore_index=True), all_wells, new=["F"])
 plt.show()
 
 # %%
@@ -75,7 +75,7 @@ print(f"accuracy with the wrong unit: {model.score(new, new_rock):.2f}")
 
 # %%
 # The unit can be corrected. Half of the porosity values are still missing; somebody who knows the
-# wells has to decide what to do about them.
+# wells has to decide what to do about that.
 
 corrected = new.assign(gamma_ray=(new["gamma_ray"] - 8) / 0.12)
 for finding in check_shift(model, corrected):
@@ -94,7 +94,7 @@ components = projection.transform(pd.concat([X, corrected], ignore_index=True))
 figure, panels = plt.subplots(1, 2, figsize=(9, 4))
 rocks = np.concatenate([rock, new_rock])
 display = DomainMapDisplay.from_predictions(
-    components, wells_and_new, y=rocks, ax=panels[0], highlight=["F"]
+    components, all_wells, y=rocks, ax=panels[0], highlight=["F"]
 )
 display.plot(panels[1], color_by="target")
 plt.show()

@@ -4,7 +4,7 @@ Sites that do not share their rows
 
 Eight hospitals are not allowed to collect their patient data in one table. They can still fit one
 model together: each sends two small files of sums, whose size does not depend on the number of
-patients. How much better is this model at a new hospital than a model from one hospital?
+patients. How much better is this model at a new hospital than a model fitted at one hospital?
 """
 
 # %%

@@ -48,9 +48,9 @@ estimator = make_pipeline(
 )
 models = {}
 for name in names:
-    known = hospital != name
+    is_source = hospital != name
     model = SiteAdapter(estimator, scoring="neg_log_loss")
-    models[name] = model.fit(X[known], y[known], sample_domain=hospital[known])
+    models[name] = model.fit(X[is_source], y[is_source], sample_domain=hospital[is_source])
 
 # %%
 # Labels for randomly drawn patients
@@ -115,8 +115,8 @@ for name, observed in losses.items():
 # this difference.
 
 for name, model in models.items():
-    new = hospital == name
-    predicted, observed = model.predict_proba(X[new])[:, 1].mean(), y[new].mean()
+    is_new = hospital == name
+    predicted, observed = model.predict_proba(X[is_new])[:, 1].mean(), y[is_new].mean()
     print(f"{name:12} predicted {100 * predicted:.0f} % ill, observed {100 * observed:.0f} % ill")
 
 # %%

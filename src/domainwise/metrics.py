@@ -76,8 +76,8 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
             f"y_pred contains labels of type {predicted_type}, but y_true contains labels of type "
             f"{true_type}. Convert both to the same type."
         )
-    for name, values in (("y_true", truth), ("y_pred", predictions)):
-        target_type = type_of_target(values, input_name=name)
+    for name, labels in (("y_true", truth), ("y_pred", predictions)):
+        target_type = type_of_target(labels, input_name=name)
         if target_type not in ("binary", "multiclass"):
             raise ValueError(
                 f"{name} must contain class labels; got a target of type {target_type!r}. Pass "

@@ -80,13 +80,13 @@ def unit_variance(projected: Matrix) -> Matrix:
 
 
 def centre(K: Matrix) -> Matrix:
-    """Subtract the means of rows and columns."""
+    """Centre a symmetric kernel matrix: subtract the means of its rows and columns."""
     means = K.mean(axis=0)
     return np.asarray(K - means - means[:, None] + means.mean())
 
 
 def check_matrix(values: ArrayLike, name: str) -> Matrix:
-    """Check that values are a matrix of finite numbers."""
+    """Return ``values`` as a matrix; raise ValueError if it is empty or not finite."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must be a non-empty 2-D array; got shape {array.shape}")
@@ -98,7 +98,7 @@ def check_matrix(values: ArrayLike, name: str) -> Matrix:
 
 
 def check_symmetric(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
-    """Check that a matrix is symmetric and has the expected size."""
+    """Return ``values`` as a matrix; raise ValueError unless it is symmetric with this size."""
     array = check_matrix(values, name)
     expected_size = len(array) if size is None else size
     if array.shape != (expected_size, expected_size):
@@ -112,7 +112,7 @@ def check_symmetric(values: ArrayLike, name: str, size: int | None = None) -> Ma
 
 
 def check_positive(value: float, name: str, *, allow_zero: bool = False) -> float:
-    """Check that a number is finite and positive, or 0 if ``allow_zero`` is True."""
+    """Return a number; raise ValueError unless it is finite and positive (or 0, if allowed)."""
     if not np.isfinite(value) or value < 0 or (value == 0 and not allow_zero):
         requirement = "non-negative" if allow_zero else "positive"
         raise ValueError(f"{name} must be a finite {requirement} number; got {value!r}")
@@ -120,7 +120,7 @@ def check_positive(value: float, name: str, *, allow_zero: bool = False) -> floa
 
 
 def check_components(n_components: int, maximum: int, meaning: str) -> None:
-    """Check that n_components is between 1 and a maximum."""
+    """Raise ValueError unless ``n_components`` is between 1 and ``maximum``."""
     if not 1 <= n_components <= maximum:
         raise ValueError(
             f"n_components must be between 1 and {maximum} ({meaning}); got {n_components}"
@@ -207,7 +207,7 @@ def dica_original(
     :math:`\sqrt\gamma` (K. Muandet, D. Balduzzi, B. Schoelkopf, ICML 2013).
 
     Without ``K_y``, this is the unsupervised variant, P_y = I. New points are centred with the
-    training means, not with the means of their batch as in the authors' code. At most rank(P_y)
+    training means; the authors' code uses the means of the new points instead. At most rank(P_y)
     eigenvalues are real and positive, so fewer components may be returned, with a RuntimeWarning.
 
     Returns
