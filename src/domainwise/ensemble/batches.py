@@ -3,7 +3,7 @@
 Members with context are fitted to source domains, whose typical number of rows is called *size*
 here. The mean of fewer rows is noisier, the mean of more rows less so. A larger batch is therefore
 divided at random into parts of this size, several of which serve in turn as the context of a row.
-In a smaller batch, context has less weight (theory 14).
+In a smaller batch, context has less weight (theory 14.1 and 14.2).
 """
 
 from __future__ import annotations
@@ -287,9 +287,9 @@ same number of rows; the limit is 5.1'
 class SourceRange:
     """Range of the means and variances of features in source domains, by number of rows.
 
-    The distance of a statistic s of a batch of n rows from the source domains is
-    ``z = (s - mean) / sqrt(between + within / n)``. The largest ``|z|`` of a batch is compared with
-    a limit, which is computed from samples of n rows from held-out source domains (theory 18).
+    The distance of a statistic s of a batch of n rows from T source domains is
+    ``z = (s - mean) / sqrt((between + within / n) * (1 + 1 / T))``. The largest ``|z|`` is compared
+    with a limit, computed from samples of n rows from held-out source domains (theory 14.3).
     """
 
     features: Array  #: indices of the features that are checked
