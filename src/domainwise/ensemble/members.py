@@ -51,8 +51,8 @@ from domainwise.splits.folds import Split, draw_rows
 
 #: Number of trees in the final forest, and during the search.
 TREES, COMPARED_TREES = 100, 30
-#: With more rows, boosting uses deeper trees, and forests do not try small leaves, which gain little
-#: and make model files large.
+#: With more rows, boosting uses deeper trees, and forests do not try small leaves, which gain
+#: little and make model files large.
 MANY_ROWS = 1500
 #: With more features, forests try only the smaller number of features per split.
 MANY_FEATURES = 50
