@@ -69,6 +69,7 @@ class DCMKind:
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
         """Score candidates with the same gamma by fitting the predictor to their projections."""
+        # The smallest ridge and epsilon need the most precise computation: use it for all.
         smallest_arguments = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
         template = clone(self.template).set_params(gamma=batch[0]["gamma"], **smallest_arguments)
         if hasattr(template, "tol"):
@@ -189,9 +190,8 @@ class DCMSearch(driver.SearchAttributes, Projection):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Files written by older versions contain the fitted attributes of the chosen model twice.
-        super().__setstate__(
-            {name: value for name, value in state.items() if name not in FITTED_ATTRIBUTES}
-        )
+        state = {name: value for name, value in state.items() if name not in FITTED_ATTRIBUTES}
+        super().__setstate__(state)
 
     def unfitted(self) -> Projection:
         """Return an unfitted DCM or FastDCM with the arguments that are not searched."""

@@ -39,7 +39,7 @@ class OnePass:
     domain_kernel: Any
     _uses_target: bool
     _uses_domain: bool
-    _kinds: tuple[str, str]
+    _kinds: tuple[str, str]  #: what y and sample_domain contain, such as strings
     #: Checks targets and domains.
     _check_labels: Callable[..., tuple[Any, Labels]]
     #: Chooses the landmarks and everything else that must not depend on later rows. ``n_rows`` is
@@ -199,11 +199,11 @@ class LandmarkProjection(Projection, OnePass):
             self._map,
             rows,
             *_group_codes(target, used_domain, len(rows)),
-            lambda batch: self._dense_labels(target, domain, batch),
+            lambda batch: self._label_columns(target, domain, batch),
             moments=self._needs_moments,
         )
 
-    def _dense_labels(self, target: Labels | None, domain: Labels, rows: slice) -> Array | None:
+    def _label_columns(self, target: Labels | None, domain: Labels, rows: slice) -> Array | None:
         column_blocks = []
         if self._target_map is not None:
             assert target is not None
@@ -309,7 +309,7 @@ def refuse_descriptors(domain: Labels, exact_name: str) -> None:
 def chosen_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
-    """Return the landmarks that were passed, or choose some from a sample of ``n_rows`` rows."""
+    """Return the landmarks that were passed, or choose some; ``rows`` is a sample of ``n_rows``."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
         return check_landmarks(to_host(estimator.landmarks), X)

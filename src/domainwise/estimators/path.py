@@ -68,9 +68,9 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
         for i, pair in zip(indices, pairs, strict=True):
             train, test = projected_rows[candidates[i]["ridge"]]
             coordinates = U.T @ directions[pair]
-            scale = train.mapped(coordinates).std()
-            is_nonzero = scale > gram.tolerance * max(float(scale.max(initial=0.0)), 1e-300)
-            coordinates = coordinates[:, is_nonzero] / scale[is_nonzero]
+            scales = train.mapped(coordinates).std()
+            is_nonzero = scales > gram.tolerance * max(float(scales.max(initial=0.0)), 1e-300)
+            coordinates = coordinates[:, is_nonzero] / scales[is_nonzero]
             yield i, train.mapped(coordinates), test @ coordinates
 
 
@@ -157,7 +157,7 @@ class ExactFold(RowFold):
 def projections(
     template: Any, candidates: Sequence[dict[str, Any]], data: Data, X_test: Array
 ) -> list[tuple[Array, Array]]:
-    """Project training and test rows with candidates of an exact estimator that share a kernel."""
+    """Project training and test rows with an exact estimator's candidates, which share a kernel."""
     models = [clone(template).set_params(**candidate) for candidate in candidates]
     target, domain = template._check_labels(backend_of(data.X), data.y, data.sample_domain, data.X)
     fold = ExactFold(models[0], replace(data, target=target, domain=domain), X_test)
@@ -258,7 +258,7 @@ def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterat
     assert target is not None
     assert domain is not None
     template._begin(backend_of(X), X, target, domain)
-    label_columns = template._dense_labels(target, domain, slice(None))
+    label_columns = template._label_columns(target, domain, slice(None))
     if target.values is not None:
         label_columns = np.hstack([label_columns, target.values])
     zeros = np.zeros(len(X), dtype=np.int64)

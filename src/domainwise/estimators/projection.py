@@ -44,11 +44,11 @@ _ARRAYS = ("landmarks", "dual", "intercept")
 
 @dataclass(frozen=True)
 class Expansion:
-    """A function ``sum_j k(x, landmark_j) dual_j + intercept`` with c outputs."""
+    """A function ``x -> sum_j (k(x, landmark_j) - kernel.constant) dual_j + intercept``."""
 
     kernel: Basis
     landmarks: Any  #: rows; None for a precomputed kernel
-    dual: Any
+    dual: Any  #: coefficients, of shape (landmarks, c) for c outputs
     intercept: Any
 
     @classmethod

@@ -336,7 +336,7 @@ def _symmetric(model: Any, X: Tensor) -> Any:
 def _forest(model: Any, X: Tensor) -> Any:
     refuse(model, "with several targets", model.n_outputs_ > 1)
     trees = [tree.tree_ for tree in model.estimators_]
-    # ONNX sums leaves in float32. Targets far from 0 would lose digits, so subtract a typical one.
+    # ONNX sums leaves in float32. Subtract a typical target, or targets far from 0 lose digits.
     offset = 0.0 if is_classifier(model) else float(trees[0].value[0, 0, 0])
     field_names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
     tree_tuples = []
@@ -355,10 +355,10 @@ def _trees(X: Tensor, field_names: tuple[str, ...], trees: list[Any]) -> Tensor:
     is_leaf, sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
     tree_ids = np.repeat(np.arange(len(trees)), sizes)
     node_ids = np.concatenate([*map(np.arange, sizes)])
-    fields = ("truenodeids", "falsenodeids", "featureids", "values", "missing_value_tracks_true")
+    suffixes = ("truenodeids", "falsenodeids", "featureids", "values", "missing_value_tracks_true")
     columns: dict[str, Any] = {
-        f"nodes_{field}": np.where(is_leaf, 0, np.concatenate([n[name] for n in nodes]))
-        for field, name in zip(fields, field_names, strict=True)
+        f"nodes_{suffix}": np.where(is_leaf, 0, np.concatenate([n[name] for n in nodes]))
+        for suffix, name in zip(suffixes, field_names, strict=True)
     }
     columns |= {
         "nodes_treeids": tree_ids,

@@ -1,9 +1,9 @@
 """The interface between methods and Gram operators (theory 8.1).
 
-A *thin* matrix has one row per sample and few columns. Its operator decides how it is stored: as
-an array of N rows, as a tensor on a device, or as coordinates if rows are not stored. Methods add,
-scale and slice thin matrices, and do everything else through the methods of :class:`Gram`, so that
-each method is written once. Small matrices are always float64 NumPy arrays.
+A *thin* matrix has one row per sample and few columns. The Gram operator decides how it is stored:
+as an array of N rows, as a tensor on a device, or as coordinates if rows are not stored. DCM and
+the other methods add, scale and slice thin matrices, and do everything else through :class:`Gram`,
+so that each of them is written once. Small matrices are always float64 NumPy arrays.
 """
 
 from __future__ import annotations

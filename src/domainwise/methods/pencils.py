@@ -79,9 +79,9 @@ def dcm_scores(
     L = U * root
     LY, LD = L.T @ Y, L.T @ D
     target_term = LY @ LY.T
-    # The right side of the eigenproblem, I + w LD LD', is factored by an SVD of LD: if the sum were
-    # computed, I would be lost to rounding for badly scaled kernels. With the inverse square root
-    # of the right side, W = I + shrinkage V', the eigenvalues of W (w LD LD') W are below 1.
+    # The right side of the eigenproblem, I + w LD LD', is factored by an SVD of LD: for a badly
+    # scaled kernel, the sum itself would lose I to rounding. With the inverse square root of the
+    # right side, W = I + shrinkage V', the eigenvalues of W (w LD LD') W are below 1.
     V, singular_values, _ = svd(LD, full_matrices=False)
     penalty = weight * singular_values**2
     shrinkage = V * (1.0 / np.sqrt(1.0 + penalty) - 1.0)
@@ -180,14 +180,14 @@ def dica(
     if labels.domain is not None and labels.domain_means is None:
         raise ValueError(f"DICA {NEEDS_DOMAIN_LABELS}")
     # Centre the domain means, with equal weights, and divide by the square root of their number.
-    means = np.zeros((labels.size, 0)) if labels.domain_means is None else labels.domain_means
-    if means.shape[1]:
-        means = (means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1])
+    Z_label = np.zeros((labels.size, 0)) if labels.domain_means is None else labels.domain_means
+    if Z_label.shape[1]:
+        Z_label = (Z_label - Z_label.mean(axis=1, keepdims=True)) / np.sqrt(Z_label.shape[1])
     if labels.target is None:
-        return _unsupervised_dica(gram, means, n_components, lam)
+        return _unsupervised_dica(gram, Z_label, n_components, lam)
     F_label = label_factor(labels.target, gram.n_samples, epsilon)
     r = F_label.shape[1]
-    FZ = gram.lift(np.hstack([F_label, means]))
+    FZ = gram.lift(np.hstack([F_label, Z_label]))
     KFZ = gram.product(FZ)
     solution = gram.solve(FZ, lam)
     Z, Y_F = FZ[:, r:], solution.X[:, :r]  # Y_F is (K + lam I)^-1 F
@@ -196,7 +196,7 @@ def dica(
     KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
     if (norms(gram, KW) < 1e-4 * norms(gram, KZ)).any():
         KW = gram.product(W)  # the terms cancel if kernel values are small
-    core = np.eye(means.shape[1]) + gram.inner(Z, KW)
+    core = np.eye(Z_label.shape[1]) + gram.inner(Z, KW)
     S = np.linalg.solve(core, gram.inner(Z, KY_F))
     X = Y_F - gram.combine(W, S)  # R^-1 F
     KX = KY_F - gram.combine(KW, S)
@@ -207,7 +207,7 @@ def dica(
     if not n_extra:
         return components
     # With epsilon 0, label_factor returns orthogonal, non-zero columns with the same span.
-    basis = joint_basis(F_label, label_factor(means, 1, 0.0))
+    basis = joint_basis(F_label, label_factor(Z_label, 1, 0.0))
     Q = gram.lift(basis)
     KQ = gram.product(Q)
     return with_extras(gram, components, Q, KQ, gram.inner(Q, KQ), n_extra, eigenvalue=0.0)

@@ -72,7 +72,7 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
             f"{n_pairs - n_cells} of {n_pairs} pairs of a class and a domain have no rows and are "
             "omitted from the scatter of domains. Merge small domains or rare classes."
         )
-    # For each cell: the share of its domain's rows that have its class; and its class, one-hot.
+    # For each cell (a class in a domain): its share of the domain's rows, and its class, one-hot.
     frequencies = counts / np.bincount(domain_codes, weights=counts)[domain_codes]
     one_hot = np.eye(len(unique_classes))[class_codes]
     class_weights, domains_per_class = frequencies @ one_hot, one_hot.sum(axis=0)
@@ -114,7 +114,7 @@ def _group_means(counts: Array, groups: Array | None) -> tuple[Array, Array]:
     return means, group_sizes / counts.sum()
 
 
-Problem = tuple[Matrix, Matrix, Array, Array, "Quadratic"]
+Problem = tuple[Matrix, Matrix, Array, Array, "Quadratic"]  #: Q, K Q, J, M and A
 
 
 def _problem(
