@@ -73,7 +73,7 @@ def leading_eigenpairs(
     return leading_values.real, vectors[:, order].real
 
 
-def unit_variance(projected: Matrix) -> Matrix:
+def unit_variance_factors(projected: Matrix) -> Matrix:
     """Return factors that scale centred columns to variance 1; zero columns have factor 1."""
     deviations = np.sqrt(np.mean(projected**2, axis=0))
     return np.asarray(1.0 / np.where(deviations <= 1e-12 * deviations.max(), 1.0, deviations))
@@ -182,7 +182,7 @@ def algorithm1(
     )
     gammas, A = leading_eigenpairs(gammas, A, n_components)
     # K_x B is computed as U A, without rounding errors from dividing by small eigenvalues.
-    A = A * unit_variance(U @ A)
+    A = A * unit_variance_factors(U @ A)
     B = U @ (A / eigenvalues[:, None])
     return ReferenceResult(gammas, B, U @ A, None if K_z is None else project(K_raw, K_z, B))
 
@@ -438,7 +438,7 @@ def _nystroem_result(
     column_means: Matrix,
 ) -> ReferenceResult:
     """Project rows of the centred landmark kernel with ``extension``, W_x^+ C_x' B."""
-    scale = unit_variance(C @ extension)
+    scale = unit_variance_factors(C @ extension)
     B, extension = B * scale, extension * scale
     projected_new = None
     if K_z is not None:

@@ -3,11 +3,11 @@ import json
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.protocols import find_case
 from domainwise.paper.reproduce import (
-    eigenvalues,
+    compute_eigenvalues,
+    compute_projection,
     make_plan,
     measure,
     measure_in_process,
-    projection,
     timing_jobs,
 )
 
@@ -54,7 +54,7 @@ def test_existing_rows_are_not_computed_again(tiny_table, tmp_path):
 
 
 def test_the_figure_has_sources_and_three_unseen_domains():
-    row = projection("dcm", 30, 0)
+    row = compute_projection("dcm", 30, 0)
     assert [panel["title"] for panel in row["panels"]] == [
         "source domains",
         "unseen 1",
@@ -66,7 +66,7 @@ def test_the_figure_has_sources_and_three_unseen_domains():
 
 
 def test_the_spectrum_has_one_value_above_1_per_class_and_one_below_per_domain_less_one():
-    row = eigenvalues(15, 0)
+    row = compute_eigenvalues(15, 0)
     values = row["eigenvalues"]
     assert sum(value > 1 + 1e-6 for value in values) == row["n_classes"] - 1
     assert sum(value < 1 - 1e-6 for value in values) == row["n_domains"] - 1

@@ -190,13 +190,13 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept_disclosure
     else:
         is_large_class = counts.sum(axis=1) >= request.min_class_rows()
         is_used = is_large_class[rows.class_codes]
-        n, n_small = int(is_used.sum()), int((~is_used).sum())
+        n_used, n_small = int(is_used.sum()), int((~is_used).sum())
         min_rows = request.min_site_rows(n_sent)
-        if n < min_rows:
+        if n_used < min_rows:
             needed_text, found_text = f"{min_rows} rows", f"{len(is_used)} rows"
             if request.n_classes > 1:
                 needed_text += f" in total and {request.min_class_rows()} rows in each class"
-                found_text = f"{n} rows in classes that are large enough, and {n_small} in others"
+                found_text = f"{n_used} rows in sufficiently large classes, and {n_small} in others"
             raise DisclosureError(
                 f"the second-round file was not created: the plan asks for {request.maps_text}, "
                 f"for which a site needs {needed_text}. This site has {found_text}. {ADVICE}"

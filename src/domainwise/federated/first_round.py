@@ -131,7 +131,7 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
         raise DisclosureError(f"{name!r} has absolute values above {MAX_VALUE:.0e}. Check its unit")
     block_means = [_block_means(column[~np.isnan(column)], min_rows) for column in X.T]
     moments = Moments.of_rows(X, np.zeros(n, dtype=np.int64), 1)
-    # A small number of missing values is not reported: the statistics are those of a full column.
+    # A small number of missing values is not reported; the column is treated as complete.
     counts = disclosure.hide_small_counts(moments.count[0], n, min_rows)
     squares = moments.squares[0] * np.where(counts > 0, counts / np.maximum(moments.count[0], 1), 0)
     categories, notes = [], [*rows.notes]

@@ -134,8 +134,8 @@ class Case:
     stratified: bool = False  #: whether samples preserve the class ratio of the domain
     scaling: str = "none"  #: or "minmax", "standard"; fitted to the source domains
     tuning_rows: int = 60  #: maximum number of rows per source domain for tuning
-    tuning_folds: int = 5  #: number of groups of source domains that are held out
-    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: fewer repeats for slow methods
+    tuning_folds: int = 5  #: number of groups of source domains, held out in turn
+    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: fewer repeats, by slow method
     cost: float = 3.0  #: approximate seconds per repeat, to estimate the remaining time
     tuned_cost: float = 6.0
 

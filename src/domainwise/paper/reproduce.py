@@ -92,9 +92,9 @@ def synthetic_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> lis
     figure_rows, spectrum_rows = (150, 40) if quick else (500, 100)
     jobs = []
     for method in ("coir", "dica", "dcm"):
-        compute = partial(projection, method, figure_rows, root_seed)
+        compute = partial(compute_projection, method, figure_rows, root_seed)
         jobs.append(SingleRow("projection", method, None, 6.0, compute))
-    compute = partial(eigenvalues, spectrum_rows, root_seed)
+    compute = partial(compute_eigenvalues, spectrum_rows, root_seed)
     jobs.append(SingleRow("spectrum", "algorithm1", None, 5.0, compute))
     for case in cases:
         if case.source == "synthetic" and not quick:
@@ -116,7 +116,7 @@ def long_run(case: Case, root_seed: int, repeats: int = 200) -> Row:
     return {"repeats": accuracy.n, "mean": accuracy.mean, "standard_error": standard_error}
 
 
-def projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
+def compute_projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
     """Return a method's panels in the figure: seven source domains and three unseen domains."""
     bunch, (X, y, d) = _synthetic_domains("figure", rows_per_domain, root_seed, n_features=5)
     shared_arguments: dict[str, Any] = {"n_components": 2, "gamma": GAMMA, "epsilon": EPSILON}
@@ -135,7 +135,7 @@ def projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
     return {"rows_per_domain": rows_per_domain, "n_informative": n_informative, "panels": panels}
 
 
-def eigenvalues(rows_per_domain: int, root_seed: int) -> Row:
+def compute_eigenvalues(rows_per_domain: int, root_seed: int) -> Row:
     """Return all eigenvalues of Algorithm 1 on data like the first synthetic case."""
     _, (X, y, d) = _synthetic_domains("spectrum", rows_per_domain, root_seed)
     K = rbf_kernel(X, gamma=0.1)
