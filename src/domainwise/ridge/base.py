@@ -179,7 +179,7 @@ class RidgeCandidates(RidgeArguments):
 
 
 class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OnePass):
-    """Base class for both estimators, which searches candidates, fits members and predicts."""
+    """Base class for both estimators: it runs the search, fits the best candidates and predicts."""
 
     __metadata_request__fit = {"sample_domain": True}
     __metadata_request__partial_fit = {"sample_domain": True}
@@ -201,7 +201,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            An array, a data frame, a tensor, or a Dask collection, in which labels may be columns.
+            An array, a data frame, a tensor, or a Dask collection, which may contain the labels.
         y : array-like of shape (n_samples,) or, for continuous targets, (n_samples, n_targets)
             Targets.
         sample_domain : array-like of shape (n_samples,), default=None
@@ -452,7 +452,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return nystrom, self._make_penalties(pairs, alphas, rows.target.names)
 
     def settled(self) -> Self:
-        """Return an unfitted estimator with the best parameters, which does not need domains.
+        """Return an unfitted estimator that has the best parameters and does not need domains.
 
         It can be fitted to fewer rows than ``self`` has landmarks.
         """
