@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_s
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import DomainQuantiles, record_scores, reported_coverage
 from domainwise.evaluation.results import Record, Results, grouped, joined, percent
-from domainwise.evaluation.verdict import names_of
+from domainwise.evaluation.verdict import in_sentence, names_of
 from domainwise.plots import CalibrationByDomainDisplay
 from domainwise.plots.style import ACCENT, GREY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
@@ -45,7 +45,8 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     makers = [residuals, coverage]
     if class_names is not None:
         makers = [confusion, ranking, calibration, coverage]
-    all_sections = (make_section(method.label, predictions, classes) for make_section in makers)
+    name = in_sentence(method)
+    all_sections = (make_section(name, predictions, classes) for make_section in makers)
     sections = [section for section in all_sections if section is not None]
     columns = {"rows": {d: f"{len(record['target']):,}" for d, record in predictions.items()}}
     for section in sections:
@@ -73,7 +74,7 @@ def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Secti
         for domain, record in predictions.items()
     }
     total = np.sum(list(matrices.values()), axis=0)
-    sentence = f"{label} predicts every row of the held-out domains correctly."
+    sentence = f"All rows of the held-out domains are predicted correctly by {label}."
     if error := _most_frequent_error(total):
         true, predicted = error
         sentence = (
@@ -179,7 +180,7 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
 def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Section:
     """Calibration of the probabilities."""
     if any(record["probabilities"] is None for record in predictions.values()):
-        return Section("Calibration", [f"{label} does not predict probabilities."], [])
+        return Section("Calibration", [f"Probabilities are not available for {label}."], [])
     with drawing(4.3, 4.6) as figure:
         arrays = [
             (record["target"], record["probabilities"], np.full(len(record["target"]), domain))
@@ -262,12 +263,15 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     if classes is not None:
         noun, target, size_name, definition = "set", "class", "classes per set", "set of classes"
         size_text = f"a set contains {_mean(sizes):.2g} classes (0 to {len(classes)} are possible)"
+    lowest_text = ""
+    if shares[domain] < max(shares.values()):
+        lowest_text = f"; this share is lowest on {names_of(domain)}: {percent(shares[domain])}"
     sentence = (
         f"A prediction {noun} is a {definition} that should contain the true {target} of a row "
         "with a given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; "
         f"with {len(shares)} domains, this report uses {percent(level)}. On average over held-out "
         f"domains, {size_text}, and {percent(_mean(shares))} of the {noun}s of {label} contain the "
-        f"true {target}; this share is lowest on {names_of(domain)}: {percent(shares[domain])}. "
+        f"true {target}{lowest_text}. "
         "These numbers are approximate, because the predictions used to calibrate a domain's "
         f"{noun}s come from models whose training data included that domain."
     )

@@ -70,7 +70,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         domains_picture=domains_picture(evaluation),
         domains_table=verdict.domains_table(evaluation, shown_methods(evaluation)),
         worst=verdict.names_of(evaluation.worst_domain),
-        recommended=method.label,
+        recommended=verdict.in_sentence(method),
         failures=failure_sections(evaluation),
         difference_sentence=verdict.difference_sentence(evaluation) if columns else "",
         importance_sentences=verdict.importance_sentences(evaluation) if columns else [],
@@ -243,15 +243,15 @@ def scores_figure(evaluation: Results) -> Figure:
 def domains_picture(evaluation: Results) -> Picture:
     """Scores of the methods on each domain, with the worst domain highlighted."""
     method, measure = evaluation.recommended, evaluation.measure
-    worst_domain = method.worst_domain
-    alt = f"{measure.label} by method and held-out domain. The worst domain of {method.label} is "
+    worst_domain, name = method.worst_domain, verdict.in_sentence(method)
+    alt = f"{measure.label} by method and held-out domain. The worst domain of {name} is "
     alt += f"{worst_domain!s}: {measure.format(method.scores[worst_domain])}"
     caption = (
-        f"Each row is a held-out domain; the worst domain of {method.label} is at the top. "
-        "Horizontal lines are 95 % confidence intervals"
+        f"Each row is a held-out domain; the worst domain of {name} is at the top. Horizontal "
+        "lines are 95 % confidence intervals"
     )
     if any(np.isfinite(score) for score in method.seen.values()):
-        caption += f". Vertical bars are scores of {method.label} on seen domains"
+        caption += f". Vertical bars are scores of {name} on seen domains"
     with _drawn_scores(evaluation, 9.0) as figure:
         return Picture(to_svg(figure, "domains", alt), alt, caption, wide=True)
 

@@ -25,6 +25,15 @@ MAX_FAULTS = 5
 MAX_RANGE_WIDTH = 0.2
 #: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
+#: Names of methods in sentences, if they differ from the labels in tables.
+PHRASES = {
+    "constant": "the constant prediction",
+    "ensemble": "the ensemble",
+    "logistic": "logistic regression",
+    "ridge": "ridge regression",
+    "SVM": "the SVM",
+    "SVR": "the SVR",
+}
 NO_FAULT = (
     "Checks for leaks of the target, codes for missing values, wrong units or signs, and missing "
     "columns found no serious problem."
@@ -137,7 +146,7 @@ def _reason(results: Results) -> str:
     where_text = f"over {domains_text}"
     if method.trivial:
         restriction = " that predicts rows one by one" * any(r.context for r in results.results)
-        second_text = f"; {rival.label} is second, with {show(rival.mean)}" if rival else ""
+        second_text = f"; {in_sentence(rival)} is second, with {show(rival.mean)}" if rival else ""
         return (
             f"No method{restriction} is better than always predicting {_constant(results)}, which "
             f"has a mean {label} of {show(method.mean)} {where_text}{second_text}."
@@ -150,7 +159,7 @@ def _reason(results: Results) -> str:
             worst_text = f"{show(method.worst)} and {show(other.worst)}"
             advantage = f", and better on the worst domain ({worst_text})"
         means_text = f"mean {label}: {show(method.mean)} and {show(other.mean)}"
-        return f"as good as {other.label} on {domains_text} ({means_text}){advantage}."
+        return f"about as good as {in_sentence(other)} on {domains_text} ({means_text}){advantage}."
     if method is max(results.row_by_row, key=lambda result: result.mean):
         mean_of = attrgetter("mean")
     else:
@@ -170,7 +179,8 @@ def _reason(results: Results) -> str:
         is_significant = p_value < SIGNIFICANCE_LEVEL
         claim = "is statistically significant" if is_significant else "may be due to chance"
         remark = f"this difference {claim} (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
-    return f"best mean {label} {where_text}, {lead_text} better than {rival.label}; {remark}."
+    lead_text += f" better than {in_sentence(rival)}"
+    return f"best mean {label} {where_text}, {lead_text}; {remark}."
 
 
 def _context(results: Results) -> str:
@@ -182,11 +192,9 @@ def _context(results: Results) -> str:
     if method.context or not better_methods:
         return ""
     best = max(better_methods, key=results.weighted_mean)
-    is_same_method = best.key.removesuffix(CONTEXT) == method.key
     text = (
-        "If you can predict all rows from the next site together, use "
-        f"{f'{method.label} with context' if is_same_method else best.label}: its mean "
-        f"{results.measure.label} is {show(best.mean)} instead of {show(method.mean)}."
+        f"If you can predict all rows from the next site together, use {in_sentence(best)}: its "
+        f"mean {results.measure.label} is {show(best.mean)} instead of {show(method.mean)}."
     )
     batches = {kind: means for kind, means in best.batches.items() if kind != "whole"}
     if not batches:
@@ -259,8 +267,14 @@ def _certainty(results: Results) -> tuple[str, str]:
         return "high", f"Even at the worse end of the 90 % range, {gain_text} remains."
     risk = f"{gain_text} may be lost"
     if worse_end <= constant.mean:
-        risk = f"{method.label} may be no better than {constant_text}"
+        risk = f"{in_sentence(method)} may be no better than {constant_text}"
     return "medium", f"Domains differ: at the next site, {risk}."
+
+
+def in_sentence(method: MethodResult) -> str:
+    """The name of a method in a sentence, such as "the ensemble with context"."""
+    label = method.label[: -len(CONTEXT)] if method.context else method.label
+    return PHRASES.get(label, label) + " with context" * method.context
 
 
 def names_of(*domains: object) -> str:
@@ -347,11 +361,14 @@ def difference_sentence(results: Results) -> str:
         f"{c['name']} ({names_of(names[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
     ]
     n_identifying = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
-    distinguish = "distinguish one domain from all others, by values or by missing values"
+    how = "by its values, or by which of them are missing"
     if not n_identifying:
-        return f"No single column can {distinguish}; the best is {descriptions[0]}."
+        text = f"No single column distinguishes one domain from all others, {how}; the best is "
+        return f"{text}{descriptions[0]}."
     share_text = f"{n_identifying} of {len(columns) + differences['others']} columns"
-    return f"{share_text} can {distinguish}: {listed(descriptions[:n_identifying])}."
+    verb = "distinguishes" if n_identifying == 1 else "each distinguish"
+    text = f"{share_text} {verb} one domain from all others, {how}: "
+    return f"{text}{listed(descriptions[:n_identifying])}."
 
 
 def importance_sentences(results: Results) -> list[str]:
@@ -368,7 +385,7 @@ def importance_sentences(results: Results) -> list[str]:
         beginning = "No single column is important on held-out domains; the most important one is"
     sentences = [
         f"{beginning} {top_column}: if its values are shuffled, the {results.measure.label} of "
-        f"{method.label} {change_verb} by {loss_text}."
+        f"{in_sentence(method)} {change_verb} by {loss_text}."
     ]
     faulty_columns = {
         name for f in results.differences.get("faults", ()) for name in f.get("columns", ())
@@ -382,6 +399,6 @@ def importance_sentences(results: Results) -> list[str]:
     ]
     if unused_columns:
         pronoun = "it" if len(unused_columns) == 1 else "them"
-        advice = f"Consider dropping {listed(unused_columns)}: {method.label} hardly uses {pronoun}"
-        sentences.append(f"{advice}, but could use {pronoun} to distinguish domains.")
+        advice = f"Consider dropping {listed(unused_columns)}: {in_sentence(method)} hardly uses "
+        sentences.append(f"{advice}{pronoun}, but could use {pronoun} to distinguish domains.")
     return sentences
