@@ -40,8 +40,8 @@ def test_the_best_method_is_recommended_with_its_lead_and_a_p_value():
     assert evaluation.best.p_value == pytest.approx(2 / 2**8)
     assert evaluation.answer.take == "DCM"
     assert evaluation.answer.reason == (
-        "best mean accuracy over eight held-out domains, 0.050 better than the SVM; this difference is "
-        "statistically significant (p = 0.008)."
+        "best mean accuracy over eight held-out domains, 0.050 better than the SVM; this "
+        "difference is statistically significant (p = 0.008)."
     )
     assert evaluation.verdict().startswith("Use DCM: best mean accuracy over")
     mixed = [score + (0.07 if i % 2 else -0.04) for i, score in enumerate(SVM)]
