@@ -111,7 +111,10 @@ def test_a_domain_with_a_comma_in_its_name_can_be_left_out(table, tmp_path):
         (dict(target="il"), "did you mean 'ill'"),
         (dict(domain="sight"), "did you mean 'site'"),
         (dict(methods="svm,foo"), "'foo' is unknown"),
-        (dict(more=["--metric", "acuracy"]), "did you mean 'accuracy'"),
+        (
+            dict(more=["--metric", "acuracy"]),
+            "metric 'acuracy' is not a scikit-learn scorer; did you mean 'accuracy'",
+        ),
         (dict(more=["--metric", "rmse"]), "continuous target"),
         (dict(more=["--drop", "site2"]), "site2"),
         (dict(more=["--jobs", "0"]), "--jobs"),

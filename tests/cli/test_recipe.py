@@ -187,5 +187,5 @@ def test_the_positive_class_is_named_on_the_command_line(folder, tmp_path):
                       "--no-report", "--json")  # fmt: skip
         scores.append(json.loads(result.stdout)["methods"][0]["mean"])
     assert scores[0] != pytest.approx(scores[1])
-    refused("must be one of the two classes", "evaluate", folder / "clinic.csv", *COMMON,
-            "--positive", "maybe", "-o", tmp_path / "none")  # fmt: skip
+    refused("--positive 'maybe' must be one of the two classes", "evaluate", folder / "clinic.csv",
+            *COMMON, "--positive", "maybe", "-o", tmp_path / "none")  # fmt: skip

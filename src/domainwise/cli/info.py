@@ -172,18 +172,18 @@ def describe_check(check: dict[str, Any]) -> str:
     ... )
     'balanced accuracy 0.810, worst domain 0.700 (B); constant prediction 0.500'
 
-    If the check has a range, the score is ``0.810 on average, 0.61 to 0.95 on a single new domain
+    If the check has a range, the score is ``0.810 on average, 0.610 to 0.950 on a single new domain
     (90 % interval)``.
     """
-    is_error = check["metric"].startswith("neg_")
+    sign, digits = (-1, ".4g") if check["metric"].startswith("neg_") else (1, ".3f")
     metric_name = check["metric"].removeprefix("neg_").replace("_", " ")
     model_text, worst_text, constant_text = (
-        f"{-value:.4g}" if is_error else f"{value:.3f}"
-        for value in (check["model"], check["worst"], check["constant"])
+        f"{sign * check[key]:{digits}}" for key in ("model", "worst", "constant")
     )
     if check.get("range") is not None:
-        low, high = sorted(-bound if is_error else bound for bound in check["range"])
-        model_text += f" on average, {low:.3g} to {high:.3g} on a single new domain (90 % interval)"
+        low, high = sorted(sign * bound for bound in check["range"])
+        model_text += f" on average, {low:{digits}} to {high:{digits}} on a single new domain "
+        model_text += "(90 % interval)"
     metric_name = "RMSE" if metric_name == "root mean squared error" else metric_name
     scores_text = f"{model_text}, worst domain {worst_text} ({check['worst_domain']})"
     return f"{metric_name} {scores_text}; constant prediction {constant_text}"

@@ -7,6 +7,7 @@ is replaced by the fields of the dataclass.
 """
 
 import inspect
+import re
 import shlex
 import traceback
 from collections.abc import Callable
@@ -52,6 +53,8 @@ ModelOut = Annotated[Path, "Model file to write (.skops).", "FILE", "-o"]
 Force = Annotated[bool, "Overwrite the output file if it exists."]
 #: Options that every command has.
 COMMON_OPTIONS = {"json": "Print JSON instead of text.", "debug": "Show the traceback of an error."}
+#: Terms that replace the names of Python arguments in error messages.
+_TERMS = {"scoring": "metric", "pos_label": "--positive", "predictor": "--predictor"}
 #: Placeholder for an option's value in ``--help``, by type.
 _METAVARS: Any = {int: "N", float: "NUMBER", str: "NAME", list[str]: "NAMES", Path: "PATH"}
 
@@ -179,7 +182,7 @@ def _format_part(part: Any) -> str:
     from domainwise.tables.errors import Argument
 
     if not isinstance(part, Argument):
-        return str(part)
+        return re.sub(rf"\b({'|'.join(_TERMS)})=(?=')", lambda m: f"{_TERMS[m[1]]} ", str(part))
     option, value = "--" + part.name.replace("_", "-"), part.value
     if value is True:
         return option

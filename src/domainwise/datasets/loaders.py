@@ -269,8 +269,7 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     score_names = ["motor_UPDRS", "total_UPDRS"]
     check_choice(target, "target", [*score_names, "both"])
     table = read_table("parkinsons", as_frame)
-    names = list(table.columns)
-    features = names[names.index("Jitter(%)") : names.index("PPE") + 1]
+    features = list(table.loc[:, "Jitter(%)":"PPE"].columns)
     targets = score_names if target == "both" else target
     return make_bunch("parkinsons", table, as_frame, features, targets)
 

@@ -174,7 +174,7 @@ def positive_last(classes: Array, pos_label: Any) -> Array:
     if len(class_names) != 2 or str(pos_label) not in class_names:
         raise ValueError(
             f"pos_label={pos_label!r} must be one of the two classes of a binary target, but the "
-            f"target has the classes {', '.join(class_names)}. Correct or omit pos_label."
+            f"target has the classes {', '.join(class_names)}. Correct or omit it."
         )
     return classes[[1, 0]] if class_names[0] == str(pos_label) else classes
 

@@ -26,8 +26,7 @@ EXCEL_ERRORS = ["#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"]
 BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)
 BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
 _MONTH = r"(?i:jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
-#: Dates: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024,
-#: 2024-05, 2024Q2.
+#: Dates, such as 2024-05-31, 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024, 2024-05 or 2024Q2.
 DATE = (
     r"(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4}"
     r"|[0-9]{4}-(?:0[1-9]|1[0-2])|[0-9]{4}[- ]?[Qq][1-4]"
