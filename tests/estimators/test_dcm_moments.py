@@ -33,7 +33,7 @@ def split_scores(model):
 def both_split_scores(search, X, y, d, monkeypatch):
     """Scores of the splits from moments, and from rows in memory."""
     held = clone(search).fit(X, y, sample_domain=d)
-    monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_SEPARATE_ROWS", 0)
+    monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_ROWS_FOR_SPLIT_LANDMARKS", 0)
     moments = clone(search).fit(X, y, sample_domain=d)
     assert moments.best_params_ == held.best_params_
     np.testing.assert_array_equal(moments.transform(X), held.transform(X))
@@ -43,7 +43,7 @@ def both_split_scores(search, X, y, d, monkeypatch):
 @pytest.mark.parametrize("continuous", [False, True])
 def test_scores_equal_those_of_separate_fits(continuous, monkeypatch):
     X, y, t, d = make_rows()
-    monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_SEPARATE_ROWS", 0)
+    monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_ROWS_FOR_SPLIT_LANDMARKS", 0)
     search, model, head = FastDCMCV(**GRID, conditionals=(False, True)), FastDCM(), None
     if continuous:
         y, head, scoring = t, Ridge(), "neg_root_mean_squared_error"
@@ -133,7 +133,7 @@ def test_another_predictor_gets_the_rows(monkeypatch):
 
 def test_workers_and_float32_rows(monkeypatch):
     X, y, _, d = make_rows()
-    monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_SEPARATE_ROWS", 0)
+    monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_ROWS_FOR_SPLIT_LANDMARKS", 0)
     search = FastDCMCV(**GRID, landmarks=X[::7], scoring="neg_log_loss")
     serial = clone(search).fit(X, y, sample_domain=d)
     two = clone(search).set_params(n_jobs=2).fit(X, y, sample_domain=d)
@@ -144,7 +144,7 @@ def test_workers_and_float32_rows(monkeypatch):
 
 def test_moments_that_exceed_memory_are_an_error_with_advice(monkeypatch):
     X, y, _, d = make_rows()
-    monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_SEPARATE_ROWS", 0)
+    monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_ROWS_FOR_SPLIT_LANDMARKS", 0)
     monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda *_: 10_000)
     with pytest.raises(MemoryError, match="groups of rows, for 1 kernel.*a smaller n_landmarks"):
         FastDCMCV(**GRID, n_landmarks=50).fit(X, y, sample_domain=d)

@@ -426,8 +426,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         order = np.lexsort([keys, domain_codes])
         is_first_copy = np.ones(len(X), dtype=bool)
         is_first_copy[1:] = (np.diff(domain_codes[order]) != 0) | (np.diff(keys[order]) != 0)
-        distinct_indices = np.empty(len(X), dtype=np.intp)
-        distinct_indices[order] = np.cumsum(is_first_copy) - 1
+        index_of_distinct = np.empty(len(X), dtype=np.intp)
+        index_of_distinct[order] = np.cumsum(is_first_copy) - 1
         Z = self.domain_context_._standardized(X)
         batches = self._batches(Z, keys, domain)
         distinct_rows = order[is_first_copy]
@@ -459,7 +459,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         t = trust[context_codes][:, None]
         weighted_sum = t * context_predictions + (1.0 - t) * plain_predictions[context_rows]
         predictions[context_rows] = np.where(t < 1.0, weighted_sum, context_predictions)
-        pair = (plain_predictions[distinct_indices], predictions[distinct_indices])
+        pair = (plain_predictions[index_of_distinct], predictions[index_of_distinct])
         return *pair, self._unusual_domains(*pair, domain, outliers)
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:

@@ -38,7 +38,7 @@ from domainwise.splits.folds import Split, domain_folds
 
 #: Up to this many rows, FastDCMCV chooses landmarks for each split; with more, all splits share
 #: landmarks and moments.
-MAX_SEPARATE_ROWS = 1000
+MAX_ROWS_FOR_SPLIT_LANDMARKS = 1000
 #: Fitted attributes of the selected model that are also attributes of the search.
 FITTED_ATTRIBUTES = (
     *("X_fit_", "embedding_", "landmarks_", "frequencies_", "dual_coef_", "expansion", "gamma_"),
@@ -171,7 +171,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
             self._grid(X),
             self._fold,
             self.estimator or (Ridge() if is_continuous else LinearDiscriminantAnalysis()),
-            is_fast and self.estimator is None and len(X) > MAX_SEPARATE_ROWS,
+            is_fast and self.estimator is None and len(X) > MAX_ROWS_FOR_SPLIT_LANDMARKS,
         )
         scoring = "neg_root_mean_squared_error" if is_continuous else "balanced_accuracy"
         classification = not is_continuous
@@ -207,8 +207,8 @@ class DCMSearch(driver.SearchAttributes, Projection):
             if callable(self.kernel) or self.kernel in ("linear", "cosine"):
                 gammas = (1.0,)  # these kernels do not depend on gamma
             else:
-                median = resolve_gamma("median", self.kernel, X)
-                gammas = [median * factor for factor in DCM_GAMMAS]
+                median_gamma = resolve_gamma("median", self.kernel, X)
+                gammas = [median_gamma * factor for factor in DCM_GAMMAS]
         grid = {
             "gamma": map(float, gammas),
             "conditional": self.conditionals,

@@ -55,7 +55,7 @@ class Tensor:
         return self.op("Cast", to=getattr(TensorProto, type_name))
 
     def reduced(self, reduction: str) -> Tensor:
-        """Reduce each row to one column: "Mean", "Sum", "Max", "Min" or "SumSquare"."""
+        """Reduce each row to one value: "Mean", "Sum", "Max", "Min" or "SumSquare"."""
         return self.op(f"Reduce{reduction}", np.array([1]), keepdims=1)
 
     def where(self, condition: Tensor, value: Any) -> Tensor:
@@ -63,7 +63,7 @@ class Tensor:
         return condition.op("Where", value, self)
 
     def codes(self, *, last: bool = False) -> Tensor:
-        """Return the index of each row's largest value; of equal values, the first or ``last``."""
+        """Return the index of each row's largest value; in a tie, the first (or ``last``) one."""
         return self.op("ArgMax", axis=1, keepdims=0, select_last_index=int(last))
 
     def lookup_in(self, values: Array) -> Tensor:

@@ -71,7 +71,7 @@ class Request:
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_points: int) -> Request:
         """Return the request of a plan with this many maps, columns and landmark points."""
         schema = plan.schema
-        # 3 numbers for a domain, 4 for each numeric and 2 for each text column; kernel means.
+        # 3 numbers, 4 for each numeric column, 2 for each text column, and the kernel means.
         n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_points
         return cls(len(schema.features), plan.n_classes, n_maps, width, by_class, n_watch)
 

@@ -308,9 +308,9 @@ def _apply(
     frames = application.frames(chunk_rows)
     chunk_results: Iterator[ApplyResult] = (application(frame, total.n_rows) for frame in frames)
     if client is not None:
-        from domainwise.models.large_table import results_on_workers
+        from domainwise.models.large_table import apply_on_workers
 
-        chunk_results = results_on_workers(client, application, folder)
+        chunk_results = apply_on_workers(client, application, folder)
     for chunk_result in chunk_results:
         if write is not None:
             write(chunk_result.frame)

@@ -202,13 +202,13 @@ class LargeTable:
             notes=[*sample_notes, *notes],
         )
         watch = ShiftWatch().fit(self.table.X, sample_domain=self.table.sample_domain)
-        # Ranges come from the sample, but categories from all rows, including rare ones.
+        # Ranges come from the sample; categories, including rare ones, come from all rows.
         watch.categories_ = [sorted(counts) for counts in statistics.categories]
         steps = [("watch", watch), ("prepare", preprocessor), ("model", search)]
         return TableModel(Pipeline(steps), schema, info)
 
 
-def results_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:
+def apply_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:
     """Apply a model on the workers of a client, and yield the task results in order.
 
     With a ``folder``, which client and workers must share, each task writes a Parquet file to it,

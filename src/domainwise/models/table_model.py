@@ -187,7 +187,7 @@ def labelled_rows(model: TableModel, path: str | Path, **options: Any) -> tuple[
             raise TableError(
                 f"{path}: all values of {schema.target!r} are between {y.min():.4g} and "
                 f"{y.max():.4g}, but the model was fitted to values between {low:.4g} and "
-                f"{high:.4g}. Check the unit, and that the target is the same"
+                f"{high:.4g}. Check that the target and its unit are those of the training table"
             )
     return schema.prepare(frame.iloc[row_indices]), y, len(frame) - len(row_indices)
 
@@ -304,7 +304,7 @@ def describe_model(
 
 
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON values; infinite numbers become text."""
+    """Return parameters as JSON values; NaN and infinite numbers become text."""
     plain_values = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
-    is_infinite = {n: isinstance(v, float) and not np.isfinite(v) for n, v in plain_values.items()}
-    return {n: str(v) if is_infinite[n] else v for n, v in plain_values.items()}
+    not_finite = {n: isinstance(v, float) and not np.isfinite(v) for n, v in plain_values.items()}
+    return {n: str(v) if not_finite[n] else v for n, v in plain_values.items()}
