@@ -103,7 +103,8 @@ def test_differences_equal_those_between_scores_on_each_domain(folders, names, s
 def test_an_evaluation_does_not_differ_from_itself(folders):
     base, _ = folders
     compared = compare_evaluations(base / "whole", base / "whole")
-    assert compared.notes == ["The table, rows and folds are the same."]
+    note = "The table, the rows and the groups of held-out domains are the same."
+    assert compared.notes == [note]
     assert len(compared.pairs) == 2  # the pair of best methods is not repeated
     for pair in compared.pairs:
         assert [pair.mean[name] for name in ("difference", "low", "high")] == [0.0, 0.0, 0.0]
@@ -167,7 +168,7 @@ def test_folders_without_predictions_have_intervals_for_means_only(folders, tmp_
     assert np.isfinite([compared.pairs[0].mean[end] for end in ("low", "high")]).all()
     assert np.isnan(compared.pairs[0].per_domain[0]["low"])
     assert compared.to_dict()["pairs"][0]["per_domain"][0]["low"] is None
-    note = "Predictions are missing from a folder, so rows and folds were not compared."
+    note = "A folder lacks predictions, so rows and held-out groups were not compared."
     one = compare_evaluations(base / "whole", tmp_path / "whole", "linear")
     assert (compared.notes[0], one.notes) == (note, [note])
 

@@ -16,6 +16,7 @@ from domainwise.evaluation.evaluate import compare_methods
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.problem import make_problem
 from domainwise.evaluation.results import MethodResult, Results, grouped, plain, resampled
+from domainwise.evaluation.verdict import in_sentence
 from domainwise.models.registry import METHODS, TRIVIAL, Method, find_method
 from domainwise.models.table_model import table_setting
 from domainwise.scoring.measures import Measure, choose_measure
@@ -37,7 +38,7 @@ class Difference:
     """Scores in two evaluations, and the second minus the first; for errors, negative is better.
 
     ``mean`` and the entries of ``per_domain`` contain ``first``, ``second``, ``difference``, and
-    the ends ``low`` and ``high`` of a 95 % interval for it: bootstrap over domains, or over rows.
+    the ends ``low`` and ``high`` of its 95 % bootstrap interval, over domains or over rows.
     """
 
     method: str
@@ -56,6 +57,7 @@ class Comparison:
     margin: float  #: smallest difference that matters in practice
     notes: list[str]
     pairs: list[Difference]  #: the two best methods, then each method that is in both evaluations
+    subject: str  #: the methods of the first pair, for a sentence
 
     def show(self, score: float, signed: bool = False) -> str:
         """Format a score, or a difference with its sign if ``signed`` is True."""
@@ -67,19 +69,19 @@ class Comparison:
         pair = self.pairs[0]
         first, second, difference, ends = self._cells(pair.mean)
         return (
-            f"{self.names[1]} compared with {self.names[0]} ({pair.method}): {pair.words}. The "
+            f"{self.names[1]} compared with {self.names[0]} ({self.subject}): {pair.words}. The "
             f"mean {self.measure.label} over {len(pair.per_domain)} domains changes from {first} "
-            f"to {second}, by {difference} (95 % interval: {ends})."
+            f"to {second}, by {difference} (95 % confidence interval: {ends})."
         )
 
     def legend(self) -> str:
         """Explain the columns of the tables."""
         return (
             f"Scores are {self.measure.label} ({self.measure.direction}) on the domains in both "
-            f"evaluations. The difference is {self.names[1]} minus {self.names[0]}. The column "
-            "95 % contains a bootstrap interval for it, from resampled domains or, for a single "
-            f"domain, from resampled rows. Differences below {self.show(self.margin)} do not "
-            "matter in practice. p is approximate (Wilcoxon's signed-rank test over domains)."
+            f"evaluations. The difference is {self.names[1]} minus {self.names[0]}; 95 % is its "
+            "confidence interval, from resampled domains or, for one domain, from resampled rows. "
+            f"Differences below {self.show(self.margin)} have no practical importance. p is the "
+            "approximate p-value of Wilcoxon's signed-rank test over domains."
         )
 
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:
@@ -112,8 +114,8 @@ class Comparison:
         with drawing(9.0, 1.3 + 0.34 * len(pair.per_domain)) as figure:
             options: Any = {"label": label, "greater_is_better": self.measure.sign > 0}
             DomainScoresDisplay(scores=scores, **options).plot(figure.subplots())
-            alt = f"{label} by domain in {first} and in {second}, {pair.method}"
-            caption = f"{pair.method}: the domain that is worst in {second} is at the top"
+            alt = f"{label} by domain in {first} and in {second} ({self.subject})"
+            caption = f"Each row is a domain; the worst domain in {second} is at the top"
             picture = Picture(to_svg(figure, "both", alt), alt, caption, wide=True)
         title, styles = f"{second} compared with {first}", ["style.css", "evaluate.css"]
         content = {"title": title, "comparison": self, "picture": picture}
@@ -138,11 +140,11 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
     b, b_content = read_evaluation(second, all_methods=True)
     a_table, b_table = (content.get("table", {}) for content in (a_content, b_content))
     settings = [{**a_table.get("asked", {}), **a.facts}, {**b_table.get("asked", {}), **b.facts}]
-    labels = {"target": "target", "domain": "domain column", "task": "task"}
-    for key, label in {**labels, "positive": "positive class", "classes": "classes"}.items():
+    labels = {"domain": "domain column", "positive": "positive class"}
+    for key in ("target", "domain", "task", "positive", "classes"):
         a_value, b_value = (setting.get(key) for setting in settings)
         if a_value != b_value and None not in (a_value, b_value):
-            verb = "are" if key == "classes" else "is"
+            label, verb = labels.get(key, key), "are" if key == "classes" else "is"
             raise ValueError(
                 f"{first} and {second} cannot be compared: the {label} {verb} {a_value!s} in the "
                 f"first and {b_value!s} in the second. Evaluate both with the same {label}"
@@ -159,10 +161,8 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
     matching_results.records, b = b.records, matching_results
     shared_domains = [domain for domain in a.domains if domain in b.domains]
     if not shared_domains:
-        raise ValueError(
-            f"{first} and {second} have no domain in common. Compare evaluations of the same "
-            "domains"
-        )
+        advice = "Compare evaluations of the same domains"
+        raise ValueError(f"{first} and {second} have no domain in common. {advice}")
     common_pairs = [(r, s) for r in a.results if (s := b.find(r.key)) is not None]
     pairs = [(a.best, b.best)]
     pairs += [(r, s) for r, s in common_pairs if r is not a.best or s is not b.best]
@@ -174,12 +174,13 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
             advice = f"Use one of: {keys}" if keys else "Evaluate the same method in both"
             raise ValueError(f"method={method!r} is not in both evaluations. {advice}")
     differences = [_difference(a, b, shared_domains, *pair) for pair in pairs]
-    is_ambiguous = first.name == second.name
-    folder_names = (str(first), str(second)) if is_ambiguous else (first.name, second.name)
+    has_same_name = first.name == second.name
+    folder_names = (str(first), str(second)) if has_same_name else (first.name, second.name)
     digests = (a_table.get("sha256"), b_table.get("sha256"))
     files_differ = None not in digests and digests[0] != digests[1]
     notes = _notes((a, b), folder_names, shared_domains, settings, files_differ)
-    return Comparison(folder_names, a.measure, a.margin, notes, differences)
+    subject = " instead of ".join(dict.fromkeys(map(in_sentence, reversed(pairs[0]))))
+    return Comparison(folder_names, a.measure, a.margin, notes, differences, subject)
 
 
 def _difference(
@@ -230,7 +231,7 @@ def _row(first: float, second: float, ends: Sequence[float]) -> dict[str, float]
 
 
 def _describe(difference: float, sign: int, margin: float, ends: Sequence[float]) -> str:
-    """Describe a difference between means."""
+    """Describe a difference between means, such as "better, but not significantly"."""
     direction = "better" if sign * difference > 0 else "worse"
     if abs(difference) < margin:
         is_narrow = np.isfinite(ends).all() and max(map(abs, ends)) < margin
@@ -252,19 +253,19 @@ def _notes(
     second_rows, second_folds = _layout(evaluations[1], shared_domains)
     notes = []
     if files_differ:
-        notes.append("The tables are different files (SHA-256 digests differ), so rows may differ.")
+        notes.append("The table files have different contents, so rows may differ.")
     elif first_rows and second_rows and first_rows != second_rows:
-        notes.append("Different rows were evaluated, so scores on a domain are not paired by row.")
+        notes.append("Different rows were scored, so differences on a domain are less precise.")
     if not (first_rows and second_rows):
-        notes.append("Predictions are missing from a folder, so rows and folds were not compared.")
+        notes.append("A folder lacks predictions, so rows and held-out groups were not compared.")
     elif first_folds != second_folds:
         notes.append("Domains were held out in different groups, so the training domains differ.")
-    notes = notes or ["The table, rows and folds are the same."]
-    for argument in ("features", "drop"):
-        first_text, second_text = (", ".join(s.get(argument) or ()) or "not set" for s in settings)
-        if first_text != second_text:
-            both_texts = f"{first_text} in {folder_names[0]}; {second_text} in {folder_names[1]}"
-            notes.append(f"The argument {argument} differs: {both_texts}.")
+    notes = notes or ["The table, the rows and the groups of held-out domains are the same."]
+    for option in ("features", "drop"):
+        texts = [", ".join(setting.get(option) or ()) or "not set" for setting in settings]
+        if texts[0] != texts[1]:
+            values = [f"{text} in {name}" for text, name in zip(texts, folder_names, strict=True)]
+            notes.append(f"The option --{option} differs: {'; '.join(values)}.")
     for name, evaluation in zip(folder_names, evaluations, strict=True):
         if other_domains := [str(d) for d in evaluation.domains if d not in shared_domains]:
             notes.append(f"Domains only in {name} are not compared: {', '.join(other_domains)}.")
@@ -287,7 +288,7 @@ class Check:
     """Scores of a model on held-out domains, compared with a constant prediction."""
 
     metric: str
-    model: float  #: mean over domains; larger is better (errors are negative)
+    model: float  #: mean score of the model over domains; larger is better (errors are negative)
     constant: float  #: mean score of a constant prediction
     worst: float  #: the model's score on ``worst_domain``
     worst_domain: Any
