@@ -214,7 +214,7 @@ def times(factor):
             1,
             "blocks",
             at(0, 1e9),
-            "'blocks' must be in ascending order, with no entry for a column without values, and at",
+            "'blocks' must be in ascending order, with no entry for a column without values",
         ),
         (1, "blocks", at(5, 1e300), "'blocks' .* exceed 1e\\+150"),
         (1, "lengths", at(0, 10**15), "'lengths' must contain integers from 0 to 100"),

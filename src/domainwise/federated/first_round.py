@@ -227,8 +227,8 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
     for j, (block_means, weights) in enumerate(sketches(file)):
         if (np.diff(block_means) < 0).any() or (len(block_means) > 0) != (counts[j] > 0):
             raise ValueError(
-                "'blocks' must be in ascending order, with no entry for a column without values, and "
-                "at least one for any other column"
+                "'blocks' must be in ascending order, with no entry for a column without values "
+                "and at least one for any other column"
             )
         if not len(block_means):
             continue
