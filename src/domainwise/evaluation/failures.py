@@ -36,7 +36,7 @@ class Section:
 
 
 def failure_sections(evaluation: Results) -> dict[str, Any] | None:
-    """The subsections of the page about errors; None if predictions are not available."""
+    """The part of the page about errors; None if predictions are not available."""
     method, class_names = evaluation.recommended, evaluation.facts["classes"]
     if method.key not in evaluation.records:
         return None
@@ -66,21 +66,21 @@ def predictions_by_domain(records: Sequence[Record], order: Sequence[Any]) -> Do
     return {domain: joined(groups[domain]) for domain in order if domain in groups}
 
 
-def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Section:
+def confusion(name: str, predictions: DomainPredictions, classes: Any) -> Section:
     """Shares of correct predictions, and the most frequent errors."""
-    names = [str(name) for name in classes]
+    class_names = [str(label) for label in classes]
     matrices = {
         domain: confusion_matrix(record["target"], record["prediction"], labels=classes)
         for domain, record in predictions.items()
     }
     total = np.sum(list(matrices.values()), axis=0)
-    sentence = f"All rows of the held-out domains are predicted correctly by {label}."
+    sentence = f"All rows of the held-out domains are predicted correctly by {name}."
     if error := _most_frequent_error(total):
         true, predicted = error
         sentence = (
-            f"The most frequent error of {label} is to predict class {names[predicted]} instead of "
-            f"class {names[true]}, in {total[error]:,} of {total[true].sum():,} rows of class "
-            f"{names[true]}"
+            f"The most frequent error of {name} is to predict class {class_names[predicted]} "
+            f"instead of class {class_names[true]}, in {total[error]:,} of {total[true].sum():,} "
+            f"rows of class {class_names[true]} ({percent(total[error] / total[true].sum())})"
         )
         sizes = {d: matrix[true].sum() for d, matrix in matrices.items()}
         shares = {d: matrices[d][error] / n for d, n in sizes.items() if n >= MIN_CLASS_ROWS}
@@ -93,10 +93,10 @@ def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Secti
         if error := _most_frequent_error(matrix):
             true, predicted = error
             counts = f"{matrix[error]} of {matrix[true].sum()}"
-            error_texts[d] = f"{names[predicted]} instead of {names[true]}: {counts}"
+            error_texts[d] = f"{class_names[predicted]} instead of {class_names[true]}: {counts}"
     correct_texts = {d: percent(np.trace(m) / m.sum()) for d, m in matrices.items()}
     columns = {"correct": correct_texts, "most frequent error": error_texts}
-    picture = _confusion_picture(label, matrices, names)
+    picture = _confusion_picture(name, matrices, class_names)
     return Section("Classification errors", [sentence], [picture], columns)
 
 
@@ -107,14 +107,14 @@ def _most_frequent_error(matrix: Array) -> tuple[int, int] | None:
     return (true, predicted) if error_counts.any() else None
 
 
-def _confusion_picture(label: str, matrices: Mapping[Any, Array], names: list[str]) -> Picture:
+def _confusion_picture(name: str, matrices: Mapping[Any, Array], class_names: list[str]) -> Picture:
     """Plot the confusion matrix of each domain, or of the worst domains and all others together."""
     subject, panels = "Each domain", [(short(d), matrix) for d, matrix in matrices.items()]
     if len(other_panels := panels[MAX_PANELS:]) > 1:  # a single other domain has its own panel
         subject = f"Each of the {MAX_PANELS} worst of {len(panels)} domains"
         other_total = np.sum([matrix for _, matrix in other_panels], axis=0)
         panels = [*panels[:MAX_PANELS], (f"the other {len(other_panels)}", other_total)]
-    n, n_columns = len(names), min(3, len(panels))
+    n, n_columns = len(class_names), min(3, len(panels))
     n_rows, ticks = -(-len(panels) // n_columns), np.arange(n) + 0.5
     with drawing(3.0 * n_columns, 0.6 + (1.4 + 0.16 * n) * n_rows) as figure:
         all_axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
@@ -128,7 +128,7 @@ def _confusion_picture(label: str, matrices: Mapping[Any, Array], names: list[st
                     text = percent(share) if n > 3 else f"{percent(share)}\n{matrix[a, b]}"
                     axes.text(b + 0.5, a + 0.5, text, ha="center", va="center", fontsize=7)
             axes.set(xlim=(0, n), ylim=(n, 0), title=f"{domain} ({matrix.sum()})")
-            labels = [short(name) for name in names]
+            labels = [short(class_name) for class_name in class_names]
             axes.set_xticks(ticks, labels, fontsize=7, rotation=90 if n > 3 else 0)
             axes.set_yticks(ticks, labels, fontsize=7)
             axes.tick_params(length=0)
@@ -136,16 +136,16 @@ def _confusion_picture(label: str, matrices: Mapping[Any, Array], names: list[st
             axes.set_axis_off()
         figure.supxlabel("predicted", fontsize=9)
         figure.supylabel("true", fontsize=9)
-        correct_text = "; ".join(f"{name} {np.trace(m)} of {m.sum()} correct" for name, m in panels)
-        alt = f"Predicted classes by true class on held-out domains, {label}: {correct_text}"
+        correct_text = "; ".join(f"{d} {np.trace(m)} of {m.sum()} correct" for d, m in panels)
+        alt = f"Predicted classes by true class on held-out domains, {name}: {correct_text}"
         caption = (
-            f"Each cell shows the share of a true class (left) that {label} predicted as the class "
+            f"Each cell shows the share of a true class (left) that {name} predicted as the class "
             f"below; errors are red. {subject} has a panel, with its number of rows in parentheses"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
 
-def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section | None:
+def ranking(name: str, predictions: DomainPredictions, classes: Any) -> Section | None:
     """ROC AUC and average precision by domain, micro-averaged for more than two classes."""
     aucs, precisions = {}, {}
     for domain, record in predictions.items():
@@ -164,7 +164,7 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
     lowest_domain = min(aucs, key=lambda d: aucs[d])
     subject = f"class {classes[1]}" if len(classes) == 2 else "all classes, each against the others"
     sentences = [
-        f"The area under the ROC curve (AUC; 0.5 is chance, 1 is perfect) of {label} is "
+        f"The area under the ROC curve (AUC; 0.5 is chance, 1 is perfect) of {name} is "
         f"{_mean(aucs):.2f} on average over held-out domains; the lowest is "
         f"{aucs[lowest_domain]:.2f}, on {names_of(lowest_domain)}. The average precision in the "
         f"table is the area under the precision-recall curve for {subject}."
@@ -177,10 +177,10 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
     return Section("Discrimination between classes", sentences, [], columns)
 
 
-def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Section:
-    """Calibration of the probabilities."""
+def calibration(name: str, predictions: DomainPredictions, classes: Any) -> Section:
+    """Predicted probabilities compared with observed frequencies."""
     if any(record["probabilities"] is None for record in predictions.values()):
-        return Section("Calibration", [f"Probabilities are not available for {label}."], [])
+        return Section("Calibration", [f"Probabilities are not available for {name}."], [])
     with drawing(4.3, 4.6) as figure:
         arrays = [
             (record["target"], record["probabilities"], np.full(len(record["target"]), domain))
@@ -193,7 +193,7 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
             max_domains=MAX_PANELS,
         )
         errors = {domain: curve.error for domain, curve in display.curves.items()}
-        alt = f"Probabilities of {label} against observed frequencies by held-out domain"
+        alt = f"Probabilities of {name} against observed frequencies by held-out domain"
         caption = "On the dotted line, predicted probabilities equal observed frequencies"
         picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
     worst_domain = max(errors, key=lambda d: errors[d])
@@ -203,7 +203,7 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
     if len(classes) > 2:
         subject, outcome = display.about, f"it is correct in {frequency} of the rows"
     sentence = (
-        f"The calibration error of {label}, which is the mean absolute difference between "
+        f"The calibration error of {name}, which is the mean absolute difference between "
         f"predicted probabilities and observed frequencies, is {_mean(errors):.2f} on average over "
         f"held-out domains. It is largest on {names_of(worst_domain)}: {errors[worst_domain]:.2f}. "
         f"There, the mean predicted probability of {subject} is "
@@ -213,8 +213,8 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
     return Section("Calibration", [sentence], [picture], columns)
 
 
-def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -> Section:
-    """Residuals, and the bias on each domain."""
+def residuals(name: str, predictions: DomainPredictions, classes: Any = None) -> Section:
+    """Residuals, and the bias (their mean) on each domain."""
     errors = {d: r["prediction"] - np.asarray(r["target"], float) for d, r in predictions.items()}
     biases = {domain: float(error.mean()) for domain, error in errors.items()}
     squared_errors = {domain: float(np.mean(error**2)) for domain, error in errors.items()}
@@ -222,7 +222,7 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
     worst_domain = max(biases, key=lambda d: abs(biases[d]))
     bias, bias_share = biases[worst_domain], bias_shares[worst_domain]
     sentence = (
-        f"The bias of {label} is largest on {names_of(worst_domain)}: its predictions are "
+        f"The bias of {name} is largest on {names_of(worst_domain)}: predictions are "
         f"{abs(bias):.3g} too {'high' if bias > 0 else 'low'} on average, which accounts for "
         f"{percent(bias_share)} of the squared error there. On average over held-out domains, bias "
         f"accounts for {percent(_mean(bias_shares))} of the squared error."
@@ -240,8 +240,8 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
         axes.set_yticks(-np.arange(len(worst_domains)), [short(domain) for domain in worst_domains])
         axes.set_xlabel("predicted − observed")
         medians = "; ".join(f"{domain} {np.median(errors[domain]):.3g}" for domain in worst_domains)
-        alt = f"Residuals of {label} on held-out domains, with these medians: {medians}"
-        caption = f"Residuals of {label}: median (dot), middle half (bar) and middle 90 % (line)"
+        alt = f"Residuals of {name} on held-out domains, with these medians: {medians}"
+        caption = f"Residuals of {name}: median (dot), middle half (bar) and middle 90 % (line)"
         caption += f", for the {MAX_DOMAINS} worst domains" * (len(errors) > MAX_DOMAINS)
         picture = Picture(to_svg(figure, "residuals", alt), alt, caption)
     share_texts = {d: percent(share) for d, share in bias_shares.items()}
@@ -249,7 +249,7 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
     return Section("Residuals", [sentence], [picture], columns)
 
 
-def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Section | None:
+def coverage(name: str, predictions: DomainPredictions, classes: Any) -> Section | None:
     """Coverage of prediction sets or intervals, which are calibrated on the other domains."""
     level = reported_coverage(len(predictions) - 1)
     if level is None:
@@ -257,21 +257,21 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     coverage_and_size = coverage_by_domain(predictions, classes, level)
     shares = {d: share for d, (share, _) in coverage_and_size.items()}
     sizes = {d: size for d, (_, size) in coverage_and_size.items()}
-    domain = min(shares, key=lambda d: shares[d])
+    lowest_domain = min(shares, key=lambda d: shares[d])
     noun, target, size_name, definition = "interval", "value", "width of intervals", "range"
     size_text = f"an interval is {_mean(sizes):.3g} wide"
     if classes is not None:
         noun, target, size_name, definition = "set", "class", "classes per set", "set of classes"
         size_text = f"a set contains {_mean(sizes):.2g} classes (0 to {len(classes)} are possible)"
     lowest_text = ""
-    if shares[domain] < max(shares.values()):
-        lowest_text = f"; this share is lowest on {names_of(domain)}: {percent(shares[domain])}"
+    if (lowest := shares[lowest_domain]) < max(shares.values()):
+        lowest_text = f"; this share is lowest on {names_of(lowest_domain)}: {percent(lowest)}"
     sentence = (
         f"A prediction {noun} is a {definition} that should contain the true {target} of a row "
         "with a given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; "
         f"with {len(shares)} domains, this report uses {percent(level)}. On average over held-out "
-        f"domains, {size_text}, and {percent(_mean(shares))} of the {noun}s of {label} contain the "
-        f"true {target}{lowest_text}. "
+        f"domains, {size_text}, and {percent(_mean(shares))} of the {noun}s of {name} contain the "
+        f"true {target} (the coverage){lowest_text}. "
         "These numbers are approximate, because the predictions used to calibrate a domain's "
         f"{noun}s come from models whose training data included that domain."
     )
