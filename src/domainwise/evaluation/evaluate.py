@@ -120,7 +120,7 @@ def evaluate(
     max_rows : int, "auto" or None, default="auto"
         Maximum number of rows to train on, drawn evenly from the domains; "auto" is 2,000, and
         None uses all rows. Scores are computed on all rows, up to 100,000. With more than 5,000
-        source rows, projections use landmarks.
+        source rows, projections are approximated with landmarks.
     pos_label : object, default=None
         The positive class of a binary target, for scores such as F1; None means the second class.
     prepare : bool, default=True
@@ -242,7 +242,7 @@ def _evaluate(
     evaluation.inner_cv = inner_cv
     if plan is not None:
         evaluation.facts["quick"] = plan.description
-        # The description repeats the numbers of rows in this note.
+        # The plan's description also says how many rows were drawn.
         notes = [note for note in evaluation.notes if note != drawn_rows_note(problem)]
         evaluation.notes = [plan.description, *notes]
         evaluation.left_out |= plan.left_out
@@ -390,13 +390,13 @@ def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> s
     Return a sentence about the missing splits.
     """
     unfinished_jobs = memory.unfinished(jobs)
-    splits = sorted({job.number for job in jobs})
-    incomplete_splits = {job.number for job in unfinished_jobs}
-    complete_splits = [split for split in splits if split not in incomplete_splits] or splits[:1]
-    memory.rows = [row for row in memory.rows if row["split"] in complete_splits]
+    numbers = sorted({job.number for job in jobs})
+    incomplete_numbers = {job.number for job in unfinished_jobs}
+    complete_numbers = [i for i in numbers if i not in incomplete_numbers] or numbers[:1]
+    memory.rows = [row for row in memory.rows if row["split"] in complete_numbers]
     return (
         f"Interrupted after {len(jobs) - len(unfinished_jobs)} of {len(jobs)} fits: scores are "
-        f"based on {len(complete_splits)} of {len(splits)} groups of held-out domains. Run the "
+        f"based on {len(complete_numbers)} of {len(numbers)} groups of held-out domains. Run the "
         "same command again to continue."
     )
 

@@ -73,7 +73,7 @@ class Evaluation(Results):
     differences : dict
         Differences between the domains, and possible problems in the table.
     lacking : str
-        The reason why predictions are not available; empty if they are.
+        The reason that the report gives if it needs predictions that are not available.
     weights : dict
         Weight of each domain in the mean that decides which method is recommended.
     """
@@ -167,7 +167,7 @@ class Evaluation(Results):
 
     @property
     def answer(self) -> Answer:
-        """The first screen of the report, in sentences."""
+        """The sentences on the first screen of the report."""
         return make_answer(self)
 
     def verdict(self) -> str:
