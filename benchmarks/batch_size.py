@@ -1,16 +1,15 @@
 """Scores of ensembles by the size of the batches that they predict, with and without context.
 
     python benchmarks/leaderboard.py prepare                      needs the data and pandas
-    python benchmarks/batch_size.py run --workers 8 --minutes 5   fits ensembles
+    python benchmarks/batch_size.py run --workers 8 --minutes 5   fits; can be interrupted
     python benchmarks/batch_size.py report                        writes BATCH_SIZE.md, a figure
 
 Ensembles are trained on 600 rows from the source domains of a fold. Statistics of source domains
 are computed from all their rows ("large"), or from the training rows only ("small"); in the second
 case, batches can be larger than the source domains. The rows of a held-out domain are divided at
-random into batches of equal size, and at least 300 rows (or all) are scored. "before" is an earlier
-version of context, without the division into parts, the shrinkage and the check for unusual
-batches: it compared each row with all rows of its batch, even if there were few. An interrupted run
-continues where it stopped.
+random into batches of equal size, and at least 300 rows (or all) are scored. In the figure,
+"before" is an earlier version of context, without the division into parts, the shrinkage and the
+check for unusual batches: it compared each row with all rows of its batch, even if there were few.
 """
 
 from __future__ import annotations

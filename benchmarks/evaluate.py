@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 FORMER = ["constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm"]
 FORMER += ["dcmcv", "invariant", "invariantridge", "ensemble"]
 ROWS, DOMAINS, COLUMNS = 1189, 8, 14
-#: CPU seconds of the small table with the former methods, as reported at that time.
+#: CPU seconds of the small table with the earlier default methods, as reported at that time.
 BEFORE = 210.0
 #: Data sets for quick evaluations, by their name in leaderboard_data.
 QUICK = ["facies", "gvhd", "parkinsons", "adult", "bike", "communities", "landmine", "oilwells"]
@@ -179,7 +179,7 @@ def main() -> None:
     points: dict[str, dict[str, Any]] = {}
     if "small" in options.only:
         points["small, default methods"] = {"name": "small"}
-        points["small, former methods"] = {"name": "small", "methods": FORMER}
+        points["small, earlier default methods"] = {"name": "small", "methods": FORMER}
     if "house" in options.only:
         points["house prices, default methods"] = {"name": "kc_house"}
         points["2,600 x 80, default methods"] = {"name": "wide"}
@@ -202,18 +202,19 @@ def main() -> None:
             if options.points:
                 with options.points.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(finished) + "\n")
-    page = "including the page" if find_spec("matplotlib") else "without the page (no matplotlib)"
+    is_drawn = find_spec("matplotlib") is not None
+    page = "including the report" if is_drawn else "without the report (no matplotlib)"
     note = (
         f"Times are CPU seconds with one thread and one worker, {page}. *Two cores* is the "
         "estimated time on two idle cores, where two workers share the jobs but not the other "
         "steps. The ratio compares the CPU time with that of one leave-domains-out "
         "cross-validation of HistGradientBoosting (default parameters) on the same training rows. "
-        f"Evaluations that ran at the same time: {options.parallel}."
+        f"Number of evaluations that ran at the same time: {options.parallel}."
     )
     report = Report("CPU time of evaluate", "python benchmarks/evaluate.py", note)
     bounds = {
         "small, default methods": ("total", 60.0),
-        "small, former methods": ("total", BEFORE),
+        "small, earlier default methods": ("total", BEFORE),
         "house prices, default methods": ("two_cores", 300.0),
         "2,600 x 80, default methods": ("two_cores", 300.0),
     }

@@ -284,7 +284,7 @@ def write_report(folder: Path) -> None:
         "python benchmarks/family.py",
         note=(
             "Every measurement ran in a separate process. Sections that were measured on another "
-            "machine name this machine."
+            "machine name that machine."
         ),
     )
     if "cpu" in sections:
@@ -337,7 +337,7 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
     report.text(
         f"## N={size(cpu['n'])}\n\nThe rows have {FEATURES} float64 features, {CLASSES} classes "
         f"and {DOMAINS} domains. The dense computation follows the authors' programs, product by "
-        "product: it centres with products with the matrix of ones, forms N x N scatter matrices, "
+        "product: it centres by multiplying by the matrix of ones, forms N x N scatter matrices, "
         "solves a linear system, and calls LAPACK's `eig` with vectors (`eigh` for MIDA). For SCA, "
         "it recomputes the mean of a class for each of its rows, in column-major order as in "
         f"MATLAB. Times are CPU seconds on one thread, medians over {cpu['rounds']} alternating "

@@ -179,7 +179,7 @@ def products(ceiling: dict[str, float], n: int) -> None:
             lambda: symmetric_product(kernel, kernel.prepare(X), V), 1
         ),
     }
-    header(f"{small:,} rows, {r} columns", "time", "fused is faster by", "with labels, by")
+    header(f"{small:,} rows, {r} columns", "time", "relative to fused", "to fused with labels")
     for name, elapsed in times.items():
         ratios = [elapsed / times[other] for other in list(times)[:2]]
         row(name, f"{elapsed:.4f} s", *(f"{ratio:.1f}" for ratio in ratios))
@@ -202,7 +202,7 @@ def other_kernels() -> None:
         for precision_level in ("tf32x3", "ieee"):
             fused = FusedKernel(kernel, X, precision=precision_level)
             elapsed = seconds(lambda f=fused, V=V: f.product(V))
-            label = f"{name} {arguments}" if arguments else name
+            label = ", ".join([name, *(f"{key}={value}" for key, value in arguments.items())])
             row(
                 label,
                 p,
@@ -359,8 +359,8 @@ def fast() -> None:
     say()
     say(
         f"A fit takes {begin:.2f} s for landmarks and their factor (host), "
-        f"{sums:.2f} s for sums over rows (device), and {finish:.2f} s for small problems (host); "
-        f"direct sums: {model._map.direct}."
+        f"{sums:.2f} s for sums of {'kernel values' if model._map.direct else 'features'} over "
+        f"rows (device), and {finish:.2f} s for small problems (host)."
     )
     took = seconds(lambda: model.fit(X, y, sample_domain=domain).transform(X), 1)
     say(f"`fit` and `transform` of all rows take {took:.2f} s.")

@@ -209,14 +209,14 @@ this noise. On Parkinson's, the tuned SVR is worse than a constant prediction, a
 moves its predictions towards a constant.
 Nothing was changed after the results on the confirmation sets were seen.""".splitlines()
 TRIED = """\
-- The number of rows per domain was reduced to 20 to 150 (the limit of the protocol is 300), and the
-  domains of the later sets were assigned to five folds, so that the study took less than an hour on
-  a busy machine.
+- To run the study in less than an hour on a busy machine, at most 20 to 150 rows per domain were
+  used (the limit of the protocol is 300), and the domains of the later sets were assigned to five
+  folds.
 - The first grid also contained C=100 and a gamma of 3 times the median rule. On facies and GvHD the
   search never chose C=100 and rarely this gamma. To save time, both were dropped while Parkinson's
   was running, and the scores stored until then were reduced to the smaller grid.
 - All selection rules use the same stored scores (tables above). Choosing the smallest weight within
-  one standard error of the best loses the gain. Choosing the largest such weight, ranks over
+  one standard error of the best removes the gain. Choosing the largest such weight, ranks over
   domains, and choosing the weight before C and gamma are not better than the best mean. Choosing C
   and gamma for the SVM first is as good on real data and worse on the synthetic set. The best mean
   over marginal weights was selected: it gains on every development set, and its grid is half as
@@ -226,7 +226,7 @@ TRIED = """\
 - After this study: with few domains, noise affects every selection rule. Therefore, the best models
   now vote (`InvariantSearchCV(n_average=5)`, one model for each of the five best kernels, weight
   1). SELECTION.md compares this with other methods, on more rows.
-- The path search saves only the time that is not spent in libsvm. On facies, with nine classes,
+- `InvariantSearchCV` saves only the time that is not spent in libsvm. On facies, with nine classes,
   libsvm takes almost half of the time of a candidate, so the search can be only slightly more than
   twice as fast.
 """.splitlines()

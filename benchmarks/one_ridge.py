@@ -142,12 +142,12 @@ def report(arguments: argparse.Namespace) -> None:
     text = [
         "# Settings of the ridge member and of InvariantRidge",
         "",
-        "Written by `python benchmarks/one_ridge.py run`, then `report`. The first row of each "
-        "model shows its score with the settings in use (balanced accuracy, or RMSE). The other "
-        "rows show the change if it takes over settings of the other model, in percentage points "
-        "or percent of RMSE, with the standard error over domains; positive is better. CPU seconds "
-        "are for one fold. Both models keep their settings, because each of them loses more than a "
-        "standard error on several sets with those of the other.",
+        "Written by `python benchmarks/one_ridge.py run`, then `report`. The *member* is the ridge "
+        "member of the ensemble, and the *method* is InvariantRidge. The first row of each model "
+        "shows its score (balanced accuracy, or RMSE). The other rows show the change with "
+        "settings of the other, in percentage points or percent of RMSE, with the standard error over "
+        "domains; positive is better. CPU seconds are for one fold. Both keep their settings, "
+        "because each loses more than a standard error on several sets with those of the other.",
         "",
         "| | CPU s | " + " | ".join(sets) + " |",
         "| --- |" + " ---: |" * (1 + len(sets)),

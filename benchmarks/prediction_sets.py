@@ -222,8 +222,8 @@ Up to {MAX_DOMAINS} domains and {ROWS} rows of each data set are used. Each doma
 turn, and `calibration="cv"` (*approximate*) uses only the other domains. The nominal coverages are
 the largest of 0.5, 0.8 and 0.9 that the number of domains allows, and the next smaller one.
 Coverage is an average over domains; coverages of individual domains, shown in sorted order, differ
-widely. With K domains, the largest possible coverage depends on the largest conformity scores, so
-the sets are large.
+widely. With K domains, the largest possible coverage depends on the largest nonconformity scores,
+so the sets are large.
 
 {chr(10).join(sets)}
 

@@ -61,7 +61,7 @@ scripts of these trials are not in the repository. The results were:
 - *Votes.* With SVMs, means of decision values gave mixed results. Votes of five models with weight
   1 were not worse than the tuned SVM on any of five draws. This is `InvariantSVC` here.
 - *Landmarks.* With 500 uniform landmarks, `InvariantRidge` loses one percentage point on GvHD,
-  where one class is rare. It now uses all rows up to 1,000, and k-means++ for more rows.
+  where one class is rare. Here, it uses all rows up to 1,000, and k-means++ for more rows.
 - *The Laplacian kernel* improves scores on facies and worsens them on the synthetic set. Both
   kernels are in the grid.
 - *Projections* (COIR, DICA, DCM, DCMCV) have one direction fewer than there are classes. With a
