@@ -145,8 +145,8 @@ def report(arguments: argparse.Namespace) -> None:
         "Written by `python benchmarks/one_ridge.py run`, then `report`. The *member* is the ridge "
         "member of the ensemble, and the *method* is InvariantRidge. The first row of each model "
         "shows its score (balanced accuracy, or RMSE). The other rows show the change with "
-        "settings of the other, in percentage points or percent of RMSE, with the standard error over "
-        "domains; positive is better. CPU seconds are for one fold. Both keep their settings, "
+        "settings of the other, in percentage points or percent of RMSE, with the standard error "
+        "over domains; positive is better. CPU seconds are for one fold. Both keep their settings, "
         "because each loses more than a standard error on several sets with those of the other.",
         "",
         "| | CPU s | " + " | ".join(sets) + " |",
