@@ -39,7 +39,7 @@ from measuring import (  # noqa: E402
     size,
 )
 
-# A file in this folder has the name of a package that is imported here.
+# Files in this folder, such as distributed.py, must not hide installed packages.
 sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
 
 FEATURES, DOMAINS, LANDMARKS = 16, 10, 500
@@ -69,7 +69,7 @@ class Sizes:
 QUICK = Sizes((3000, 6000), 3000, 4000, 1, (20_000,), 200_000, 100_000)
 
 
-# Tasks: each runs in a child process; only there are numerical libraries imported.
+# Tasks, each of which runs in a child process. Only child processes import numerical libraries.
 
 
 def make_rows(n: int, folder: str) -> Result:

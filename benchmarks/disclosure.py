@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE))
 
 from measuring import Report, Result, measured, run_point, serve_point, size  # noqa: E402
 
-# A file in this folder may have the name of a package that is imported here.
+# Files in this folder, such as distributed.py, must not hide installed packages.
 sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
 
 #: File, target, and columns that leak the target.

@@ -29,7 +29,7 @@ from measuring import (  # noqa: E402
     size,
 )
 
-# This file has the name of the package that it measures, so its folder must not be searched.
+# This file must not hide Dask's package of the same name.
 sys.path[:] = [entry for entry in sys.path if entry != HERE]
 
 N_FEATURES, N_LANDMARKS, N_DOMAINS = 16, 300, 8

@@ -62,7 +62,7 @@ QUICK = Sizes(
 )  # fmt: skip
 
 
-# Tasks: each runs in a child process; only there are numerical libraries imported.
+# Tasks, each of which runs in a child process. Only child processes import numerical libraries.
 
 
 def problem(n: int) -> tuple[Any, Any, Any]:

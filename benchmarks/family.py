@@ -36,7 +36,7 @@ ORIGIN = ("machine", "date")
 WEIGHT = 10.0
 
 
-# Tasks: each runs in a child process; only there are numerical libraries imported.
+# Tasks, each of which runs in a child process. Only child processes import numerical libraries.
 
 
 def rows(n: int, dtype: str = "float64") -> tuple[Any, Any, Any]:

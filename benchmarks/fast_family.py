@@ -54,7 +54,7 @@ class Sizes:
 QUICK = Sizes((3000, 10_000, 30_000), 1, 2, 60)
 
 
-# Tasks: each runs in a child process; only there are numerical libraries imported.
+# Tasks, each of which runs in a child process. Only child processes import numerical libraries.
 
 
 def make_rows(n: int, folder: str) -> Result:

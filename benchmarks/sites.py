@@ -38,7 +38,7 @@ from measuring import (  # noqa: E402
     size,
 )
 
-# A file in this folder has the name of a package that is imported here.
+# Files in this folder, such as distributed.py, must not hide installed packages.
 sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
 
 COLUMNS = (500, 1000, 2000)
@@ -69,7 +69,7 @@ ROWS, GROUPS = 3600, 3
 KERNEL_ROWS = 600
 
 
-# Tasks: each runs in a child process; only there are numerical libraries imported.
+# Tasks, each of which runs in a child process. Only child processes import numerical libraries.
 
 
 def maps_of(name: str, rows: int = ROWS, columns: tuple[int, ...] = COLUMNS) -> Result:
