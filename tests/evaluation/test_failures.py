@@ -140,7 +140,7 @@ def test_the_mean_residual_of_a_continuous_target_is_reported(numbers):
         assert column(sections, "squared error due to bias")[name] == percent
     worst = bias.abs().idxmax()
     (sentence,) = sections["sections"][0].sentences
-    assert f"largest on {worst}: its predictions are {abs(bias[worst]):.3g} too" in sentence
+    assert f"largest on {worst}: predictions are {abs(bias[worst]):.3g} too" in sentence
     assert [part.title for part in sections["sections"]] == [
         "Residuals",
         "Coverage of prediction intervals",

@@ -53,7 +53,7 @@ class Fault:
     severity: int  #: 3 if scores cannot be trusted, 2 if they may be affected, 1 for a remark
     message: str  #: what is wrong, and where
     action: str  #: what to do about it
-    leak: bool = False  #: whether methods are also compared without the columns, which may leak
+    leak: bool = False  #: True if the columns may leak the target; scores without them are added
     effect: str = ""  #: a sentence on how the fault affects scores
 
 
@@ -78,7 +78,7 @@ class _Column:
         return self.is_number and len(self.values) > MAX_CODES
 
     def is_outlier(self, i: int, counts: Array) -> bool:
-        """Whether ``values[i]`` is an outlier of a quantity; ``counts`` has the count of each."""
+        """Whether ``values[i]`` is an outlier; ``counts`` has the number of rows of each value."""
         if not self.is_quantity:
             return False
         value, other_values = float(self.values[i]), np.delete(self.values, i)
@@ -119,7 +119,7 @@ class _Table:
 
     @cached_property
     def copied_pairs(self) -> list[tuple[int, int]]:
-        """Indices of columns that are equal up to offset and scale, or up to category names."""
+        """Pairs of columns (indices) that are equal up to offset and scale, or category names."""
         sampled_rows = spaced(np.arange(len(self.domain_codes)), 20_000)
         indices = [i for i, c in enumerate(self.columns) if c.is_number and len(c.values) > 2]
         pairs = []
@@ -159,19 +159,19 @@ class _Table:
 def describe_differences(problem: Problem) -> dict[str, Any]:
     """Describe domains, the columns that differ most, and faults; the result is stored in JSON."""
     problem = problem.full
-    codes, names = problem.codes, [str(name) for name in problem.domains.tolist()]
-    columns = columns_of(problem.X)
-    column_entries = [describe_column(name, column, codes, len(names)) for name, column in columns]
+    domain_codes, domain_names = problem.codes, list(map(str, problem.domains.tolist()))
+    columns, n_domains = columns_of(problem.X), len(domain_names)
+    column_entries = [describe_column(*column, domain_codes, n_domains) for column in columns]
     column_entries.sort(key=lambda entry: -entry["tells"])
     domain_entries = []
-    for code, name in enumerate(names):
-        y = problem.y[codes == code]
+    for code, name in enumerate(domain_names):
+        y = problem.y[domain_codes == code]
         if problem.classes is None:
             target_summary: dict[str, Any] = {"target": np.quantile(y, (0.25, 0.5, 0.75)).tolist()}
         else:
             target_summary = {"classes": [int(np.sum(y == label)) for label in problem.classes]}
         domain_entries.append({"name": name, "rows": len(y), **target_summary})
-    faults = find_faults(columns, problem.y, problem.classification, codes, names)
+    faults = find_faults(columns, problem.y, problem.classification, domain_codes, domain_names)
     return {
         "domains": domain_entries,
         "columns": column_entries[:MAX_COLUMNS],
@@ -184,28 +184,28 @@ def find_faults(
     columns: Sequence[tuple[str, Array]],
     y: Array,
     classification: bool,
-    codes: Array,
-    domains: Sequence[str],
+    domain_codes: Array,
+    domain_names: Sequence[str],
 ) -> list[Fault]:
     """Return the possible faults in a table, the most severe first.
 
     ``columns`` are pairs of a name and an array: numbers with NaN for missing values, or text with
-    None for missing values. ``codes`` contains the index of each row's domain in ``domains``.
+    None. ``domain_codes`` contains the index of each row's domain in ``domain_names``.
     """
     n_classes = 0
     if classification:
         classes, y = np.unique(y, return_inverse=True)
         n_classes = len(classes)
-    indexed_columns = []
+    coded_columns = []
     for name, values in columns:
         is_number = values.dtype.kind == "f"
         if is_number:
-            row_codes, is_present = np.full(len(values), -1), np.isfinite(values)
-            uniques, row_codes[is_present] = np.unique(values[is_present], return_inverse=True)
+            codes, is_present = np.full(len(values), -1), np.isfinite(values)
+            uniques, codes[is_present] = np.unique(values[is_present], return_inverse=True)
         else:
-            row_codes, uniques = import_pandas().factorize(values)
-        indexed_columns.append(_Column(name, is_number, row_codes, uniques))
-    table = _Table(indexed_columns, Target(y, n_classes), np.asarray(codes), list(domains))
+            codes, uniques = import_pandas().factorize(values)
+        coded_columns.append(_Column(name, is_number, codes, uniques))
+    table = _Table(coded_columns, Target(y, n_classes), np.asarray(domain_codes), [*domain_names])
     faults = [*_missing(table), *_fillers(table)]
     faults += _anomalies(table, faults)
     for check in (_leaks, _identifiers, _copied_columns, _copied_rows, _small_domains):
@@ -229,7 +229,7 @@ def _leaks(table: _Table) -> Iterator[Fault]:
     X = np.column_stack([column.numbers for column in table.columns])
     text_columns = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
-    matched_scores: dict[str, float] = {}  # of columns as good as all others together
+    matched_scores: dict[str, float] = {}  # for columns that are as good as all others together
     for leak in find_leaks(X, text_columns, table.target, table.rows_by_domain, table.copied_pairs):
         name = table.columns[leak.column].name
         if leak.is_matched:
@@ -347,7 +347,7 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
         if anomaly.kind == "level":
             distant_columns.setdefault(tuple(domains), []).append(name)
             continue
-        here, elsewhere = (
+        range_text, other_text = (
             " to ".join(dict.fromkeys(map(_rounded, (values.min(), values.max()))))
             for values in (anomaly.values, anomaly.other_values)
         )
@@ -359,8 +359,8 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
         if anomaly.kind == "unit":
             reason = f"the unit may be different ({anomaly.units} would fit)"
         message = (
-            f"The {statistic} is {here} in {table.names_of(domains)} "
-            f"({table.sizes[domains].sum():,} rows) and {elsewhere} in the other domains: {reason}."
+            f"The {statistic} is {range_text} in {table.names_of(domains)} ("
+            f"{table.sizes[domains].sum():,} rows) and {other_text} in the other domains: {reason}."
         )
         action = f"Correct these values, or evaluate again with {_drop([name])}."
         yield table.make_fault(anomaly.kind, 2, [name], domains, message, action)
@@ -415,7 +415,7 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     target_codes = np.unique(table.target.y, return_inverse=True)[1]
     for codes in (*(column.codes for column in table.columns), target_codes):
         random_keys = rng.integers(1, 2**63, size=int(codes.max(initial=0)) + 2, dtype=np.uint64)
-        hashes += random_keys[codes]
+        hashes += random_keys[codes]  # equal rows have equal hashes
     _, groups, group_sizes = np.unique(hashes, return_inverse=True, return_counts=True)
     is_repeated = group_sizes[groups] > 1
     occurrences = np.unique(groups[is_repeated].astype(np.int64) * n + domain_codes[is_repeated])
@@ -447,11 +447,11 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
     if table.target.n_classes:
         y_by_domain = [table.target.y[rows] for rows in table.rows_by_domain]
         has_one_class = np.array([len(np.unique(y)) == 1 for y in y_by_domain])
-    few_rows = f"There are fewer than {TINY_ROWS} rows"
-    training_only = "These rows are used only for training."
-    for kind, is_affected, description, consequence in (
-        ("tiny domain", is_tiny, few_rows, "Scores on so few rows are uncertain."),
-        ("one class", has_one_class & ~is_tiny, "There is only one class", training_only),
+    tiny_texts = (f"There are fewer than {TINY_ROWS} rows", "Scores on so few rows are uncertain.")
+    one_class_texts = ("There is only one class", "These rows are used only for training.")
+    for kind, is_affected, (description, consequence) in (
+        ("tiny domain", is_tiny, tiny_texts),
+        ("one class", has_one_class & ~is_tiny, one_class_texts),
     ):
         if is_affected.any():
             domains, n_rows = np.flatnonzero(is_affected), table.sizes[is_affected].sum()
@@ -504,8 +504,8 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
         columns = sorted(leader.importance, key=lambda name: -leader.importance[name])[:3]
         columns = [name for name in columns if leader.importance[name] > 0]
         message = (
-            f"{results.measure.label} is {results.show(leader.mean)} on held-out domains, which is "
-            "unusually good: a column may contain the answer."
+            f"The mean {results.measure.label} on held-out domains is {results.show(leader.mean)}, "
+            "which is unusually good: a column may contain the answer."
         )
         action = "Check how the columns were obtained."
         if columns:
