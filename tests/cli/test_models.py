@@ -130,7 +130,7 @@ def test_unseen_domains_categories_and_gaps_are_predicted(folder, tmp_path):
     new.to_csv(tmp_path / "new.csv", index=False)
     done = run("predict", folder / "m.skops", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
     assert done.exit_code == 0, done.output
-    assert "1 row has a value of 'sex' that occurs in no source" in done.stderr
+    assert "1 row has a value of 'sex' that occurs in no source domain" in done.stderr
     out = pandas.read_csv(tmp_path / "out.csv")
     assert list(out.columns) == ["prediction", "probability_no", "probability_yes"]
     assert out.notna().all(axis=None)

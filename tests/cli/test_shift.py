@@ -56,7 +56,7 @@ def test_findings_are_printed_for_the_domain_they_are_about(folder, tmp_path):
     assert done.exit_code == 0, done.output
     output = " ".join(done.stderr.split())
     assert "shift: F: 'temperature' ranges from " in output
-    assert "F: 60 rows have a value of 'soil' that occurs in no source: 'peat'" in output
+    assert "F: 60 rows have a value of 'soil' that occurs in no source domain: 'peat'" in output
     assert "shift: E" not in output
     assert len(pandas.read_csv(tmp_path / "out.csv")) == 120
 

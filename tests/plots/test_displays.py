@@ -361,7 +361,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         ),
         (
             lambda X, y, d: ShiftDisplay.from_features(X, d, new=[*"ABCD"]),
-            "contains all domains. Remove at least one",
+            "contains all domains. Remove the source domains",
         ),
         (
             lambda X, y, d: ShiftDisplay.from_features(X, d, highlight=["Z"]),

@@ -88,7 +88,7 @@ def test_rows_far_from_all_sources_are_reported_with_usual_distances(fitted):
     rows = X[SITES == "B"] + 0.8 * X.std(axis=0)
     (far,) = (f for f in check_shift(watch, rows) if f.kind == "distance")
     assert far.numbers["distance"] > far.numbers["usual"]
-    assert "nearest source" in str(far)
+    assert "nearest source domain" in str(far)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -328,13 +328,13 @@ class TestFrames:
             "soil",
             {"rows": 2, "of": 40},
         )
-        assert "occurs in no source: 'chalk', 'peat'" in str(finding)
+        assert "occurs in no source domain: 'chalk', 'peat'" in str(finding)
 
     def test_columns_may_be_in_another_order_but_must_be_present(self):
         watch = ShiftWatch().fit(self.frame())
         new = self.frame(40, seed=1)
         assert check_shift(watch, new[new.columns[::-1]].assign(more=1)) == []
-        with pytest.raises(ValueError, match="no column 'soil', which the sources have"):
+        with pytest.raises(ValueError, match="no column 'soil', which the source domains have"):
             check_shift(watch, new.drop(columns="soil"))
         with pytest.raises(ValueError, match="'temperature' of X contains text"):
             check_shift(watch, new.assign(temperature="warm"))

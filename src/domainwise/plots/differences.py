@@ -33,7 +33,7 @@ class ShiftDisplay(style.Display):
         Lower quartile, median and upper quartile (or the values that ``what`` names) of each
         feature in each domain, in standard deviations; NaN if a domain has no values.
     new : sequence, default=()
-        Domains that are not sources.
+        Domains that are not source domains.
     what : str, default="median and quartiles"
         Description of ``ends`` for the label of the axis.
 
@@ -43,7 +43,7 @@ class ShiftDisplay(style.Display):
 
     See Also
     --------
-    domainwise.check_shift : Describe in words how new rows differ from the sources.
+    domainwise.check_shift : Describe in words how new rows differ from the source domains.
 
     Examples
     --------
@@ -74,8 +74,8 @@ class ShiftDisplay(style.Display):
     ) -> Self:
         """Draw medians and quartiles of numeric columns.
 
-        Columns are centred at the median of the sources' medians and scaled by the median of their
-        interquartile ranges, so that a source with another unit has little influence.
+        Columns are centered at the median of the source domains' medians and scaled by the median
+        of their interquartile ranges, so a source domain with another unit has little influence.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class ShiftDisplay(style.Display):
         sample_domain : array-like of shape (n_samples,)
             The domain of each row.
         new : sequence, default=()
-            Domains that are not sources. Their rows are not used to standardize the columns.
+            Domains that are not source domains. Their rows are not used to standardize the columns.
         **options
             Passed to :meth:`plot`.
         """
@@ -104,7 +104,7 @@ class ShiftDisplay(style.Display):
         source_codes = [code for code, name in enumerate(domains) if name not in new]
         if not source_codes:
             raise ValueError(
-                f"new={new!r} contains all domains. Remove at least one, to be used as a source."
+                f"new={new!r} contains all domains. Remove the source domains from it."
             )
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
@@ -113,9 +113,9 @@ class ShiftDisplay(style.Display):
             source_iqrs = np.where(high > low, high - low, np.nan)[source_codes]
             scale = np.nanmedian(source_iqrs, axis=0) / NORMAL_IQR
             source_rows = rows[np.isin(codes, source_codes)]
-            centre = np.nanmedian(middle[source_codes], axis=0)
+            center = np.nanmedian(middle[source_codes], axis=0)
             scale = np.where(scale > 0, scale, np.nanstd(source_rows, axis=0))
-            ends = (ends - centre) / np.where(scale > 0, scale, 1.0)
+            ends = (ends - center) / np.where(scale > 0, scale, 1.0)
         return cls(features=names, domains=domains, ends=ends, new=new).plot(**options)
 
     @classmethod
@@ -148,13 +148,13 @@ class ShiftDisplay(style.Display):
     def from_estimator(
         cls, estimator: object, X: ArrayLike, sample_domain: MaybeArray = None, **options: Any
     ) -> Self:
-        """Draw means and standard deviations of new rows and of a model's sources.
+        """Draw means and standard deviations of new rows and of a model's source domains.
 
         Parameters
         ----------
         estimator : Pipeline, TableModel or ShiftWatch
             A fitted model; see :func:`~domainwise.check_shift`. Values are standardized with the
-            means and standard deviations over all its sources.
+            means and standard deviations over all its source domains.
         X : array-like or data frame of shape (n_samples, n_features)
             New rows, in the form that the model expects.
         sample_domain : array-like of shape (n_samples,), default=None
@@ -193,7 +193,7 @@ class ShiftDisplay(style.Display):
         max_features : int, default=20
             Maximum number of features to draw; if there are more, the title says so.
         highlight : sequence, default=None
-            Domains to draw in colour. None selects the new domains. If there are no new domains, it
+            Domains to draw in color. None selects the new domains. If there are no new domains, it
             selects all domains, or no domain if there are more than eight.
 
         Returns
@@ -206,8 +206,8 @@ class ShiftDisplay(style.Display):
         if highlight is None:
             highlight = self.new or (self.domains if n_domains <= len(style.PALETTE) else ())
         style.check_known(highlight, self.domains, "highlight")
-        colours = dict(zip(highlight, style.PALETTE * n_domains, strict=False))
-        n_grey = sum(name not in colours for name in self.domains)
+        colors = dict(zip(highlight, style.PALETTE * n_domains, strict=False))
+        n_gray = sum(name not in colors for name in self.domains)
         low, middle, high = self.ends
         is_compared = [name in self.new or not self.new for name in self.domains]
         distances = np.nan_to_num(np.abs(middle), nan=-1.0)[is_compared].max(axis=0)
@@ -218,16 +218,16 @@ class ShiftDisplay(style.Display):
             ax.axhspan(height - 0.5, height + 0.5, color=style.GREY, alpha=0.1, linewidth=0)
         for i, name in enumerate(self.domains):
             y = heights + style.offsets(n_domains, 0.3)[i]
-            zorder, alpha = (3, 0.6) if name in colours else (2, min(0.6, 6 / n_domains))
-            options: Any = {"color": colours.get(name, style.GREY), "zorder": zorder}
+            zorder, alpha = (3, 0.6) if name in colors else (2, min(0.6, 6 / n_domains))
+            options: Any = {"color": colors.get(name, style.GREY), "zorder": zorder}
             ax.hlines(y, low[i, order], high[i, order], alpha=alpha, **options)
             ax.plot(middle[i, order], y, "o", markersize=3.5, **options)
-        for name, colour in colours.items():
-            ax.plot([], [], "o", color=colour, label=style.short(name))
-        if n_grey:
-            noun = "sources" if self.new else "other domains"
-            ax.plot([], [], "o", color=style.GREY, label=f"{n_grey} {noun}")
-        ax.axvline(0.0, color=style.text_colour(), linewidth=0.6, alpha=0.5)
+        for name, color in colors.items():
+            ax.plot([], [], "o", color=color, label=style.short(name))
+        if n_gray:
+            noun = "source domains" if self.new else "other domains"
+            ax.plot([], [], "o", color=style.GREY, label=f"{n_gray} {noun}")
+        ax.axvline(0.0, color=style.text_color(), linewidth=0.6, alpha=0.5)
         if np.nanmax(np.abs(middle[:, order]), initial=0.0) > MAX_LINEAR:
             ax.set_xscale("symlog", linthresh=MAX_LINEAR / 2)
             ax.xaxis.set_major_formatter("{x:g}")
@@ -358,7 +358,7 @@ class DomainMapDisplay(style.Display):
             None creates a figure.
         color_by : {"domain", "target"}, default="domain"
             With "domain", classes have different markers. If there are more than eight domains, all
-            except ``highlight`` are grey.
+            except ``highlight`` are gray.
         highlight : sequence, default=()
             Domains whose points are circled, such as unseen domains.
 
@@ -381,40 +381,40 @@ class DomainMapDisplay(style.Display):
             self._draw(ax, target, None, np.unique(target).tolist())
         else:
             names = np.unique(self.domain).tolist()
-            coloured_names = names if len(names) <= len(style.PALETTE) else list(highlight)
-            self._draw(ax, self.domain, None if is_continuous else target, coloured_names)
+            colored_names = names if len(names) <= len(style.PALETTE) else list(highlight)
+            self._draw(ax, self.domain, None if is_continuous else target, colored_names)
         x, y = self.Z[[name in highlight for name in self.domain]].T
-        # Circles are not rasterized, so that a report can change their colour.
-        ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.text_colour(), linewidths=0.5)
+        # Circles are not rasterized, so that a report can change their color.
+        ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.text_color(), linewidths=0.5)
         ax.set_xlabel(self.names[0])
         ax.set_ylabel(self.names[1])
-        ax.set_title(f"coloured by {color_by}")
+        ax.set_title(f"colored by {color_by}")
         for set_limits, values in zip((ax.set_xlim, ax.set_ylim), self.Z.T, strict=True):
             low, high = np.nanquantile(values, (CUT_SHARE, 1 - CUT_SHARE))
             if high > low:
                 set_limits(low - 0.06 * (high - low), high + 0.06 * (high - low))
         return self._finish(ax)
 
-    def _draw(self, ax: Any, groups: Array, classes: Array | None, coloured: Sequence[Any]) -> None:
-        """Draw points with a colour for each of the ``coloured`` groups, and a marker per class."""
-        n_colours, names = len(style.PALETTE), np.unique(groups).tolist()
+    def _draw(self, ax: Any, groups: Array, classes: Any, colored_names: list[Any]) -> None:
+        """Draw points with a color for each of ``colored_names``, and a marker for each class."""
+        n_colors, names = len(style.PALETTE), np.unique(groups).tolist()
         class_labels = [] if classes is None else np.unique(classes).tolist()
         markers = {}
         if 1 < len(class_labels) <= len(style.MARKERS):
             markers = dict(zip(class_labels, style.MARKERS, strict=False))
         styles = {
-            name: (style.PALETTE[i % n_colours], style.MARKERS[i // n_colours % n_colours])
-            for i, name in enumerate(coloured)
+            name: (style.PALETTE[i % n_colors], style.MARKERS[i // n_colors % n_colors])
+            for i, name in enumerate(colored_names)
         }
-        for name in sorted(names, key=lambda name: name in styles):  # grey points are at the back
-            colour, marker = styles.get(name, (style.GREY, "o"))
+        for name in sorted(names, key=lambda name: name in styles):  # gray points are at the back
+            color, marker = styles.get(name, (style.GREY, "o"))
             for label, class_marker in markers.items() or [(None, marker)]:
                 is_drawn = (groups == name) & (True if label is None else classes == label)
-                ax.scatter(*self.Z[is_drawn].T, color=colour, marker=class_marker, **POINTS)
+                ax.scatter(*self.Z[is_drawn].T, color=color, marker=class_marker, **POINTS)
         legend = {style.short(name): styles[name] for name in styles if len(styles) < 25}
         if len(names) > len(styles):
             legend[f"{len(names) - len(styles)} other domains"] = (style.GREY, "o")
-        ink = style.text_colour()
+        ink = style.text_color()
         legend |= {f"class {style.short(c)}": (ink, marker) for c, marker in markers.items()}
-        for text, (colour, marker) in legend.items():
-            ax.scatter([], [], s=20, color=colour, marker=marker, linewidths=0, label=text)
+        for text, (color, marker) in legend.items():
+            ax.scatter([], [], s=20, color=color, marker=marker, linewidths=0, label=text)

@@ -208,11 +208,11 @@ class DomainScoresDisplay(style.Display):
         heights = -np.arange(n_domains, dtype=np.float64)
         ax = style.axes_for(ax, 7.2, 1.3 + 0.34 * n_domains)
         bars = [self.reference.get(domain, np.nan) for domain in self.order_]
-        ax.vlines(bars, heights - 0.32, heights + 0.32, color=style.text_colour(), linewidth=1.6)
+        ax.vlines(bars, heights - 0.32, heights + 0.32, color=style.text_color(), linewidth=1.6)
         offsets = style.offsets(len(self.scores), 0.22)
         for i, name in reversed([*enumerate(self.scores)]):
-            colour = style.PALETTE[i % len(style.PALETTE)]
-            options: dict[str, Any] = {"color": colour, "label": style.short(name), "marker": "o"}
+            color = style.PALETTE[i % len(style.PALETTE)]
+            options: dict[str, Any] = {"color": color, "label": style.short(name), "marker": "o"}
             options |= (styles or {}).get(name, {})
             marker_size, alpha = (6.5, 1.0) if name in highlighted_names else (4.0, 0.5)
             y, scores = heights + offsets[i], [self.scores[name][d] for d in self.order_]
@@ -302,7 +302,7 @@ class CalibrationByDomainDisplay(style.Display):
     Notes
     -----
     The error of a domain is the expected calibration error: the absolute difference between the
-    probability and the frequency in a bin, averaged over rows. It may be large for few rows.
+    probability and the frequency in a bin, averaged over rows. It may be large by chance in few rows.
 
     Examples
     --------
@@ -419,14 +419,14 @@ class CalibrationByDomainDisplay(style.Display):
         return cls(curves=curves, about=about).plot(**options)
 
     def plot(self, ax: style.MaybeAxes = None, *, max_domains: int = 5) -> Self:
-        """Draw a curve for each domain; domains with the largest errors are in colour.
+        """Draw a curve for each domain; domains with the largest errors are in color.
 
         Parameters
         ----------
         ax : matplotlib axes, default=None
             None creates a figure.
         max_domains : int, default=5
-            Maximum number of domains in colour, with errors in the legend; the others are grey.
+            Maximum number of domains in color, with errors in the legend; the others are gray.
 
         Returns
         -------
@@ -435,9 +435,9 @@ class CalibrationByDomainDisplay(style.Display):
         """
         check_arguments("plot", {"max_domains": [COUNT]}, max_domains=max_domains)
         ax = style.axes_for(ax, 4.6, 4.8)
-        ax.plot([0, 1], [0, 1], color=style.text_colour(), linewidth=0.8, linestyle=":")
+        ax.plot([0, 1], [0, 1], color=style.text_color(), linewidth=0.8, linestyle=":")
         curves = sorted(self.curves.items(), key=lambda item: -item[1].error)
-        max_domains += len(curves) == max_domains + 1  # do not draw only one curve in grey
+        max_domains += len(curves) == max_domains + 1  # do not draw only one curve in gray
         for i, (name, (predicted, observed, counts, error)) in enumerate(curves[:max_domains]):
             options: dict[str, Any] = {"color": style.PALETTE[i % len(style.PALETTE)], "zorder": 3}
             ax.scatter(predicted, observed, 6 + 40 * counts / counts.max(), linewidths=0, **options)
@@ -447,7 +447,7 @@ class CalibrationByDomainDisplay(style.Display):
         if errors := [curve.error for _, curve in curves[max_domains:]]:
             ax.plot([], [], color=style.GREY, label=f"{len(errors)} others: up to {errors[0]:.2f}")
         ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-        class_name = self.about if self.about == PREDICTED_CLASS else f"class {self.about}"
-        ax.set_xlabel(f"predicted probability of {class_name}")
+        class_text = self.about if self.about == PREDICTED_CLASS else f"class {self.about}"
+        ax.set_xlabel(f"probability of {class_text}")
         ax.set_ylabel("observed frequency")
         return self._finish(ax, title="calibration error", n_columns=2)

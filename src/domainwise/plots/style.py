@@ -1,4 +1,4 @@
-"""Functions that all displays share: axes, colours, legends and names."""
+"""Functions that all displays share: axes, colors, legends and names."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 MaybeAxes: TypeAlias = "axes.Axes | None"
 
-#: Colours that are readable on white and on black.
+#: Colors that are readable on white and on black.
 PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#d9902f", "#a678de", "#7a9a3a", "#d6498f", "#3fa7c4")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
-#: Colours of highlighted values, and of values for comparison.
+#: Colors of highlighted values, and of values for comparison.
 ACCENT, GREY = "#e0533d", "#8b95a1"
 
 
@@ -57,8 +57,8 @@ def offsets(n: int, largest: float) -> Array:
     return np.linspace(largest, -largest, n) if n > 1 else np.zeros(n)
 
 
-def text_colour() -> str:
-    """Return the text colour of the current matplotlib style."""
+def text_color() -> str:
+    """Return the text color of the current matplotlib style."""
     from matplotlib import rcParams
 
     return str(rcParams["text.color"])

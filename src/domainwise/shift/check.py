@@ -16,9 +16,9 @@ from domainwise.shift.watch import CLIP, ShiftStatistics, ShiftWatch
 
 #: Probability of a false alarm about distance, or about missing values in any column.
 FALSE_ALARM_RATE = 0.01
-#: A share of missing values is reported if it exceeds the share in every source by more than this.
+#: Missing values are reported if their share exceeds that in every source domain by more than this.
 MISSING_EXCESS = 0.1
-#: Share of values that lie outside the range of the sources by chance.
+#: Share of values that lie outside the range of the source domains by chance.
 OUT_OF_RANGE_RATE = 0.005
 #: Negative logarithm of the probability that a mean exceeds its Bernstein bound.
 BERNSTEIN_LOG = 8.0
@@ -26,7 +26,7 @@ BERNSTEIN_LOG = 8.0
 
 @dataclass(frozen=True)
 class Finding:
-    """A difference between new rows and all sources (source domains).
+    """A difference between new rows and all source domains.
 
     Attributes
     ----------
@@ -58,18 +58,18 @@ class Finding:
 
 
 def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -> list[Finding]:
-    r"""Report how new rows differ from all sources (source domains) of a model.
+    r"""Report how new rows differ from all source domains of a model.
 
     - ``missing``: a column has no values, or its share of missing values exceeds the share in every
-      source significantly, and by more than ten percentage points.
+      source domain significantly, and by more than ten percentage points.
     - ``range``: in significantly more than 0.5 % of the rows, the value lies outside the range of
-      all sources by more than a tenth of the width of this range.
-    - ``level``: the mean of a column lies outside the range of the sources' means. After a
-      correction for chance, the difference exceeds the width of this range, the standard deviation
-      within sources, and a tenth of the range of values.
-    - ``category``: a text column has values that occur in no source.
-    - ``distance``: the rows are farther from every source than sources are from each other; see
-      Notes.
+      all source domains by more than a tenth of the width of this range.
+    - ``level``: the mean of a column lies outside the range of its means in the source domains. The
+      difference, corrected for chance, exceeds the width of this range, the standard deviation
+      within source domains, and a tenth of the range of values.
+    - ``category``: a text column has values that occur in no source domain.
+    - ``distance``: the rows are farther from every source domain than source domains are from each
+      other; see Notes.
 
     Predictions are not changed.
 
@@ -90,7 +90,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
 
     See Also
     --------
-    ShiftWatch : The pipeline step that stores statistics of the sources.
+    ShiftWatch : The pipeline step that stores statistics of the source domains.
     plots.ShiftDisplay : The same comparison as a figure.
 
     Notes
@@ -98,20 +98,20 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     The distance between two sets of rows is the distance between their kernel means, at most
     :math:`\sqrt 2`, for an RBF kernel of standardized numbers with ``gamma="median"``. It is
     computed in the span of random landmarks: at most 100, and at most :math:`n_d / 3` for a source
-    of :math:`n_d` rows. Sources with fewer than 20 rows are not compared. The kernel mean of
-    :math:`n` rows varies by chance: its squared distance from the source, divided by
-    :math:`v_d (1/n + 1/n_d)`, is approximately :math:`\chi^2_f / f`, where :math:`v_d` is the total
-    variance of the source's rows in this space (but at least the median :math:`v` of all sources,
-    because the variance of few rows is uncertain), and :math:`f` the effective number of directions
-    in which they vary. The 99 % quantile of this distribution is subtracted from the squared
-    distance. The remaining distance is reported if it exceeds
+    domain of :math:`n_d` rows. Source domains with fewer than 20 rows are pooled. The kernel mean
+    of :math:`n` rows varies by chance: its squared distance from a source domain, divided by
+    :math:`v_d (1/n + 1/n_d)`, is approximately :math:`\chi^2_f / f`. Here, :math:`v_d` is the total
+    variance of the domain's rows in this space (but at least the median :math:`v` of all source
+    domains, because the variance of few rows is uncertain), and :math:`f` is the effective number
+    of directions in which they vary. The 99 % quantile of this distribution is subtracted from the
+    squared distance. The remaining distance is reported if it exceeds
 
     .. math:: \max\Big(\big(1 + \tfrac{1}{D - 1}\big) \max_d \min_{e \ne d} r_{de},\
        \tfrac18 \sqrt v\Big)
 
-    for every source, where :math:`r_{de}` are the distances between the :math:`D` sources,
-    corrected for chance: a new domain can be as far away as a held-out source. With one source, the
-    usual distance between domains is unknown, and the bound is half of :math:`\sqrt v`.
+    for every source domain, where :math:`r_{de}` are the distances between the :math:`D` source
+    domains, corrected for chance. With one source domain, the usual distance is unknown, and the
+    bound is half of :math:`\sqrt v`. Distances between pooled domains can increase the bound.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     >>> from domainwise import ShiftWatch, check_shift
     >>> watch = ShiftWatch().fit(np.linspace(0, 1, 100)[:, None])
     >>> print(*check_shift(watch, np.full((20, 1), np.nan)), sep="\n")
-    'x0' is missing in all 20 rows, but in no row of the sources
+    'x0' is missing in all 20 rows, but in no row of the source domains
     """
     return findings(*statistics_of_rows(model, X, sample_domain))
 
@@ -156,7 +156,7 @@ def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
 
 
 def findings(watch: ShiftWatch, statistics_by_domain: dict[Any, ShiftStatistics]) -> list[Finding]:
-    """Compare statistics of new rows with those of the sources, domain by domain."""
+    """Compare statistics of new rows with those of the source domains, domain by domain."""
     all_findings: list[Finding] = []
     for domain, statistics in statistics_by_domain.items():
         if statistics.totals[0]:
@@ -168,23 +168,23 @@ def findings(watch: ShiftWatch, statistics_by_domain: dict[Any, ShiftStatistics]
 
 
 def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
-    """Yield findings about missing values, and about values outside the range of the sources."""
+    """Yield findings about missing values, and about values outside the source domains' range."""
     source_sums, new_sums = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
-    n, columns = int(new_sums["rows"][0]), watch.numeric_ + watch.categorical_
+    n, column_indices = int(new_sums["rows"][0]), watch.numeric_ + watch.categorical_
     max_shares = (source_sums["missing"] / source_sums["rows"]).max(axis=0)
-    # Shares of few rows are uncertain: add one missing and one present value to each source.
+    # Shares of few rows are uncertain: add one missing and one present value to each domain.
     smoothed_shares = ((source_sums["missing"] + 1) / (source_sums["rows"] + 2)).max(axis=0)
-    max_p = FALSE_ALARM_RATE / max(len(columns), 1)
-    for j, name in enumerate(watch.columns_[i] for i in columns):
+    max_p = FALSE_ALARM_RATE / max(len(column_indices), 1)
+    for j, name in enumerate(watch.columns_[i] for i in column_indices):
         n_missing, max_share = int(new_sums["missing"][j]), float(max_shares[j])
         share = n_missing / n
         is_empty = n_missing == n and max_share**n < max_p
         is_larger = share > max_share + MISSING_EXCESS
         if is_empty or (is_larger and bdtrc(n_missing - 1, n, smoothed_shares[j]) < max_p):
             rows_text = f"all {n} rows" if is_empty else f"{100 * share:.0f} % of {n} rows"
-            bound_text = f"at most {100 * max_share:.0f} % of the rows of any source"
+            bound_text = f"at most {100 * max_share:.0f} % of the rows of any source domain"
             words = f"{name!r} is missing in {rows_text}, but in "
-            words += bound_text if max_share else "no row of the sources"
+            words += bound_text if max_share else "no row of the source domains"
             numbers = {"share": share, "sources": max_share, "rows": n}
             yield Finding("missing", words, name, numbers=numbers)
         n_outside = int(new_sums["beyond"][j]) if j < len(watch.numeric_) else 0
@@ -195,7 +195,8 @@ def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterat
             numbers |= {"least": source_low, "most": source_high}
             words = (
                 f"{name!r} ranges from {low:.4g} to {high:.4g}; {n_outside} of {n - n_missing} "
-                f"rows are outside the range of all sources, {source_low:.4g} to {source_high:.4g}"
+                "rows are outside the range of all source domains, "
+                f"{source_low:.4g} to {source_high:.4g}"
             )
             yield Finding("range", words, name, numbers=numbers)
 
@@ -203,7 +204,7 @@ def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterat
 def _levels(
     watch: ShiftWatch, statistics: ShiftStatistics, reported_columns: set[str | None]
 ) -> Iterator[Finding]:
-    """Yield findings about other columns whose mean is outside the range of the sources' means."""
+    """Yield findings about the means of columns that are not in ``reported_columns``."""
     moments, new_sums = watch.moments(watch.totals_), watch.split_totals(statistics.totals)
     counts = (new_sums["rows"] - new_sums["missing"]).astype(int)
     source_means = np.where(moments.count > 0, moments.mean, np.nan)
@@ -222,25 +223,25 @@ def _levels(
             scale, offset = watch.scale_[j], watch.mean_[j]
             mean, low, high = (float(offset + scale * z) for z in (mean, low, high))
             usual_means = f"{low:.4g} to {high:.4g}" if high > low else f"{low:.4g}"
-            words = f"the mean of {name!r} is {mean:.4g}, but {usual_means} in the sources"
+            words = f"the mean of {name!r} is {mean:.4g}, but {usual_means} in the source domains"
             yield Finding("level", words, name, numbers={"mean": mean, "least": low, "most": high})
 
 
 def _categories(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
-    """Yield findings about text columns with values that occur in no source."""
+    """Yield findings about text columns with values that occur in no source domain."""
     new_sums = watch.split_totals(statistics.totals)
     for i, count in zip(watch.categorical_, new_sums["unknown"].astype(int), strict=True):
         if count:
             name = watch.columns_[i]
             examples = ", ".join(repr(value) for value in statistics.examples[name])
             subject = "1 row has" if count == 1 else f"{count} rows have"
-            words = f"{subject} a value of {name!r} that occurs in no source: {examples}"
+            words = f"{subject} a value of {name!r} that occurs in no source domain: {examples}"
             numbers: dict[str, float] = {"rows": int(count), "of": int(new_sums["rows"][0])}
             yield Finding("category", words, name, numbers=numbers)
 
 
 def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
-    """Yield a finding if the rows are farther from all sources than sources are from each other."""
+    """Yield a finding if the rows are farther from all source domains than usual."""
     source_sums, new_sums = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     kernel_sums, n = source_sums["kernel"], int(new_sums["rows"][0])
     n_features = np.full(len(kernel_sums), kernel_sums.shape[1])
@@ -253,7 +254,7 @@ def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Findin
     variance = np.maximum(source_sums["norms"][indices, 0] / counts - (means**2).sum(axis=1), 0.0)
     typical_deviation = float(np.sqrt(np.median(variance)))
     usual_distance = typical_deviation / 2
-    if len(means) > 1:  # the largest distance from a source to the nearest other source
+    if len(means) > 1:  # the largest distance from a source domain to the nearest other one
         is_shared = feature_indices < np.minimum(n_features[:, None], n_features)[..., None]
         squared_gaps = ((means[:, None] - means) ** 2 * is_shared).sum(axis=2)
         squared_gaps -= (variance / counts)[:, None] + variance / counts
@@ -261,8 +262,7 @@ def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Findin
         max_gap = float(np.sqrt(max(squared_gaps.min(axis=1).max(), 0.0)))
         usual_distance = max((1 + 1 / (len(means) - 1)) * max_gap, typical_deviation / 8)
     usual_distance = max(usual_distance, watch.pooled_distance_)
-    # The variance of a source with few rows is uncertain.
-    variance = np.maximum(variance, np.median(variance))
+    variance = np.maximum(variance, np.median(variance))  # that of few rows is uncertain
     noise = variance * (1 / n + 1 / counts) * chdtri(freedom, FALSE_ALARM_RATE) / freedom
     is_used = feature_indices < n_features[:, None]
     squared_distances = (is_used * (new_sums["kernel"] / n - means) ** 2).sum(axis=1)
@@ -270,7 +270,7 @@ def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Findin
     if squared_distances[nearest] - noise[nearest] > usual_distance**2:
         distance = float(np.sqrt(squared_distances[nearest]))
         name = watch.sources_[indices[nearest]]
-        phrase = f"nearest source, {name}," if len(counts) > 1 else "source"
+        phrase = f"nearest source domain ({name})" if len(counts) > 1 else "source domain"
         words = f"the distance of the rows from the {phrase} is {distance:.2f}; distances up to "
         words += f"{usual_distance:.2f} are usual"
         yield Finding("distance", words, numbers={"distance": distance, "usual": usual_distance})

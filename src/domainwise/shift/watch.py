@@ -2,8 +2,8 @@
 
 A fitted watch contains no rows, only statistics: counts, means, standard deviations and extremes of
 columns, categories, and kernel means at random points. The number of points is limited so that a
-source has at most half as many statistics as values, and its rows cannot be computed from them.
-Sources with few rows are pooled.
+source domain has at most half as many statistics as values, and its rows cannot be computed from
+them. Source domains with few rows are pooled.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from domainwise.tables.statistics import column_kind, missing_cells
 MAX_LANDMARKS = 100
 #: Maximum number of source domains with separate statistics; the largest domains are chosen.
 MAX_SOURCES = 200
-#: Minimum number of rows in a source with separate statistics; smaller sources are pooled.
+#: Minimum number of rows in a source domain with separate statistics; smaller ones are pooled.
 MIN_SOURCE_ROWS = 20
 #: Minimum number of rows in a pooled domain whose distance from the others is computed.
 MIN_POOLED_ROWS = 5
-#: Name of the source that consists of pooled domains.
+#: Name of the pooled domains in ``sources_``.
 POOLED = "other sources"
 #: A text column with more categories is treated as an identifier; its values are not checked.
 MAX_CATEGORIES = 1000
@@ -42,7 +42,7 @@ MAX_CATEGORIES = 1000
 MAX_DOMAINS = 1000
 #: Standardized values are clipped at this value, so that an outlier does not dominate a mean.
 CLIP = 10.0
-#: A value is out of range if it exceeds the range of the sources by this share of its width.
+#: A value is out of range if it exceeds the source domains' range by this share of its width.
 MARGIN = 0.1
 #: Added to the diagonal of the kernel matrix of the landmarks, which may be singular.
 JITTER = 1e-6
@@ -57,7 +57,7 @@ class ShiftStatistics:
     """Statistics of some rows of one domain; statistics of blocks of a table can be added.
 
     They are sums over rows (see :meth:`ShiftWatch.split_totals`), the range of each numeric column,
-    and a few values of each text column that occur in no source.
+    and a few values of each text column that occur in no source domain.
     """
 
     totals: Array
@@ -91,8 +91,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Store statistics of the source domains in a pipeline; rows are not changed.
 
     If a pipeline begins with this step, :func:`~domainwise.check_shift` can report how new rows
-    differ from the sources: whether they have other units, missing values or unknown categories, or
-    are far from all sources. ``domainwise fit`` adds this step to every model. It stores no rows.
+    differ from the source domains: whether they have other units, missing values or unknown
+    categories, or are far away. ``domainwise fit`` adds this step to every model. No row is stored.
 
     Attributes
     ----------
@@ -101,14 +101,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     numeric_, categorical_ : list of int
         Indices of numeric and text columns; other columns, such as dates, are not checked.
     lowest_, highest_, mean_, scale_ : ndarray of shape (n_numeric,)
-        Range, mean and standard deviation of numeric columns over all sources.
+        Range, mean and standard deviation of numeric columns over all source domains.
     categories_ : list
         Distinct values of each text column; None if there are more than 1,000.
     landmarks_ : ndarray of shape (n_landmarks, n_numeric)
         Points, drawn from a normal distribution, at which kernel means are computed; at most 100.
     sources_ : list of str
-        Domains with at least 20 rows; if there are more than 200, the largest 200. Rows of other
-        domains are pooled into one source, "other sources", if there are at least 20 of them.
+        Domains with at least 20 rows; if there are more than 200, the largest 200. Other domains
+        are pooled into one source, "other sources", unless they have fewer than 20 rows in total.
     totals_ : ndarray of shape (n_sources, n_totals)
         Counts, and sums of values, squares and kernel features, for each source. Their number does
         not depend on the number of rows.
@@ -141,15 +141,15 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    # Defaults for a watch that was created by from_summary or loaded from a file in format 3. In
-    # such files, landmarks are training rows, and _root maps kernel values to features.
+    # Defaults for a watch that was created by from_summary or loaded from a model file in format 3.
+    # In such files, landmarks are training rows, and _root maps kernel values to features.
     _uses_target = False
     n_features_: Array | None = None
     pooled_distance_: float = 0.0
     _root: Array | None = None
 
     def fit(self, X: ArrayLike, y: object = None, sample_domain: MaybeArray = None) -> Self:
-        """Collect statistics of the sources.
+        """Collect statistics of the source domains.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Numbers or text; values may be missing.
         y : ignored
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row. With None or continuous descriptors, all rows are one source.
+            The domain of each row. With None or continuous descriptors, all rows are one domain.
 
         Returns
         -------
@@ -166,7 +166,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         refuse_tensors_and_dask(self, X, "Convert it to an array first")
         rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_ROWS)
         if not len(rows):
-            raise ValueError("X has 0 rows, but at least 1 is required. Pass the sources' rows.")
+            raise ValueError("X has 0 rows, but at least 1 is required. Pass the source rows.")
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in names]
         columns = self._columns(rows)
@@ -209,7 +209,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         watch.feature_names_in_ = np.array(watch.columns_, dtype=object)
         watch.numeric_ = [i for i, name in enumerate(columns) if columns[name] is None]
         watch.categorical_ = [i for i, name in enumerate(columns) if columns[name] is not None]
-        watch.categories_ = [names for names in columns.values() if names is not None]
+        watch.categories_ = [values for values in columns.values() if values is not None]
         watch.__dict__.update(attributes)
         return watch
 
@@ -220,10 +220,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             block = slice(start, start + 5 * BLOCK_ROWS)
             totals += self._totals(self._columns(X.iloc[block]), group_codes[block], n_groups)[0]
         freedom = np.ones(n_groups)
-        for d in range(n_groups):
-            indices = np.flatnonzero(group_codes == d)
+        for g in range(n_groups):
+            indices = np.flatnonzero(group_codes == g)
             sample = X.iloc[indices[:: -(-len(indices) // 2000)]]
-            freedom[d] = self._freedom(self._standardized(self._numbers(self._columns(sample))))
+            freedom[g] = self._freedom(self._standardized(self._numbers(self._columns(sample))))
         return totals, freedom
 
     def transform(self, X: ArrayLike) -> Any:
@@ -266,7 +266,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ``missing`` has counts for numeric columns, then for text columns. For numeric columns,
         ``beyond`` counts values out of range, and ``level`` and ``spread`` are sums and sums of
         squares of standardized values. ``unknown`` counts values of text columns that occur in no
-        source, ``kernel`` contains sums of kernel features, and ``norms`` of their squared norms.
+        source domain. ``kernel`` and ``norms`` are sums of kernel features and their squared norms.
         """
         sizes = self._sizes()
         cuts = np.cumsum(list(sizes.values()))[:-1]
@@ -298,14 +298,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if names is None:
             if X.shape[1] != self.n_features_in_:
                 raise ValueError(
-                    f"X has {X.shape[1]} columns, but the sources have {self.n_features_in_}. Pass "
-                    "the same columns."
+                    f"X has {X.shape[1]} columns, but the source domains have "
+                    f"{self.n_features_in_}. Pass the same columns."
                 )
             return [X.iloc[:, i] for i in range(X.shape[1])]
         if absent_names := [name for name in names if name not in X.columns]:
             raise ValueError(
-                f"X has no column {absent_names[0]!r}, which the sources have. Add it; missing "
-                "values are accepted."
+                f"X has no column {absent_names[0]!r}, which the source domains have. Add it; "
+                "missing values are accepted."
             )
         return [X[name] for name in names]
 
@@ -318,7 +318,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             except (TypeError, ValueError):
                 raise ValueError(
                     f"column {self.columns_[i]!r} of X contains text, but it contains numbers in "
-                    "the sources. Convert it to numbers."
+                    "the source domains. Convert it to numbers."
                 ) from None
         return numbers
 
@@ -328,8 +328,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _choose_sources(self, domains: Any, n: int) -> Array:
         """Set ``sources_``, and return the index of each row's source; -1 means none.
 
-        Domains with few rows, and domains that are not among the largest, are pooled. If they have
-        few rows in total, they are omitted.
+        Domains with few rows, and domains that are not among the largest, are pooled, or
+        omitted if they have few rows in total and other sources exist.
         """
         if domains.codes is None or domains.n_categories == 1:
             self.sources_ = ["all"] if domains.codes is None else [str(domains.names[0])]
@@ -377,19 +377,19 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         trace_of_square = float(np.sum(np.square(C)))
         return float(np.trace(C)) ** 2 / trace_of_square if trace_of_square > 1e-300 else 1.0
 
-    def _pooled_distance(self, columns: list[Any], codes: Array, n_features: int) -> float:
+    def _pooled_distance(self, columns: list[Any], pooled_codes: Array, n_features: int) -> float:
         """Return the largest distance of a pooled domain from the others, corrected for chance.
 
-        ``codes`` contains the domain code of each pooled row, and -1 for other rows.
+        ``pooled_codes`` contains the domain code of each pooled row, and -1 for other rows.
         """
-        sizes = np.bincount(codes[codes >= 0])
+        sizes = np.bincount(pooled_codes[pooled_codes >= 0])
         largest_codes = np.argsort(-sizes, kind="stable")[: 5 * MAX_SOURCES]
         largest_codes = largest_codes[sizes[largest_codes] >= MIN_POOLED_ROWS]
         if not n_features or len(largest_codes) < 2:
             return 0.0
         group_by_domain = np.full(len(sizes) + 1, -1)
         group_by_domain[largest_codes] = np.arange(len(largest_codes))
-        totals, _ = self._totals(columns, group_by_domain[codes], len(largest_codes))
+        totals, _ = self._totals(columns, group_by_domain[pooled_codes], len(largest_codes))
         domain_sums = self.split_totals(totals)["kernel"][:, :n_features]
         pooled_totals, n = self.split_totals(self.totals_[-1]), sizes.sum()
         pooled_sum, n_rows = pooled_totals["kernel"][:n_features], sizes[largest_codes][:, None]
