@@ -319,7 +319,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         splits, _ = domain_folds(
             labels, domain.codes, classification=classes is not None, cv=self.cv
         )
-        folds = Parallel(n_jobs=self.n_jobs)(
+        fold_outputs = Parallel(n_jobs=self.n_jobs)(
             delayed(self._held_out_outputs)(X, labels, sample_domain, train, test)
             for train, test in splits
         )
@@ -327,23 +327,23 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         test_rows = np.concatenate([test for _, test in splits])
         y_test, test_codes = targets[test_rows], domain.codes[test_rows]
         self.curves_: dict[str, Curve] = {}
-        outputs = {mode: np.concatenate([fold[mode] for fold in folds]) for mode in folds[0]}
+        outputs = {m: np.concatenate([fold[m] for fold in fold_outputs]) for m in fold_outputs[0]}
         if classes is not None and not hasattr(self.estimator_, "predict_proba"):
             for mode, decisions in outputs.items():
                 self.curves_[mode] = fit_curve(decisions, y_test, equal_weights(test_codes))[0]
                 outputs[mode] = self.curves_[mode].probabilities(decisions)
         self._reset_adaptation()
-        self.held_out_ = HeldOut.from_rows(
-            y_test, test_codes, outputs["plain"], outputs.get("context")
-        )
-        sources, scorer = self._source_outputs(), corrections.outputs_score(self.scoring, classes)
-        self.domain_scores_ = corrections.domain_scores(sources["plain"], scorer, len(domain.names))
+        plain, context = outputs["plain"], outputs.get("context")
+        self.held_out_ = HeldOut.from_rows(y_test, test_codes, plain, context)
+        source_outputs, n_domains = self._source_outputs(), len(domain.names)
+        scorer = corrections.outputs_score(self.scoring, classes)
+        self.domain_scores_ = corrections.domain_scores(source_outputs["plain"], scorer, n_domains)
         self.expected_score_ = expected_score(self.domain_scores_, 0)
         self._quantiles = {
             mode: DomainQuantiles.from_scores(
-                corrections.nonconformity(source.outputs, source.y), source.domain_codes
+                corrections.nonconformity(held_out.outputs, held_out.y), held_out.domain_codes
             )
-            for mode, source in sources.items()
+            for mode, held_out in source_outputs.items()
         }
         return self
 

@@ -30,7 +30,7 @@ from domainwise.scoring.statistics import defined_score, expected_score
 
 #: Probabilities are mixed with this share of the uniform distribution, because some may be zero.
 SMOOTHING = 0.01
-#: Number of artificial labels, with the sources' class shares, that are added to a site's labels.
+#: Number of artificial labels, with class shares of source domains, added to a site's labels.
 PRIOR_ROWS = 10.0
 #: Candidates for the prior standard deviation of a class's bias; 0 means no correction.
 BIAS_SCALES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
@@ -42,7 +42,7 @@ DEFAULT_SCALE = 0.5
 COMPARED_LABELS, COMPARED_DRAWS = 10, 8
 #: Statistics use domains with at least this many rows, or all domains if all are smaller.
 MIN_ROWS = 5
-#: Labels get less weight if the outputs for their rows vary less than this quantile of random rows.
+#: Labels get less weight if outputs for their rows vary less than in this share of random samples.
 SPREAD_QUANTILE = 0.25
 #: Numbers of labels for which the expected score is computed.
 LABEL_COUNTS = (0, 5, 10, 20, 50)
@@ -103,7 +103,7 @@ class Spread:
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> Spread:
-        """Learn from held-out outputs."""
+        """Estimate the variances from held-out outputs."""
         domain_rows = held_out.usable_domains().values()
         variances = [held_out.outputs[rows].var(axis=0).sum() for rows in domain_rows]
         mean_variance = float(np.mean(variances))
@@ -158,7 +158,7 @@ class LinePrior:
                 error_variance = float(residuals @ residuals) / (n_rows - 2) / sum_of_squares
                 slope_variances.append(coefficient**2 - error_variance)
         noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
-        if len(domain_rows) < 2:  # unknown differences between sites: one label corrects half
+        if len(domain_rows) < 2:  # differences between sites are unknown: assume noise variance
             return cls(centre, noise, 0.0, noise, spread)
         estimates = (level_variances, slope_variances)
         level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in estimates)
@@ -213,17 +213,17 @@ class ClassPrior:
         """Return a prior for each excluded domain (or None), learned from all other domains."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
         log_held_out = replace(held_out, outputs=smooth_logs(held_out.outputs))
-        domains = held_out.usable_domains()  # rows by domain code
-        codes = np.array(list(domains))
+        rows_by_code = held_out.usable_domains()
+        codes, domain_rows = np.array(list(rows_by_code)), list(rows_by_code.values())
         shares = np.array(
-            [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in domains.values()]
+            [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in domain_rows]
         )
         prior = cls(0.0, _positive(shares.mean(axis=0)), balanced, Spread.learn(log_held_out))
-        if len(domains) < 2:
+        if len(codes) < 2:
             return [replace(prior, scale=DEFAULT_SCALE)] * len(excluded_codes)
         rng = np.random.default_rng(0)
-        losses = np.zeros((len(domains), len(BIAS_SCALES)))
-        for i, rows in enumerate(domains.values()):
+        losses = np.zeros((len(codes), len(BIAS_SCALES)))
+        for i, rows in enumerate(domain_rows):
             logs, y = log_held_out.outputs[rows], held_out.y[rows]
             n_labels = min(COMPARED_LABELS, len(rows) // 2)
             if not n_labels:
@@ -469,7 +469,7 @@ class SiteQuantiles(Thresholds):
         return cls(quantiles, np.sort(label_scores))
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
-        """Return the threshold for a coverage from domains or, if these are too few, labels."""
+        """Return the threshold for a coverage from domains or, if they are too few, from labels."""
         n_labels, n_needed = len(self.labels), needed_domains(coverage)
         if self.domains.n_domains >= n_needed or n_labels < n_needed:
             return self.domains.threshold(coverage, warn=warn)

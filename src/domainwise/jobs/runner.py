@@ -35,7 +35,7 @@ Progress = Callable[[float, list[Row]], None]
 def run_jobs(
     jobs: Sequence[Job], store: Any, *, n_jobs: int = 1, progress: Progress | None = None
 ) -> None:
-    """Run jobs in parallel, started in this order, and call ``store.append(rows)`` after each job.
+    """Run jobs in parallel, in the given order, and call ``store.append(rows)`` after each job.
 
     After an interruption (Ctrl-C), the store contains the rows of all finished jobs. Only this
     process writes to the store. ``progress(cost, rows)`` is called after each job.
@@ -54,7 +54,7 @@ def _run(job: Job) -> tuple[float, list[Row]]:
 
 
 def worker_count(n_jobs: int | None, worker_bytes: int) -> int:
-    """Return the number of workers for ``n_jobs`` if each worker needs this much memory.
+    """Return the number of workers for ``n_jobs`` if each worker needs ``worker_bytes`` of memory.
 
     As in joblib, -1 means all cores. If ``n_jobs`` is negative, free memory also limits the number.
     """
@@ -66,7 +66,7 @@ def worker_count(n_jobs: int | None, worker_bytes: int) -> int:
 
 
 def on_cluster() -> bool:
-    """Whether joblib's active backend runs jobs on Dask workers."""
+    """Return whether joblib's active backend runs jobs on Dask workers."""
     backend, _ = get_active_backend()
     return any(base.__module__ == "joblib._dask" for base in type(backend).__mro__)
 

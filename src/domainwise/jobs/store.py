@@ -187,10 +187,10 @@ class ResultStore:
     def open(self, *, repair: bool = False, new_entries: Row | None = None, **run: Any) -> None:
         """Create the file, or open it to resume the same run.
 
-        ``run`` contains JSON values that identify the run, and ``new_entries`` other entries for
-        this session's header. ``repair`` removes an incomplete last line, which a killed process
-        may have left; only the process that holds the lock may do this. If the folder cannot be
-        used, ResultsError is raised and nothing is changed.
+        ``run`` contains JSON values that identify the run, and ``new_entries`` further entries for
+        the header or session line. ``repair`` removes an incomplete last line, which a killed
+        process may have left; only the process that holds the lock may do this. If the folder
+        cannot be used, ResultsError is raised and nothing is changed.
         """
         prepare_folder(self.folder)
         is_new = not self.path.exists()
@@ -237,7 +237,7 @@ class ResultStore:
                 if sys.platform == "win32":
                     import msvcrt
 
-                    # A locked byte can be neither read nor written: lock one after the content.
+                    # A locked byte can be neither read nor written, so lock one after the content.
                     os.lseek(stream.fileno(), 1 << 30, os.SEEK_SET)
                     msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
                 else:
@@ -252,12 +252,12 @@ class ResultStore:
             yield
 
     def has_flag(self, name: str) -> bool:
-        """Whether a header entry is true, whichever version wrote the file."""
+        """Return whether a header entry is true, whichever version wrote the file."""
         header = _parse_json(self.path.read_bytes().partition(b"\n")[0])
         return isinstance(header, dict) and header.get(name) is True
 
     def clear(self, name_pattern: re.Pattern[str]) -> None:
-        """Remove all rows, and the files named in these rows whose names match the pattern."""
+        """Empty the file, and remove the files named in its rows whose names match the pattern."""
         lines = self.path.read_bytes().splitlines()
         rows = [row for line in lines if isinstance(row := _parse_json(line), dict)]
         if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
@@ -272,7 +272,7 @@ class ResultStore:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create the folder, or check that it is writable, and empty or a results folder."""
+    """Create the folder, or check that it is writable and either empty or a results folder."""
     if folder.exists() and not folder.is_dir():
         raise ResultsError(f"{folder} is a file, not a folder. Choose a folder")
     try:

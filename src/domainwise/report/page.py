@@ -77,7 +77,7 @@ def render_page(package: str, template: str, *, styles: Sequence[str], **variabl
     )
 
 
-#: Colours in figure.mplstyle that :func:`to_svg` replaces with the page's colours.
+#: Colors in figure.mplstyle that :func:`to_svg` replaces with the page's colors.
 INK, FAINT = "#010203", "#040506"
 
 
@@ -105,7 +105,7 @@ def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
 
 
 def to_svg(figure: Figure, name: str, alt: str) -> str:
-    """Return inline SVG without a fixed size, in the page's colours.
+    """Return inline SVG without a fixed size, in the page's colors.
 
     IDs are prefixed with ``name``, which must be unique on the page. ``alt`` describes the figure
     for screen readers.
@@ -122,7 +122,7 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     svg = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
     svg = svg.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
-    # The accent colour of lines and points is too pale for text.
+    # The accent color of lines and points is too pale for text.
     svg = re.sub(rf"(<text[^>]*fill: ){ACCENT}", r"\1var(--accent)", svg)
     view_box = re.search(r'viewBox="[^"]+"', svg)
     assert view_box is not None

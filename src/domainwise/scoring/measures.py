@@ -101,7 +101,7 @@ class Measure:
         return float(self.scorer(predictions, None, record["target"][rows]))
 
     def defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
-        """Whether the score is defined for these targets (AUC needs two classes)."""
+        """Return whether the score is defined for these targets (AUC needs two classes)."""
         return not self.undefined_reason(y_train, y_test, classification)
 
     def undefined_reason(self, y_train: Array, y_test: Array, classification: bool) -> str:

@@ -29,7 +29,7 @@ MAX_HELD_OUT = 20_000
 
 
 def has_argument(method: Any, name: str = "sample_domain") -> bool:
-    """Whether a function or method has an argument with this name."""
+    """Return whether a function or method has an argument with this name."""
     return name in inspect.signature(method).parameters
 
 
@@ -47,7 +47,7 @@ def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **fit_p
 
 
 def requests_domains(estimator: Any, method: str = "fit") -> bool:
-    """Whether an estimator, or one of its steps, requests ``sample_domain``."""
+    """Return whether an estimator, or one of its steps, requests ``sample_domain``."""
     with config_context(enable_metadata_routing=True):
         return bool(get_routing_for_object(estimator).consumes(method, ["sample_domain"]))
 
@@ -65,7 +65,7 @@ class MetaEstimator(MetaEstimatorMixin, BaseEstimator):
 
 
 def predicts_most_probable(estimator: Any) -> bool:
-    """Whether an estimator predicts the class with the largest probability."""
+    """Return whether an estimator predicts the class with the largest probability."""
     while type(estimator) is Pipeline:
         estimator = estimator.steps[-1][1]
     return bool(getattr(estimator, "predicts_most_probable", False))
@@ -95,7 +95,7 @@ class Predictions(BaseEstimator):
     def from_record(
         cls, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
     ) -> Predictions:
-        """Create from some rows of a record with the keys that :meth:`outputs` returns."""
+        """Create predictions from rows of a record with the keys that :meth:`outputs` returns."""
         names = ("probabilities", "decisions")
         outputs = [None if record[name] is None else record[name][rows] for name in names]
         method_outputs = zip(("predict_proba", "decision_function"), outputs, strict=True)
@@ -205,7 +205,7 @@ class HeldOut:
         members: dict[str, Array] | None = None,
         rows: Array | None = None,
     ) -> HeldOut:
-        """Select at most ``MAX_HELD_OUT`` predictions, drawn evenly from the domains.
+        """Select at most ``MAX_HELD_OUT`` rows (or two per domain), drawn evenly from the domains.
 
         Only the rows with indices ``rows`` are used. Probabilities are stored in single precision,
         because there may be many classes.

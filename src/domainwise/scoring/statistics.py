@@ -31,7 +31,7 @@ def defined_score(score: Callable[..., float], *rows: Array) -> float:
 
 
 def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
-    """Return a 95 % bootstrap interval for a score; NaN if most are undefined, or all are equal."""
+    """Return a 95 % bootstrap interval; NaN if most samples have no score, or all the same one."""
     samples = np.random.default_rng(0).choice(rows, (ROW_SAMPLES, len(rows)))
     scores = np.array([defined_score(score, sample) for sample in samples])
     if np.isfinite(scores).mean() >= 0.5:
@@ -163,7 +163,7 @@ MIN_PAIRS = 6
 
 
 def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
-    """Compare scores with Wilcoxon's signed-rank test over the repeats or domains in both.
+    """Compare scores with Wilcoxon's signed-rank test over the repeats or domains that both have.
 
     >>> compare({0: 4.0, 1: 3.0}, {0: 2.0, 1: 3.0, 2: 7.0})
     Paired(difference=1.0, p_value=None)
@@ -195,7 +195,7 @@ def p_text(p_value: float | None) -> str:
 
 
 def in_words(number: int) -> str:
-    """Return a count in words up to ten, and in digits above.
+    """Write a count as a word up to ten, and in digits above.
 
     >>> in_words(3), in_words(1234)
     ('three', '1,234')

@@ -151,14 +151,14 @@ class LeaveDomainsOut(BaseCrossValidator):
 
 
 Split = tuple[Array, Array]  #: indices of training rows and of test rows
-SplitParts = list[tuple[list[int], list[int]]]  #: for each split, its training and test parts
+SplitParts = list[tuple[list[int], list[int]]]  #: training and test parts, by split
 
 #: Up to this many domains are held out one at a time; more are held out in this many groups.
 MAX_FOLDS = 10
 #: Number of folds of rows, if there are no domains to hold out.
 ROW_FOLDS = 5
-#: If splits divide the rows into more parts than this per split, as repeated folds do, each split
-#: needs its own pass over the rows.
+#: If splits divide the rows into more parts than this per split, as repeated folds do, there is a
+#: pass over the rows for each split.
 MAX_PARTS_PER_SPLIT = 4
 #: Maximum number of rows if ``max_rows`` is "auto".
 AUTO_ROWS = 2000
@@ -233,7 +233,7 @@ def domain_folds(
 
 
 def _row_indices(rows: Any, n: int, description: str) -> Array:
-    """Return rows of a split by the user's ``cv`` as indices; reject rows that do not exist."""
+    """Convert rows that the user's ``cv`` yields to indices; reject rows that do not exist."""
     rows = np.asarray(rows)
     if rows.dtype.kind == "b" and rows.shape == (n,):
         return np.flatnonzero(rows)
@@ -281,7 +281,7 @@ def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
 
 
 def leaves_domains_out(cv: Any) -> bool:
-    """Whether a splitter's splits depend only on the domains, and not on the rows."""
+    """Return whether a splitter's splits depend only on the domains, and not on the rows."""
     return cv is None or isinstance(cv, LeaveDomainsOut | LeaveOneGroupOut | LeavePGroupsOut)
 
 
@@ -293,7 +293,7 @@ def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
 
 
 def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]]:
-    """Return the result of :func:`split_parts` for each pass over n rows; one pass is usual."""
+    """Return results of :func:`split_parts`, one for each pass over n rows (usually one pass)."""
     part_codes, parts = split_parts(splits, n)
     if part_codes.max() < MAX_PARTS_PER_SPLIT * len(splits):
         return [(part_codes, parts)]
