@@ -50,6 +50,8 @@ def test_the_best_method_is_recommended_with_its_lead_and_a_p_value():
     few = make_evaluation({"svm": SVM[:5], "dcm": [score + 0.05 for score in SVM[:5]]})
     assert few.best.p_value is None
     assert few.answer.reason.endswith("; with five domains, this difference may be due to chance.")
+    one = make_evaluation({"svm": SVM[:1], "dcm": [0.8]})
+    assert one.answer.reason.endswith("; with one domain, this difference may be due to chance.")
 
 
 def test_p_values_are_adjusted_for_the_number_of_methods():

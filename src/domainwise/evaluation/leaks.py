@@ -24,10 +24,10 @@ from domainwise.splits.folds import row_folds
 
 #: Minimum number of rows in a domain, and of its rows in a class and outside it, for a check.
 MIN_ROWS, MIN_CLASS_ROWS = 20, 8
-#: A column with a score (AUC or rank correlation) of at least ALMOST_PERFECT may leak. It leaks if
-#: its score exceeds that of a model of all other columns by MIN_LEAD and by LEAD_ERRORS standard
-#: errors (the second number if the column is almost perfect in only one domain). A model with a
-#: score of at least PERFECT is considered as good as the column.
+#: A column with a score (AUC or rank correlation) of at least ALMOST_PERFECT may be a leak. It is
+#: one if its score exceeds that of a model that uses all other columns by MIN_LEAD and by
+#: LEAD_ERRORS standard errors (the second number if the column is almost perfect in only one
+#: domain). A model with a score of at least PERFECT is considered as good as the column.
 ALMOST_PERFECT, MIN_LEAD, LEAD_ERRORS, PERFECT = 0.95, 0.1, (2.0, 3.0), 0.97
 #: Maximum median score, in the other domains, of a column that leaks in only some domains.
 MAX_SCORE_ELSEWHERE = 0.8
@@ -114,8 +114,8 @@ def find_leaks(
     """Find columns that predict the target almost perfectly, the highest score first.
 
     ``X`` contains numbers, and codes 0, 1, … in ``categorical`` columns; missing values are NaN.
-    ``rows_by_domain`` are row indices, and ``copies`` are pairs of equal columns: a column is
-    compared with models that do not use its copies.
+    ``rows_by_domain`` contains the row indices of each domain, and ``copies`` pairs of equal
+    columns: a column is compared with models that do not use its copies.
     """
     samples = {d: spaced(r, MAX_ROWS) for d, r in enumerate(rows_by_domain) if len(r) >= MIN_ROWS}
     samples = {d: sample for d, sample in samples.items() if target.outcomes(sample)}
@@ -136,12 +136,12 @@ def find_leaks(
     leaks, n_models_left = [], MAX_MODELS
     sorted_candidates = sorted(candidates.items(), key=lambda item: -max(item[1].values()))
     for (column, by_missing), high_scores in sorted_candidates:
-        # A column is reported for its values or for its missing cells, whichever predict better.
+        # Values or missing cells are reported, whichever predict better (the latter if similar).
         rival_score = max(candidates.get((column, not by_missing), {}).values(), default=0.0)
         if rival_score > max(high_scores.values()) + 0.01 * (2 * by_missing - 1):
             continue
         excluded = {column} | {c for pair in copies if column in pair for c in pair}
-        # Scores of the other columns where they are worse, and number of domains with a match.
+        # Scores of the models that are worse, and number of domains where a model is as good.
         lower_scores, n_matched = [], 0
         domains = sorted(high_scores, key=lambda d: -len(samples[d]))
         for d in domains[: min(MAX_MODEL_DOMAINS, n_models_left)]:

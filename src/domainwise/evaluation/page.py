@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 #: Maximum number of methods in a legend, and in the table of scores by domain.
 MAX_METHODS = 8
-#: Explanations of metrics that are not obvious from their names.
+#: Explanations of metrics whose names do not explain them.
 EXPLANATIONS = {
     "balanced_accuracy": ", the share of correct predictions in each class, averaged over classes",
     "neg_root_mean_squared_error": ", the root mean squared error in the unit of the target",
-    "roc_auc": ", the area under the ROC curve",
+    "roc_auc": ", the area under the ROC curve: 0.5 is chance, and 1 is perfect separation",
 }
 
 
 def render(evaluation: Results, *, title: str | None = None) -> str:
-    """Return the report of an evaluation, a complete HTML document."""
+    """Return the report of an evaluation as a complete HTML document."""
     differences, method = evaluation.differences, evaluation.recommended
     answer, show = verdict.make_answer(evaluation), evaluation.show
     problems = [verdict.fault_in_words(fault) for fault in differences.get("faults", ())]
@@ -86,13 +86,13 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
 
 def shown_methods(evaluation: Results) -> list[MethodResult]:
     """The methods in legends: the main ones, the constant prediction, and the best others."""
-    order = [*(r.key for r in evaluation.main), TRIVIAL, *(r.key for r in evaluation.results)]
-    keys = [key for key in dict.fromkeys(order) if evaluation.find(key)][:MAX_METHODS]
-    return [result for result in evaluation.results if result.key in keys]
+    keys = [*(r.key for r in evaluation.main), TRIVIAL, *(r.key for r in evaluation.results)]
+    shown_keys = [key for key in dict.fromkeys(keys) if evaluation.find(key)][:MAX_METHODS]
+    return [result for result in evaluation.results if result.key in shown_keys]
 
 
 def methods_table(evaluation: Results) -> TextTable:
-    """Scores of all methods over held-out domains."""
+    """Table of the scores of all methods over held-out domains."""
     show, sign = evaluation.show, evaluation.measure.sign
     headings = ["method", "mean", "next site (90 %)", "worst", "worst domain", "spread", "seen"]
     headings += ["gap", "p", "adjusted p", "seconds"]
@@ -142,7 +142,7 @@ def expect_picture(evaluation: Results) -> Picture:
             axes.plot(score, height, "o", color=colour, markersize=5.5, zorder=3)
         worst_text = f"worst: {short(worst_domain)}, {show(method.worst)}"
         write(scores[worst_domain], -1.0, worst_text, ACCENT)
-        constant_x = float(np.clip(constant_score, left, right))
+        constant_x = float(np.clip(constant_score, left, right))  # NaN without a constant
         if is_near:
             axes.plot([constant_score] * 2, [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
         if constant is not None:
@@ -163,7 +163,7 @@ def expect_picture(evaluation: Results) -> Picture:
 
 
 def _heights(positions: list[float], min_distance: float) -> list[float]:
-    """Choose heights for dots at these horizontal positions, so that dots do not overlap."""
+    """Choose a height for each dot, given its horizontal position, so that dots do not overlap."""
     last_positions = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)  # by height
     heights = [0.0] * len(positions)
     for i in np.argsort(positions):
@@ -174,7 +174,7 @@ def _heights(positions: list[float], min_distance: float) -> list[float]:
 
 
 def _selected_parameters(result: MethodResult) -> str:
-    """List parameters with the range of their values, or with the most frequent value."""
+    """List the parameters of a method, with the range of values or the most frequent value."""
     texts = []
     for name in result.parameters[0] if result.parameters else ():
         values = [parameters[name] for parameters in result.parameters if name in parameters]
@@ -192,12 +192,12 @@ PARAMETER_MEANINGS = {
     "kernel": "is the function that measures how similar two rows are",
     "gamma": "sets the width of the kernel: the larger it is, the narrower the kernel",
     "domain_weight": "is the strength of the penalty on differences between domains",
-    "conditional": "says whether domains are compared within each class (True) or over all rows",
+    "conditional": "is True if domains are compared within each class, and False otherwise",
     "C": "sets the penalty on complex models: the larger it is, the weaker the penalty",
     "alpha": "is the strength of the penalty on complex models",
-    "ridge": "is the strength of the penalty on complex projections; inf gives the simplest ones",
-    "lam": "is the strength of DICA's penalty on complex projections",
-    "n_components": "is the number of features that a projection keeps",
+    "ridge": "is the strength of the penalty on complex features; inf gives the simplest ones",
+    "lam": "is the strength of DICA's penalty on complex features",
+    "n_components": "is the number of features that a method computes from the columns",
     "max_leaf_nodes": "is the maximum number of leaves of a tree",
 }
 
@@ -241,15 +241,13 @@ def scores_figure(evaluation: Results) -> Figure:
 
 
 def domains_picture(evaluation: Results) -> Picture:
-    """Scores of the methods on each domain, with the worst domain highlighted."""
+    """Plot the scores of the methods on each domain, sorted by the recommended method's score."""
     method, measure = evaluation.recommended, evaluation.measure
     worst_domain, name = method.worst_domain, verdict.in_sentence(method)
     alt = f"{measure.label} by method and held-out domain. The worst domain of {name} is "
     alt += f"{worst_domain!s}: {measure.format(method.scores[worst_domain])}"
-    caption = (
-        f"Each row is a held-out domain; the worst domain of {name} is at the top. Horizontal "
-        "lines are 95 % confidence intervals"
-    )
+    caption = f"Each row is a held-out domain; the worst domain of {name} is at the top. "
+    caption += "Horizontal lines are 95 % confidence intervals"
     if any(np.isfinite(score) for score in method.seen.values()):
         caption += f". Vertical bars are scores of {name} on seen domains"
     with _drawn_scores(evaluation, 9.0) as figure:
@@ -283,12 +281,12 @@ def methods_picture(evaluation: Results) -> Picture:
 
 
 def shift_picture(evaluation: Results) -> Picture | None:
-    """Plot numeric columns by domain, and highlight the worst domain; None without such columns."""
+    """Plot numeric columns by domain and highlight the worst domain; None if none is numeric."""
     differences, worst_domain = evaluation.differences, str(evaluation.worst_domain)
     columns = [column for column in differences["columns"] if column["kind"] == "number"]
     if not columns:
         return None
-    nans = [np.nan] * 5
+    nans = [np.nan] * 5  # for a domain without values
     quantiles = np.array([[q or nans for q in c["quantiles"]] for c in columns], dtype=np.float64)
     deviations = np.array([column["deviation"] for column in columns])
     with warnings.catch_warnings():
@@ -304,9 +302,10 @@ def shift_picture(evaluation: Results) -> Picture | None:
         display.plot(figure.subplots(), max_features=n_shown, highlight=[worst_domain])
         alt = f"Standardized medians and quartiles of {n_shown} columns by domain"
         caption = (
-            "A dot is the median of a column in a domain, and a line connects its quartiles; the "
-            f"worst domain, {worst_domain}, is highlighted. 0 is the median of all domain medians; "
-            "1 is one standard deviation within domains. Columns that differ most are at the top"
+            "A dot is the median of a column in a domain, and a line connects its quartiles; "
+            f"{verdict.names_of(worst_domain)} (worst score) is highlighted. 0 is the median of "
+            "all domain medians; 1 is one standard deviation within domains. The columns that "
+            "differ most are at the top"
         )
         return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
 

@@ -32,7 +32,7 @@ MIN_PARALLEL_SECONDS = 6.0
 MAX_SECONDS_QUICK_ROWS, MAX_SECONDS = 10.0, 16.0
 #: Cost in a quick evaluation, which has fewer inner splits, as a share of the usual cost.
 QUICK_COST = 0.45
-#: Number of training rows in a quick evaluation, and a smaller number if so many take too long.
+#: Number of training rows in a quick evaluation, and a smaller number if fits take too long.
 QUICK_ROWS, FEWER_ROWS = 600, 300
 #: Number of groups of held-out domains, and maximum number of scored rows, in a quick evaluation.
 QUICK_GROUPS, QUICK_SCORED = 3, 5000
@@ -122,7 +122,7 @@ def plan_quick(
     may_skip = [m.key for m in methods] == [m.key for m in choose_methods(None)]
 
     def draw_and_time(n_rows: int) -> tuple[Problem, float]:
-        """Draw rows, and estimate the seconds for a cost of 1."""
+        """Draw rows, and estimate the seconds for a method of cost 1."""
         limit = n_rows if max_rows is None or max_rows == "auto" else int(max_rows)
         problem = full_problem.drawn(max(min(n_rows, limit), 4 * n_domains))
         splits = outer_splits(problem, cv)
@@ -164,7 +164,7 @@ class JobProgress:
         self._n_workers, self._unit_seconds = n_workers, unit_seconds
         self._start_seconds = time.monotonic()
         self._jobs_left: dict[Any, MethodJob] = {}
-        # Total seconds and cost of finished jobs, by method and by part of the evaluation.
+        # Total seconds and cost of finished jobs, by method and by part (held-out, seen domains).
         self._totals: dict[tuple[str, str], tuple[float, float]] = {}
         self._n_splits, self._n_finished = len(splits), 0
         variants = [row for job in jobs for row in job.method.rows(problem.classification)]
@@ -185,7 +185,7 @@ class JobProgress:
             self._print(f"{methods_text}, {len(jobs)} fits: about {duration} on {workers_text}.")
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
-        """Show the rows of a finished job."""
+        """Add the rows with the results of a finished job, and show them."""
         job = self._jobs_left.pop(job_key(rows[0]), None)
         self._n_finished += 1
         for row in rows:

@@ -48,14 +48,14 @@ class Problem:
     y: Array  #: class labels, or a continuous target
     codes: Array  #: for each row, the index of its domain in ``domains``
     domains: Array  #: sorted domain names
-    classes: Array | None  #: class labels, the second of two is positive; None for regression
+    classes: Array | None  #: class labels (the second of two is positive); None for regression
     measure: Measure
     n_total: int  #: number of rows before a subset is drawn
     seed: int  #: seed for all random choices
     #: Fields of :class:`Setting` that the caller has set.
     overrides: Mapping[str, Any] = field(default_factory=dict)
     parent: Problem | None = None  #: problem with all rows; None if no subset was drawn
-    inner_scoring: Any = None  #: scorer that chooses parameters; None uses a smooth score
+    inner_scoring: Any = None  #: scorer for choosing parameters; None for a smooth score
     reader: Any = None  #: converts a raw data frame to X; None if this is not needed
     notes: tuple[str, ...] = ()  #: how columns were read
     max_scored: int = 100_000  #: maximum number of rows that are scored
@@ -131,8 +131,8 @@ class Problem:
     def without_columns(self, names: Sequence[str]) -> Problem:
         """The problem without some features; array columns are named x0, x1 and so on."""
         if not hasattr(self.X, "columns"):
-            columns = [j for j in range(self.X.shape[1]) if f"x{j}" not in names]
-            fields: dict[str, Any] = {"X": self.X[:, columns], "raw": self.raw[:, columns]}
+            indices = [j for j in range(self.X.shape[1]) if f"x{j}" not in names]
+            fields: dict[str, Any] = {"X": self.X[:, indices], "raw": self.raw[:, indices]}
         else:
             fields = {"X": self.X.drop(columns=list(names)), "reader": None}
             if isinstance(self.preprocessor, ColumnTransformer):
@@ -283,7 +283,7 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
 
 
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds of the rows of one domain; an empty list if the domain or its classes are small."""
+    """Folds of the rows of one domain; an empty list if the domain or a class is too small."""
     y, is_too_small = problem.y[rows], len(rows) < MIN_WITHIN_ROWS
     if problem.classification and not is_too_small:
         class_sizes = np.sort(np.unique(y, return_counts=True)[1])

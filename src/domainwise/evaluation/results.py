@@ -49,7 +49,7 @@ class MethodResult:
     p_value: float | None = None
     p_adjusted: float | None = None  #: adjusted for the number of methods (Holm)
     context: bool = False  #: whether it predicts all rows of a domain together
-    #: For a method with context: mean scores with and without context, by kind of batch.
+    #: For a method with context: mean scores with and without context on whole domains and parts.
     batches: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: Score on each domain in random folds of all rows, where all domains have training rows.
     seen: Mapping[Any, float] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class MethodResult:
 
     @property
     def cost(self) -> float:
-        """Approximate cost; it is not measured, because times vary between runs."""
+        """Approximate relative cost; it is not measured, because times vary between runs."""
         return METHODS[self.key].cost if self.key in METHODS else Method.cost
 
     @cached_property
@@ -101,7 +101,7 @@ class MethodResult:
 
     @property
     def holds_up(self) -> bool:
-        """Whether context improves scores on whole domains without lowering them on parts of them.
+        """Whether context improves scores on whole domains, and does not lower them on parts.
 
         A decrease of the mean by at most one standard error is ignored.
         """
@@ -414,7 +414,7 @@ def plain(value: Any) -> Any:
 ROW_DRAWS, SLOW_DRAWS = 400, 100
 #: If a domain has more rows than this, representative rows are drawn instead.
 MANY_ROWS = 2000
-#: Measures that score all samples at once; scikit-learn scorers need a millisecond per sample.
+#: Measures that are computed for all samples at once; scikit-learn scorers take 1 ms per sample.
 ACCURACIES = ("accuracy", "balanced_accuracy")
 ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
 VECTORIZED = (*ACCURACIES, *(f"neg_{name}_error" for name in ERRORS))
@@ -445,7 +445,7 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
 
 
 def domain_interval(measure: Measure, records: Sequence[Record], bootstrap_scores: Array) -> Ends:
-    """Bootstrap interval for a domain's score; exact if a group is all correct or all wrong."""
+    """Bootstrap interval for a domain's score; exact if all or no rows of a group are correct."""
     fields = ("row", "target", "prediction")
     rows, targets, predictions = (np.concatenate([r[name] for r in records]) for name in fields)
     # Accuracy has one group of rows, balanced accuracy one per class, and other measures have none.

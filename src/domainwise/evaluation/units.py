@@ -60,7 +60,7 @@ UNITS = {
 class Anomaly:
     """A column whose values are different in some domains."""
 
-    kind: str  #: "unit", "sign" or "level"
+    kind: str  #: "unit", "sign" or, if there is no explanation, "level"
     column: int
     domains: list[int]
     values: Array  #: medians in these domains, or the correlation with ``partner``
@@ -90,12 +90,12 @@ class _ColumnStatistics:
         return float(np.mean(values)), variance * (1 + 1 / len(values))
 
     def test(self) -> tuple[Array, Array]:
-        """p-value of each domain, and its distance from the others in deviations within domains.
+        """p-value of each domain, and its distance from the others in deviations of rows.
 
-        Groups of up to a third of the domains, the highest or the lowest, are compared with the n
-        others by a t-test with n - 1 degrees of freedom. All members of a group must be far from
-        the others. Groups are needed because two domains with the same fault would hide each other.
-        If there are many groups, only those next to the widest gaps are compared.
+        The highest and the lowest domains, in groups of up to a third of all domains, are compared
+        with the others by a t-test. All domains of a group must be far from the others. Groups are
+        needed because two domains with the same fault would hide each other. If there are many
+        groups, only those next to the widest gaps are compared.
         """
         n, deviation = len(self.values), float(np.median(self.deviations))
         p_values, distances = np.ones(n), np.zeros(n)
@@ -188,8 +188,8 @@ def find_anomalies(
     if n_tests:
         columns = list(dict.fromkeys(s.column for s in all_statistics))[:MAX_COLUMNS]
         quantities = {column: quantities[column] for column in columns}
-        rows = [np.flatnonzero(domain_codes == d) for d in range(n_domains)]
-        reversals = _opposite_signs(quantities, target, rows, FALSE_ALARM_RATE / n_tests)
+        rows_by_domain = [np.flatnonzero(domain_codes == d) for d in range(n_domains)]
+        reversals = _opposite_signs(quantities, target, rows_by_domain, FALSE_ALARM_RATE / n_tests)
         anomalies += [a for a in reversals if (a.column, a.domains[0]) not in excluded]
     return anomalies
 
@@ -236,7 +236,7 @@ def _conversions(column_name: str, powers_of_ten: bool) -> Iterator[tuple[str, f
 
 
 def _opposite_signs(
-    quantities: Mapping[int, Array], target: Array | None, rows: Sequence[Array], max_p: float
+    quantities: Mapping[int, Array], target: Array | None, rows_by_domain: list[Array], max_p: float
 ) -> Iterator[Anomaly]:
     """Find columns whose correlations with other columns have the opposite sign in one domain.
 
@@ -244,13 +244,13 @@ def _opposite_signs(
     before the next column is tested, because correct columns that are correlated with it would
     otherwise seem reversed, too.
     """
-    large_domains = [d for d, domain_rows in enumerate(rows) if len(domain_rows) >= MIN_VALUES]
+    large_domains = [d for d, rows in enumerate(rows_by_domain) if len(rows) >= MIN_VALUES]
     if len(large_domains) <= MIN_DOMAINS or len(quantities) < 2:
         return
     columns = [-1, *quantities]  # -1 is the target
-    y = np.zeros(sum(map(len, rows))) if target is None else target
+    y = np.zeros(sum(map(len, rows_by_domain))) if target is None else target
     X = np.column_stack([y, *quantities.values()])
-    matrices = np.array([_rank_correlations(X[rows[d]]) for d in large_domains])
+    matrices = np.array([_rank_correlations(X[rows_by_domain[d]]) for d in large_domains])
     usual_correlations = np.median(matrices, axis=0)
     strengths = np.maximum((usual_correlations**2).sum(axis=1), 1e-12)
     # Agreement of each domain and column with the usual correlations: about 1, or -1 if reversed.
@@ -258,7 +258,7 @@ def _opposite_signs(
     for i, d in enumerate(large_domains):
         domain_correlations, other_agreements = matrices[i], np.delete(agreements, i, axis=0)
         variances = other_agreements.var(axis=0, ddof=1) * (1 + 1 / len(other_agreements))
-        errors = np.sqrt(variances + 1 / ((len(rows[d]) - 3) * strengths))
+        errors = np.sqrt(variances + 1 / ((len(rows_by_domain[d]) - 3) * strengths))
         for _ in quantities:
             domain_agreements = (domain_correlations * usual_correlations).sum(axis=1) / strengths
             domain_agreements[0] = 1.0  # the sign of the target is assumed to be correct

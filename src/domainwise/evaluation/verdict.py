@@ -35,8 +35,8 @@ PHRASES = {
     "SVR": "the SVR",
 }
 NO_FAULT = (
-    "Checks for leaks of the target, codes for missing values, wrong units or signs, and missing "
-    "columns found no serious problem."
+    "No serious problem found. The checks cover columns that reveal the target, codes for missing "
+    "values, missing columns, units and signs."
 )
 
 
@@ -168,19 +168,19 @@ def _reason(results: Results) -> str:
         return f"the only evaluated method; its mean {label} {where_text} is {show(method.mean)}."
     if rival.trivial:
         return f"best mean {label} {where_text}."
-    lead_text = show(results.measure.sign * (mean_of(method) - mean_of(rival)))
+    lead = show(results.measure.sign * (mean_of(method) - mean_of(rival)))
     p_value = compare(method.known, rival.known).p_value
     if method.p_adjusted is not None and rival is results.baseline:
         p_value = method.p_adjusted
     if p_value is None:
         n_common = len(method.known.keys() & rival.known.keys())
-        remark = f"with {in_words(n_common)} domains, this difference may be due to chance"
+        subject = "one domain" if n_common == 1 else f"{in_words(n_common)} domains"
+        remark = f"with {subject}, this difference may be due to chance"
     else:
         is_significant = p_value < SIGNIFICANCE_LEVEL
         claim = "is statistically significant" if is_significant else "may be due to chance"
         remark = f"this difference {claim} (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
-    lead_text += f" better than {in_sentence(rival)}"
-    return f"best mean {label} {where_text}, {lead_text}; {remark}."
+    return f"best mean {label} {where_text}, {lead} better than {in_sentence(rival)}; {remark}."
 
 
 def _context(results: Results) -> str:
@@ -361,14 +361,14 @@ def difference_sentence(results: Results) -> str:
         f"{c['name']} ({names_of(names[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
     ]
     n_identifying = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
-    how = "by its values, or by which of them are missing"
+    verb, pronoun = "clearly distinguishes", "its"
+    if n_identifying > 1:
+        verb, pronoun = "each clearly distinguish", "their"
+    claim = f"{verb} one domain from all others, by {pronoun} values or by which values are missing"
     if not n_identifying:
-        text = f"No single column distinguishes one domain from all others, {how}; the best is "
-        return f"{text}{descriptions[0]}."
+        return f"No single column {claim}; the best one is {descriptions[0]}."
     share_text = f"{n_identifying} of {len(columns) + differences['others']} columns"
-    verb = "distinguishes" if n_identifying == 1 else "each distinguish"
-    text = f"{share_text} {verb} one domain from all others, {how}: "
-    return f"{text}{listed(descriptions[:n_identifying])}."
+    return f"{share_text} {claim}: {listed(descriptions[:n_identifying])}."
 
 
 def importance_sentences(results: Results) -> list[str]:
@@ -398,7 +398,7 @@ def importance_sentences(results: Results) -> list[str]:
         and importance.get(column["name"], np.inf) < min_importance
     ]
     if unused_columns:
-        pronoun = "it" if len(unused_columns) == 1 else "them"
         advice = f"Consider dropping {listed(unused_columns)}: {in_sentence(method)} hardly uses "
-        sentences.append(f"{advice}{pronoun}, but could use {pronoun} to distinguish domains.")
+        pronouns = "it, and its" if len(unused_columns) == 1 else "them, and their"
+        sentences.append(f"{advice}{pronouns} values may be different at the next site.")
     return sentences
