@@ -98,7 +98,7 @@ class ShiftDisplay(style.Display):
                 f"X must be a non-empty 2-D array of numbers; got shape {rows.shape} and dtype "
                 f"{rows.dtype}. Pass numeric columns, with one row per sample."
             )
-        names = [str(name) for name in column_names] or [f"x{i}" for i in range(rows.shape[1])]
+        features = [str(name) for name in column_names] or [f"x{i}" for i in range(rows.shape[1])]
         codes, domains = style.domain_codes(sample_domain, rows, "X")
         style.check_known(new, domains, "new")
         source_codes = [code for code, name in enumerate(domains) if name not in new]
@@ -116,7 +116,7 @@ class ShiftDisplay(style.Display):
             center = np.nanmedian(middle[source_codes], axis=0)
             scale = np.where(scale > 0, scale, np.nanstd(source_rows, axis=0))
             ends = (ends - center) / np.where(scale > 0, scale, 1.0)
-        return cls(features=names, domains=domains, ends=ends, new=new).plot(**options)
+        return cls(features=features, domains=domains, ends=ends, new=new).plot(**options)
 
     @classmethod
     def from_predictions(

@@ -207,8 +207,8 @@ class DomainScoresDisplay(style.Display):
         n_domains = len(self.order_)
         heights = -np.arange(n_domains, dtype=np.float64)
         ax = style.axes_for(ax, 7.2, 1.3 + 0.34 * n_domains)
-        bars = [self.reference.get(domain, np.nan) for domain in self.order_]
-        ax.vlines(bars, heights - 0.32, heights + 0.32, color=style.text_color(), linewidth=1.6)
+        references = [self.reference.get(domain, np.nan) for domain in self.order_]
+        ax.vlines(references, heights - 0.32, heights + 0.32, color=style.text_color(), lw=1.6)
         offsets = style.offsets(len(self.scores), 0.22)
         for i, name in reversed([*enumerate(self.scores)]):
             color = style.PALETTE[i % len(style.PALETTE)]
@@ -302,7 +302,7 @@ class CalibrationByDomainDisplay(style.Display):
     Notes
     -----
     The error of a domain is the expected calibration error: the absolute difference between the
-    probability and the frequency in a bin, averaged over rows. It may be large by chance in few rows.
+    probability and the frequency in a bin, averaged over rows. It is often large for few rows.
 
     Examples
     --------

@@ -107,7 +107,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     landmarks_ : ndarray of shape (n_landmarks, n_numeric)
         Points, drawn from a normal distribution, at which kernel means are computed; at most 100.
     sources_ : list of str
-        Domains with at least 20 rows; if there are more than 200, the largest 200. Other domains
+        Sources: domains with at least 20 rows, or the largest 200 of them. Other domains
         are pooled into one source, "other sources", unless they have fewer than 20 rows in total.
     totals_ : ndarray of shape (n_sources, n_totals)
         Counts, and sums of values, squares and kernel features, for each source. Their number does
