@@ -220,7 +220,7 @@ class JobFolder(JobMemory):
             line = {k: v for k, v in row.items() if k not in ("predictions", "settled_model")}
             if row.get("predictions"):
                 method, split, part = job_key(row)
-                # The method's name in lower case, followed by a digest if this is not the name.
+                # Two methods may have the same slug, so a digest follows unless it is the name.
                 slug = re.sub(r"[^a-z0-9]+", "-", method.lower())[:40].strip("-")
                 slug += "" if slug == method else f"-{_digest(method.encode())[:8]}"
                 slug += "" if part == ON_HELD_OUT else f"--{part}"
@@ -366,7 +366,7 @@ def read_evaluation(
 ) -> tuple[Evaluation, dict[str, Any]]:
     """Read an evaluation from a folder, and return it with the content of its file.
 
-    Predictions are read for all methods, or only for those in ``evaluation.main``.
+    Predictions are read only for methods in ``evaluation.main``, unless ``all_methods`` is True.
     """
     content = read_stored(folder)
     evaluation = _evaluation(content)
@@ -382,8 +382,8 @@ def read_evaluation(
     domain_by_name = {str(name): name for name in evaluation.domains}
     main_keys = [result.key for result in evaluation.main]
     jobs = _finished_jobs(store)
-    # If a folder was copied without all predictions, everything else can still be shown.
-    missing_keys = {k[0] for k, job in jobs.items() if not _predictions_file(store, job).exists()}
+    # Some predictions may be missing from a copied folder; everything else can still be shown.
+    missing_keys = {k[0] for k, job in jobs.items() if not _predictions_path(store, job).exists()}
     if not all_methods and find_spec("pyarrow") is None:
         missing_keys = set(main_keys)
         evaluation.lacking = "reading them needs pyarrow, which is not installed"
@@ -438,7 +438,7 @@ def _evaluation(content: Mapping[str, Any]) -> Evaluation:
 
 
 def _finished_jobs(store: ResultStore) -> dict[tuple[str, int, str], Row]:
-    """Finished jobs by method, split and part; the last one if a job was run again."""
+    """Rows of finished jobs by their :func:`job_key`; the last row if a job was run again."""
     jobs = {}
     for job_number, row in enumerate(store.rows("job"), 1):
         if "error" not in row:
@@ -448,18 +448,18 @@ def _finished_jobs(store: ResultStore) -> dict[tuple[str, int, str], Row]:
     return jobs
 
 
-def _predictions_file(store: ResultStore, job: Row) -> Path:
+def _predictions_path(store: ResultStore, job: Row) -> Path:
     """Path of a job's predictions; the folder itself if the job has none."""
     return store.folder / job.get("file", "")
 
 
 def _records(
-    store: ResultStore, job: Row, domains: Mapping[str, Any], classes: Array | None
+    store: ResultStore, job: Row, domain_by_name: Mapping[str, Any], classes: Array | None
 ) -> list[Record]:
-    """Read a job's predictions by domain and fold; ``domains`` maps stored names to domains."""
+    """Read a job's predictions by domain and fold; domains are converted by ``domain_by_name``."""
     if "file" not in job:
         return []
-    path = _predictions_file(store, job)
+    path = _predictions_path(store, job)
     try:
         content = path.read_bytes()
         if job.get("sha256", (digest := _digest(content))) != digest:
@@ -472,9 +472,9 @@ def _records(
         output_columns, prefixes = {}, {"probabilities": "probability_", "decisions": "decision_"}
         for output, prefix in prefixes.items():
             columns = [name for name in frame if name.startswith(prefix)]
-            positive_class = class_names[-1:] if output == "decisions" else []
+            last_class = class_names[-1:] if output == "decisions" else []
             suffixes = [name.removeprefix(prefix) for name in columns]
-            if suffixes not in ([], class_names, positive_class):
+            if suffixes not in ([], class_names, last_class):
                 raise ValueError(f"the columns {prefix}... do not match the classes")
             frame = frame.astype(dict.fromkeys(columns, np.float64))
             output_columns[output] = columns[0] if len(columns) == 1 else columns
@@ -485,7 +485,7 @@ def _records(
         records = []
         for (domain, fold), rows in frame.groupby(["domain", "fold"], sort=False):
             record: Record = {"row": rows["row"].to_numpy()}
-            record |= {"domain": domains[domain], "fold": fold}
+            record |= {"domain": domain_by_name[domain], "fold": fold}
             for name in ("target", "prediction"):
                 record[name] = rows[name].to_numpy()
                 if classes is not None:
@@ -518,8 +518,7 @@ def _description(method: Method, problem: Problem) -> str:
 
 def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
     """Digest of the rows, targets, domains and splits."""
-    digest = hashlib.sha256()
-    full = problem.full
+    digest, full = hashlib.sha256(), problem.full
     for X in (full.X, full.raw):
         if hasattr(X, "columns"):
             frame = X.to_pandas() if hasattr(X, "to_pandas") else X

@@ -152,7 +152,7 @@ def _scored_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dic
 
 
 def _records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Record]:
-    """Predictions for these folds from the jobs that did not fail."""
+    """Records whose ``fold`` is in ``folds``, from the jobs that did not fail."""
     records = [record for job in jobs if "error" not in job for record in job["predictions"]]
     return [record for record in records if record["fold"] in folds]
 
@@ -202,7 +202,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def drawn_rows_note(problem: Problem) -> str:
-    """A sentence about the number of rows for training, and the number for scoring."""
+    """A sentence about the number of training rows and the number of scored rows."""
     return (
         f"Methods are trained on {len(problem.y):,} of {problem.n_total:,} rows, drawn evenly from "
         f"the domains (max_rows), and scored on {len(problem.full.scored):,} rows."
@@ -281,11 +281,11 @@ def _facts(problem: Problem) -> dict[str, Any]:
 def batch_scores(
     measure: Measure, classes: Any, records: Iterable[Record], plain_records: Iterable[Record]
 ) -> dict[str, dict[str, float]]:
-    """Compare scores of ``records``, predicted with context, with those of ``plain_records``.
+    """Compare scores of ``records`` (with context) and of ``plain_records`` (without), by batch.
 
-    Return, by kind of batch, the mean score with context (``context``) and without (``plain``), the
+    For each batch, return the mean score with context (``context``) and without (``plain``), the
     standard error of their difference over domains (``error``), and the number of domains on which
-    the measure is defined (``domains``); empty for a custom scorer, which needs the model.
+    the measure is defined (``domains``). The result is empty for custom scorers.
     """
     score_pairs: dict[str, list[list[float]]] = {}
     counterparts = {record["domain"]: record for record in plain_records}
@@ -307,7 +307,7 @@ def batch_scores(
     for batch in (batch for batch in BATCHES if batch in score_pairs):
         context_scores, plain_scores = np.array(score_pairs[batch]).T
         n_domains, gains = len(plain_scores), context_scores - plain_scores
-        error = float(gains.std(ddof=1) / np.sqrt(n_domains)) if n_domains > 1 else 0.0
+        standard_error = float(gains.std(ddof=1) / np.sqrt(n_domains)) if n_domains > 1 else 0.0
         means = {"context": float(context_scores.mean()), "plain": float(plain_scores.mean())}
-        scores[batch] = {**means, "error": error, "domains": n_domains}
+        scores[batch] = {**means, "error": standard_error, "domains": n_domains}
     return scores

@@ -52,7 +52,7 @@ MAX_WITHIN_COST = 20.0
 
 
 def job_key(row: Row) -> tuple[str, int, str]:
-    """Method, split and part, which identify a row of a job."""
+    """Method, split and part, which identify a result row."""
     return row["method"], row["split"], row.get("part", ON_HELD_OUT)
 
 
@@ -85,8 +85,9 @@ class MethodJob:
         return [(key, self.number, self.part) for key, _, _ in variants]
 
     def run(self) -> list[Row]:
-        """Choose parameters, fit, and predict. If this fails, the rows contain the error.
+        """Choose parameters, fit and predict; the rows contain the error if this fails.
 
+        There is a row without context and, if the method can use context, a second row with it.
         BLAS uses one thread, so that the last digits do not depend on the number of workers.
         """
         variants = self.method.rows(self.problem.classification)
@@ -117,7 +118,7 @@ class MethodJob:
         return rows
 
     def _fit(self) -> Pipeline:
-        """Fit to the source domains; some methods use all their rows, not only those drawn."""
+        """Fit to the source domains; some methods use all of their rows, not only those drawn."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
         fit_problem, rows, fit_params = problem, train, {}
@@ -218,7 +219,6 @@ class SeenJob(MethodJob):
         if self.in_context and "context" in chosen_model.get_params(deep=False):
             chosen_model = clone(chosen_model).set_params(context="auto")
         train, test = self.seen_split
-        y_train = problem.y[train]
         with suppress(*FAILURES, TypeError):
             model = self._refit(chosen_model, train, with_domains=True)
             for row, context in zip(rows, contexts, strict=True):
@@ -229,7 +229,7 @@ class SeenJob(MethodJob):
                 for code in np.unique(problem.codes[test]):
                     indices = np.flatnonzero(problem.codes[test] == code)
                     domain_outputs = {k: v if v is None else v[indices] for k, v in outputs.items()}
-                    arguments = (problem, test[indices], y_train, SEEN)
+                    arguments = (problem, test[indices], problem.y[train], SEEN)
                     row["predictions"].append(self._record(model, domain_outputs, *arguments))
 
     def _within(self, chosen_model: Any) -> list[Record]:
@@ -271,7 +271,7 @@ def reported_warnings(messages: Sequence[warnings.WarningMessage]) -> list[str]:
 
 
 def can_score(method: Method, problem: Problem) -> bool:
-    """Whether the measure can score the method, which may not predict probabilities."""
+    """Whether the method predicts what the measure needs, such as probabilities."""
     model = method.make(problem.setting(len(problem.y)))
     if problem.classes is None or problem.measure.is_custom:
         return True
