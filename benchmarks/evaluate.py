@@ -202,8 +202,7 @@ def main() -> None:
             if options.points:
                 with options.points.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(finished) + "\n")
-    is_drawn = find_spec("matplotlib") is not None
-    page = "including the report" if is_drawn else "without the report (no matplotlib)"
+    page = "including the report" if find_spec("matplotlib") else "without the report"
     note = (
         f"Times are CPU seconds with one thread and one worker, {page}. *Two cores* is the "
         "estimated time on two idle cores, where two workers share the jobs but not the other "
