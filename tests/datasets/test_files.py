@@ -12,7 +12,7 @@ import pytest
 from domainwise import datasets
 from domainwise.datasets import loaders
 
-NAMES = list(loaders.data_files())
+NAMES = list(loaders.registry_entries())
 #: Data sets whose files are not part of the package.
 OUTSIDE = [name for name in NAMES if name != "heart"]
 
@@ -29,7 +29,9 @@ def no_data(tmp_path, monkeypatch):
 def data(data_dir, monkeypatch):
     """Find the real files through the environment variable."""
     absent = [
-        name for name in OUTSIDE if not (data_dir / loaders.data_files()[name]["file"]).is_file()
+        name
+        for name in OUTSIDE
+        if not (data_dir / loaders.registry_entries()[name]["file"]).is_file()
     ]
     if absent:
         pytest.skip(f"data files absent: {', '.join(absent)}")
@@ -46,8 +48,8 @@ def tiny(no_data, monkeypatch):
     table.parent.mkdir()
     pd.read_csv(io.StringIO("\n".join(rows))).to_csv(table, index=False)
     digest = hashlib.sha256(table.read_bytes()).hexdigest()
-    entry = {**loaders.data_files()["landmine"], "sha256": digest}
-    monkeypatch.setitem(loaders.data_files(), "landmine", entry)
+    entry = {**loaders.registry_entries()["landmine"], "sha256": digest}
+    monkeypatch.setitem(loaders.registry_entries(), "landmine", entry)
     return table
 
 
@@ -61,7 +63,7 @@ def load(name, **options):
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_the_error_about_a_missing_file_names_origin_and_folders(name, no_data, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(no_data / "named"))
-    entry = loaders.data_files()[name]
+    entry = loaders.registry_entries()[name]
     with pytest.raises(FileNotFoundError) as caught:
         load(name)
     message = str(caught.value)
@@ -108,7 +110,7 @@ def test_a_changed_file_is_refused_with_both_checksums(tiny, monkeypatch):
     tiny.write_bytes(tiny.read_bytes() + b"\0")
     with pytest.raises(ValueError, match="not the expected file") as caught:
         datasets.load_landmine()
-    assert loaders.data_files()["landmine"]["sha256"] in str(caught.value)
+    assert loaders.registry_entries()["landmine"]["sha256"] in str(caught.value)
     assert hashlib.sha256(tiny.read_bytes()).hexdigest() in str(caught.value)
 
 

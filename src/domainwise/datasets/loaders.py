@@ -2,7 +2,7 @@
 
 ``registry.toml`` contains the checksum, size, origin and description of each file. The files were
 made from public copies of the original releases; in most of them, the first column is ``domain``.
-Only the file for :func:`load_heart` is part of this package, because its license permits it.
+Only the file for :func:`load_heart` is included in the package, because its license permits that.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ __all__ = [
 ]
 
 _FOLDER_VARIABLE = "DOMAINWISE_DATA"
-_PACKAGE = Path(__file__).parent
-# Path, size and modification time of files whose checksum was correct in this process.
+_PACKAGE_FOLDER = Path(__file__).parent
+# Path, size and modification time of each file that this process has verified.
 _VERIFIED_FILES: set[tuple[str, int, int]] = set()
-F = TypeVar("F", bound=Callable[..., Bunch])
+Loader = TypeVar("Loader", bound=Callable[..., Bunch])
 
 
 @cache
-def data_files() -> dict[str, dict[str, Any]]:
+def registry_entries() -> dict[str, dict[str, Any]]:
     """Return the entries of ``registry.toml`` by name, in the order of :func:`list_datasets`."""
-    return tomllib.loads((_PACKAGE / "registry.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((_PACKAGE_FOLDER / "registry.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A data set in the result of :func:`list_datasets`.
+    """Description of a data set, as returned by :func:`list_datasets`.
 
     ``rows``, ``domains``, ``features``, ``target`` and ``classes`` describe what the loader returns
     by default; ``classes`` is None for a continuous target. ``path`` is the path of the file, or
-    None if it is missing.
+    None if the file is missing.
     """
 
     name: str
@@ -80,9 +80,9 @@ class DatasetInfo:
 
 
 def list_datasets() -> list[DatasetInfo]:
-    """List all data sets that have a loader, and whether their files are on this machine.
+    """Describe all data sets that have a loader, and find their files on this machine.
 
-    No data file is read.
+    The files are not read.
 
     Returns
     -------
@@ -95,22 +95,22 @@ def list_datasets() -> list[DatasetInfo]:
     ['parkinsons', 'bike', 'communities', 'kc_house']
     """
     infos = []
-    for name, entry in data_files().items():
-        entry = {"classes": None, **entry, "name": name, "path": find_file(entry["file"])}
-        infos.append(DatasetInfo(**{f.name: entry[f.name] for f in fields(DatasetInfo)}))
+    for name, entry in registry_entries().items():
+        values_by_field = {"classes": None, **entry, "name": name, "path": find_file(entry["file"])}
+        infos.append(DatasetInfo(**{f.name: values_by_field[f.name] for f in fields(DatasetInfo)}))
     return infos
 
 
 def find_file(file_name: str) -> Path | None:
-    """Return the path of a data file; None if it is missing."""
+    """Return the path of a data file, or None if the file is missing."""
     user_folder = os.environ.get(_FOLDER_VARIABLE)
-    folders = [_PACKAGE, *([Path(user_folder).expanduser()] if user_folder else []), cache_dir()]
-    paths = (folder / file_name for folder in folders)
+    user_folders = [Path(user_folder).expanduser()] if user_folder else []
+    paths = (folder / file_name for folder in (_PACKAGE_FOLDER, *user_folders, cache_dir()))
     return next((path for path in paths if path.is_file()), None)
 
 
 def cache_dir() -> Path:
-    """Return the folder to search after ``$DOMAINWISE_DATA``."""
+    """Return the cache folder, which is searched after ``$DOMAINWISE_DATA``."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # The XDG specification says that relative paths must be ignored.
     return (cache_home if cache_home.is_absolute() else Path.home() / ".cache") / "domainwise"
@@ -118,18 +118,18 @@ def cache_dir() -> Path:
 
 def verified_path(name: str) -> Path:
     """Check that a data set's file exists and has the right checksum, and return its path."""
-    entry = data_files()[name]
+    entry = registry_entries()[name]
     file_name, expected_digest, origin = entry["file"], entry["sha256"], entry["origin"]
     path = find_file(file_name)
     if path is None:
-        folder = os.environ.get(_FOLDER_VARIABLE) or "not set"
+        folder_text = os.environ.get(_FOLDER_VARIABLE) or "not set"
         raise FileNotFoundError(
-            f"{file_name} was not found in ${_FOLDER_VARIABLE} ({folder}) or in {cache_dir()}. "
-            f"Copy the file to one of these folders. It was made from {origin}."
+            f"{file_name} was not found in ${_FOLDER_VARIABLE} ({folder_text}) or in "
+            f"{cache_dir()}. Copy the file to one of these folders. It was made from {origin}."
         )
     file_status = path.stat()
-    key = (str(path.resolve()), file_status.st_size, file_status.st_mtime_ns)
-    if key not in _VERIFIED_FILES:
+    file_version = (str(path.resolve()), file_status.st_size, file_status.st_mtime_ns)
+    if file_version not in _VERIFIED_FILES:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if digest != expected_digest:
@@ -138,7 +138,7 @@ def verified_path(name: str) -> Path:
                 f"{expected_digest}. It may be incomplete or a different version. Replace it with "
                 f"the file made from {origin}."
             )
-        _VERIFIED_FILES.add(key)
+        _VERIFIED_FILES.add(file_version)
     return path
 
 
@@ -153,9 +153,9 @@ def read_table(name: str, as_frame: bool) -> Any:
             import pyarrow  # noqa: F401
 
             return pd.read_parquet(path)
-    # pandas 3.1 reads all digits by default and deprecates the argument.
-    version = tuple(map(int, pd.__version__.split(".")[:2]))
-    read_options = {"float_precision": "round_trip"} if version < (3, 1) else {}
+    # pandas 3.1 reads all digits by default and deprecates ``float_precision``.
+    pandas_version = tuple(map(int, pd.__version__.split(".")[:2]))
+    read_options = {"float_precision": "round_trip"} if pandas_version < (3, 1) else {}
     return pd.read_csv(path, **read_options)
 
 
@@ -180,39 +180,39 @@ def make_bunch(
         target=_labels(table[target or table.columns[-1]], as_frame),
         sample_domain=_labels(table[domain].rename("sample_domain"), as_frame),
         feature_names=list(data.columns),
-        DESCR=data_files()[name]["descr"],
+        DESCR=registry_entries()[name]["descr"],
         **({"frame": table} if as_frame else {}),
     )
 
 
 def _labels(column: Any, as_frame: bool) -> Any:
-    """Return targets or domains: categories as strings, and integers as int64."""
+    """Return targets or domains, with integers as int64 and categories as strings."""
     if column.ndim == 1 and column.dtype.kind != "f":
         column = column.astype(np.int64 if column.dtype.kind in "iu" else str)
     if as_frame:
         return column
-    values = column.to_numpy()
-    # Fixed-width text can be sorted, and is the same with every pandas version.
-    return values if values.dtype.kind in "fiu" else values.astype(str)
+    array = column.to_numpy()
+    # Fixed-width strings can be sorted, and are the same with every pandas version.
+    return array if array.dtype.kind in "fiu" else array.astype(str)
 
 
-#: Part of every loader's docstring: the shared parameter and the return value.
+#: Part of every loader's docstring: the parameter ``as_frame`` and the return value.
 _SHARED_TEXT = """\
 as_frame : bool, default=False
-    Whether to return pandas objects instead of arrays. ``frame`` then contains the table in the
-    file, with text columns.
+    Whether to return pandas objects instead of arrays. If True, ``frame`` contains all columns
+    of the file, with text columns unchanged.
 
 Returns
 -------
 Bunch
-    ``data`` {shape}, ``target``, ``sample_domain`` ({domain}), ``feature_names`` and the
+    ``data`` of shape {shape}, ``target``, ``sample_domain`` ({domain}), ``feature_names`` and the
     description ``DESCR``. In ``data``, text columns are replaced by indicators such as
     ``sex_Female``."""
 
 
-def with_shared_docstring(loader: F) -> F:
+def with_shared_docstring(loader: Loader) -> Loader:
     """Replace ``{shared}`` in a loader's docstring with the text that all loaders share."""
-    entry = data_files()[loader.__name__.removeprefix("load_")]
+    entry = registry_entries()[loader.__name__.removeprefix("load_")]
     text = _SHARED_TEXT.format(shape=(entry["rows"], entry["features"]), domain=entry["domain"])
     loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", text)
     return loader
@@ -240,7 +240,7 @@ def check_choice(choice: object, name: str, choices: Sequence[str]) -> None:
 
 
 def check_subset(values: Any, name: str, choices: Sequence[Any]) -> list[Any]:
-    """Return values as a list; raise ValueError if it is empty or contains an invalid value."""
+    """Return values as a list; raise ValueError if it is empty or contains invalid values."""
     value_list = [values] if isinstance(values, (str, int)) else list(values)
     if not value_list or not all(value in choices for value in value_list):
         raise ValueError(
@@ -251,7 +251,7 @@ def check_subset(values: Any, name: str, choices: Sequence[Any]) -> list[Any]:
 
 @with_shared_docstring
 def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> Bunch:
-    """Parkinson's telemonitoring: 16 voice measures and a clinical score of 42 people.
+    """Parkinson's telemonitoring: 16 voice measures and clinical scores of 42 people.
 
     Parameters
     ----------
@@ -270,19 +270,19 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     check_choice(target, "target", [*score_names, "both"])
     table = read_table("parkinsons", as_frame)
     features = list(table.loc[:, "Jitter(%)":"PPE"].columns)
-    targets = score_names if target == "both" else target
-    return make_bunch("parkinsons", table, as_frame, features, targets)
+    target_columns = score_names if target == "both" else target
+    return make_bunch("parkinsons", table, as_frame, features, target_columns)
 
 
 @with_shared_docstring
 def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = False) -> Bunch:
-    """Graft-versus-host disease (FlowCAP-I): T cells and other cells in 12 samples, 6 channels.
+    """Graft-versus-host disease (FlowCAP-I): T cells and others in 12 samples, with 6 channels.
 
     Parameters
     ----------
     target : {"t_cell", "label"}, default="t_cell"
-        "t_cell" is 1 for T cells; "label" is the manual gate, 0 to 5. The same gate may contain
-        different populations in different samples.
+        "t_cell" is 1 for T cells; "label" is the manual gate, 0 to 5. The same number may stand
+        for different populations in different samples.
     ungated : bool, default=True
         Whether to include cells outside all gates (their ``t_cell`` is 0).
     {shared}
@@ -317,11 +317,11 @@ def load_oilwells(
     event_classes : sequence of {2, 3, 4, 6}, default=(2, 6)
         Event classes whose windows are included. Classes 3 and 4 have almost no normal windows.
     sensors : sequence of str, default=("P-TPT", "T-TPT")
-        Sensors among P-PDG, P-TPT, T-TPT, P-MON-CKP, T-JUS-CKP, P-JUS-CKGL and QGL. Each sensor has
+        Any of P-PDG, P-TPT, T-TPT, P-MON-CKP, T-JUS-CKP, P-JUS-CKGL and QGL. Each sensor has
         four features: mean, std, slope, range.
     missing : {"drop_rows", "drop_columns", "keep"}, default="drop_rows"
         What to do with missing values: drop rows with missing values (10 windows by default), drop
-        columns with missing values, or keep them as NaN.
+        columns with missing values, or keep missing values as NaN.
     {shared}
 
     Examples
@@ -330,12 +330,12 @@ def load_oilwells(
     >>> load_oilwells().feature_names[:2]  # doctest: +SKIP
     ['P-TPT_mean', 'P-TPT_std']
     """
-    classes = check_subset(event_classes, "event_classes", (2, 3, 4, 6))
-    sensor_names = ("P-PDG", "P-TPT", "T-TPT", "P-MON-CKP", "T-JUS-CKP", "P-JUS-CKGL", "QGL")
-    sensors = check_subset(sensors, "sensors", sensor_names)
+    event_classes = check_subset(event_classes, "event_classes", (2, 3, 4, 6))
+    all_sensors = ("P-PDG", "P-TPT", "T-TPT", "P-MON-CKP", "T-JUS-CKP", "P-JUS-CKGL", "QGL")
+    sensors = check_subset(sensors, "sensors", all_sensors)
     check_choice(missing, "missing", ("keep", "drop_rows", "drop_columns"))
     table = read_table("oilwells", as_frame)
-    table = table[table["event_class"].isin(classes)]
+    table = table[table["event_class"].isin(event_classes)]
     statistics = ("mean", "std", "slope", "range")
     features = [f"{sensor}_{statistic}" for sensor in sensors for statistic in statistics]
     table, features = handle_missing(table, features, missing)
@@ -352,7 +352,7 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
         Whether to include the pseudo-well Recruit F9: 80 rows, all of facies 9.
     missing : {"keep", "drop_rows", "drop_columns"}, default="keep"
         The log PE was not measured in two wells. "keep" returns NaN for these values; make a
-        ``SimpleImputer`` the first step of a pipeline, so that it is fitted to the source wells.
+        ``SimpleImputer`` the first step of a pipeline to fit it to the source wells only.
         "drop_columns" drops PE (6 features, 9 wells), and "drop_rows" drops the two wells (3,164
         rows, 7 wells).
     {shared}
@@ -377,14 +377,14 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
 def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool = False) -> Bunch:
     """HIPC T cells: 10 populations in 19 samples from 5 centers, with 7 markers.
 
-    Rows are sorted by sample and population: shuffle before taking subsets.
+    Rows are sorted by sample and population: shuffle them before taking subsets.
 
     Parameters
     ----------
     target : {"label", "population"}, default="label"
         The population as a number from 1 to 10, or its name.
     domain : {"sample", "center", "patient"}, default="sample"
-        What a domain is: one of 19 samples, 5 centers or 3 patients.
+        What a domain is: one of the 19 samples, 5 centers or 3 patients.
     {shared}
 
     Examples
@@ -428,10 +428,10 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
 
 @with_shared_docstring
 def load_heart(*, as_frame: bool = False) -> Bunch:
-    """Heart disease: patients with (1) and without (0) disease in 4 hospitals, 13 measurements.
+    """Heart disease: patients with (1) and without (0) disease in 4 hospitals; 13 features.
 
     The file is part of the package. Missing values are NaN. Cholesterol values (``chol``) of 0 also
-    stand for missing values: all those from Switzerland, and 49 from the VA hospital.
+    stand for missing values: all values from Switzerland, and 49 from the VA hospital.
 
     Parameters
     ----------
@@ -464,7 +464,7 @@ def _make_loader(name: str) -> Callable[..., Bunch]:
     def load(*, as_frame: bool = False) -> Bunch:
         return make_bunch(name, read_table(name, as_frame), as_frame)
 
-    entry = data_files()[name]
+    entry = registry_entries()[name]
     load.__name__ = load.__qualname__ = f"load_{name}"
     load.__doc__ = f"""{entry["description"]}.
 

@@ -18,7 +18,7 @@ Synthetic domains from the paper "Domain Generalization via Domain-based Covaria
 are Gaussian with mean zero and a covariance drawn from Wishart(eta I, {n_features}) with
 eta = {eta}. The relation between features and class is the same in every domain:
 y = sgn(sgn(b1'x + e1) log|b2'x + e2 + c|) with b1, b2 ~ N(0, I), e1, e2 ~ N(0, 1) and c = {c}.
-The paper does not give b1, b2 and c; these choices reproduce its SVM results.
+The paper does not give b1, b2 or c; these choices reproduce its SVM results.
 """
 
 
@@ -31,7 +31,7 @@ def make_synthetic(
     c: float = 2.0,
     random_state: int | np.random.RandomState | None = None,
 ) -> Bunch:
-    r"""Draw the paper's synthetic domains: covariances differ, the labelling rule does not.
+    r"""Draw the paper's synthetic domains: covariances differ, but the labeling rule does not.
 
     Domain i has :math:`n_i \sim \mathrm{Poisson}(n)` rows
     :math:`x \sim N(0, \Sigma_i)`, :math:`\Sigma_i \sim \mathrm{Wishart}(\eta I_p, p)`, and
@@ -81,19 +81,19 @@ def make_synthetic(
     check_arguments("make_synthetic", _CONSTRAINTS, **locals())
     rng = check_random_state(random_state)
     b1, b2 = rng.standard_normal((2, n_features))
-    sizes = np.maximum(rng.poisson(n_per_domain, size=n_domains), _MIN_ROWS)
+    domain_sizes = np.maximum(rng.poisson(n_per_domain, size=n_domains), _MIN_ROWS)
     domain_rows = []
-    for size in sizes:
+    for domain_size in domain_sizes:
         # If the entries of G (p x p) are standard normal, eta GG' is Wishart(eta I, p).
         factor = np.sqrt(eta) * rng.standard_normal((n_features, n_features))
-        domain_rows.append(rng.standard_normal((size, n_features)) @ factor.T)
+        domain_rows.append(rng.standard_normal((domain_size, n_features)) @ factor.T)
     data = np.vstack(domain_rows)
     e1, e2 = rng.standard_normal((2, len(data)))
-    scores = np.sign(data @ b1 + e1) * np.log(np.abs(data @ b2 + e2 + c))
+    decision_values = np.sign(data @ b1 + e1) * np.log(np.abs(data @ b2 + e2 + c))
     return Bunch(
         data=data,
-        target=np.where(scores > 0, 1, -1),
-        sample_domain=np.repeat(np.arange(n_domains), sizes),
+        target=np.where(decision_values > 0, 1, -1),
+        sample_domain=np.repeat(np.arange(n_domains), domain_sizes),
         feature_names=[f"x{j}" for j in range(n_features)],
         DESCR=_DESCR.format(
             n_domains=n_domains, n_rows=len(data), n_features=n_features, eta=eta, c=c

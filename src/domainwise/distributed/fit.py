@@ -32,14 +32,14 @@ def fit_parquet(
     """Fit an estimator to Parquet files, which may be larger than memory.
 
     Fast estimators read the files once. A ridge search reads them a second time if its ``scoring``
-    needs predictions. Partitions consist of adjacent row groups of a file, up to 32 MiB. The
-    footers of all files, which contain the numbers of rows, are read first. If a footer cannot be
-    read, an error is raised before anything is computed.
+    needs predictions. A partition consists of adjacent row groups of a file, up to 32 MiB in total.
+    The footers of all files, which contain the numbers of rows, are read first. If a footer cannot
+    be read, an error is raised before anything is computed.
 
     Parameters
     ----------
     estimator : projection, InvariantRidgeClassifierCV or InvariantRidgeCV
-        For example :class:`~domainwise.FastDCM`. Fitted in place; unchanged if an error occurs.
+        For example :class:`~domainwise.FastDCM`. Fitted in place, but unchanged if an error occurs.
     path : str or path-like
         A file, a folder or a glob pattern, on any storage that fsspec can open. Folder names such
         as ``site=A`` become string columns.
@@ -102,11 +102,11 @@ def fit_parquet(
         raise TypeError(f"features must be a list of column names; got {features!r}")
     feature_names = None if features is None else list(features)
     problem = "" if feature_names != [] else "the list is empty. Pass None to use all columns"
-    for name, count in Counter(feature_names or ()).items():
+    for name, n_occurrences in Counter(feature_names or ()).items():
         if name in label_columns:
             problem = f"{name!r} is also a target or domain column. Remove it from features"
-        elif count > 1:
-            problem = f"{name!r} is listed twice. List it once"
+        elif n_occurrences > 1:
+            problem = f"{name!r} is listed {n_occurrences} times. List it once"
     if problem:
         raise ValueError(f"features={features!r}: {problem}.")
     with nullcontext() if client is None else _as_current(client):
@@ -118,13 +118,13 @@ def fit_parquet(
 
 
 def _as_current(client: Any) -> AbstractContextManager[Any]:
-    """Return a context in which this client is current; raise an error if it is unusable."""
+    """Return a context in which this is the current client; raise an error if it is unusable."""
     from distributed import Client
 
     if not isinstance(client, Client):
         raise TypeError(
-            f"client must be a distributed.Client; got {type(client).__name__}. Connect with "
-            "Client(address) first."
+            f"client must be a distributed.Client; got {type(client).__name__}. Pass "
+            "Client(address)."
         )
     if client.asynchronous:
         raise TypeError("client is asynchronous. Pass Client(address, asynchronous=False).")
@@ -135,11 +135,11 @@ def _as_current(client: Any) -> AbstractContextManager[Any]:
 
 @contextmanager
 def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Run joblib loops, such as those over folds, on a client's workers, unless it is None.
+    """Run joblib loops, such as loops over folds, on a client's workers; None changes nothing.
 
     ``report`` is called after each task with the number of finished tasks. joblib's Dask backend
     sends every loop to the workers, including loops inside a task and loops with ``n_jobs=1``, such
-    as those in a column transformer. Here, these two kinds run in the process that calls them.
+    as those in a column transformer. Here, these two kinds of loops run in the calling process.
     """
     if client is None:
         yield

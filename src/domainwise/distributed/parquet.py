@@ -1,4 +1,4 @@
-"""Parquet files as partitions of known length: footers are read first, and rows later in tasks.
+"""Parquet files as partitions of known length. Footers are read first, and rows later, in tasks.
 
 ``pyarrow.dataset`` is not used, because it does not support glob patterns, reads the footers of
 remote files one by one, fills columns that are missing in later files with nulls, and does not name
@@ -36,7 +36,7 @@ class Piece:
     path: str
     row_groups: tuple[int, ...]
     n_rows: int
-    keys: dict[str, str | None]  #: columns from folder names, as in ``site=A/part.parquet``
+    folder_columns: dict[str, str | None]  #: from folder names, as in ``site=A/part.parquet``
 
     @property
     def source(self) -> str:
@@ -54,7 +54,7 @@ class Footer:
     path: str
     metadata: Any
     schema: Any
-    keys: dict[str, str | None]
+    folder_columns: dict[str, str | None]
 
 
 def open_parquet(
@@ -63,7 +63,7 @@ def open_parquet(
     """Open Parquet files as a Dask data frame; also return its partitions.
 
     The path is a file, a folder or a glob pattern, on any storage that fsspec can open. If
-    ``features`` is None, all columns except ``label_columns`` are features.
+    ``features`` is None, all columns except ``label_columns`` and the index are features.
     """
     footers = read_footers(path)
     schema = footers[0].schema
@@ -80,7 +80,7 @@ def open_parquet(
                     f"{footer.path}: features must be numeric, but {name!r} has type {dtype}. It "
                     f"is numeric in {footers[0].path}. Use the same types in all files."
                 )
-    meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
+    meta = arrow_frame(schema.empty_table(), columns, footers[0].folder_columns)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
     lengths = tuple(piece.n_rows for piece in pieces)
     deferred_pieces = tuple(Deferred(read_piece, piece, columns) for piece in pieces)
@@ -93,7 +93,7 @@ def _is_numeric(dtype: Any) -> bool:
 
 
 def read_footers(path: Any) -> list[Footer]:
-    """Read the footers of all files under a path, which reveals most damaged files."""
+    """Read the footers of all files under a path; most damaged files are detected here."""
     if is_local := Path(path).exists():  # even if the name looks like a pattern
         filesystem, paths = fsspec.filesystem("file"), [Path(path).absolute().as_posix()]
     else:
@@ -111,8 +111,8 @@ def read_footers(path: Any) -> list[Footer]:
         try:
             with filesystem.open(file_path) as file:
                 metadata = pq.read_metadata(file)
-            schema, keys = metadata.schema.to_arrow_schema(), folder_keys(file_path, root)
-            return Footer(filesystem, file_path, metadata, schema, keys)
+            schema, folder_columns = metadata.schema.to_arrow_schema(), folder_keys(file_path, root)
+            return Footer(filesystem, file_path, metadata, schema, folder_columns)
         except FileNotFoundError:
             raise
         except Exception as error:
@@ -132,26 +132,26 @@ def cut_pieces(
 ) -> list[Piece]:
     """Divide files into pieces: adjacent row groups with up to ``max_rows`` rows in total.
 
-    None means as many rows as fit into ``PARTITION_BYTES``. Row groups are not split.
+    If ``max_rows`` is None, it is computed from ``PARTITION_BYTES``. Row groups are not split.
     """
     pieces: list[Piece] = []
     max_rows = max_rows or PARTITION_BYTES // (8 * len(columns))
     for footer in footers:
-        file_columns = {*footer.schema.names, *footer.keys}
+        file_columns = {*footer.schema.names, *footer.folder_columns}
         if missing_names := [name for name in columns if name not in file_columns]:
             raise ValueError(
                 f"{footer.path} has no column {missing_names[0]!r}. Use columns that all files "
                 f"have. The columns of this file are {', '.join(sorted(file_columns))}."
             )
-        n_earlier_pieces, row_groups = len(pieces), tuple[int, ...]()
-        for group in range(footer.metadata.num_row_groups):
-            n_rows, row_groups = footer.metadata.row_group(group).num_rows, (group,)
+        n_earlier_pieces = len(pieces)
+        for i in range(footer.metadata.num_row_groups):
+            n_rows, row_groups = footer.metadata.row_group(i).num_rows, [i]
             if n_rows and len(pieces) > n_earlier_pieces and pieces[-1].n_rows + n_rows <= max_rows:
                 last_piece = pieces.pop()
-                n_rows, row_groups = last_piece.n_rows + n_rows, (*last_piece.row_groups, group)
+                n_rows, row_groups = last_piece.n_rows + n_rows, [*last_piece.row_groups, i]
             if n_rows:
-                piece = Piece(footer.filesystem, footer.path, row_groups, n_rows, footer.keys)
-                pieces.append(piece)
+                location = (footer.filesystem, footer.path, tuple(row_groups))
+                pieces.append(Piece(*location, n_rows, footer.folder_columns))
     if not pieces:
         raise ValueError(
             f"no Parquet file contains rows (number of files: {len(footers)}, first file: "
@@ -162,7 +162,7 @@ def cut_pieces(
 
 def read_piece(piece: Piece, columns: list[str]) -> Any:
     """Read a piece as a data frame; if that fails, raise OSError with the name of the piece."""
-    file_columns = [name for name in columns if name not in piece.keys]
+    file_columns = [name for name in columns if name not in piece.folder_columns]
     try:
         with piece.filesystem.open(piece.path) as file:
             table = pq.ParquetFile(file).read_row_groups(
@@ -170,4 +170,4 @@ def read_piece(piece: Piece, columns: list[str]) -> Any:
             )
     except Exception as error:  # a damaged file can raise errors of any type
         raise _read_error(piece.source, error) from error
-    return arrow_frame(table, columns, piece.keys)
+    return arrow_frame(table, columns, piece.folder_columns)
