@@ -302,10 +302,10 @@ def _fillers(table: _Table) -> Iterator[Fault]:
             is_outlier = column.is_outlier(i, np.bincount(value_codes, counts, n_values))
             # The lowest and the highest value may be the limits of a scale.
             is_limit = column.is_quantity and i in (0, n_values - 1) and not is_outlier
-            share, share_elsewhere = FILLER_SHARES
-            rules = [(share, OUTLIER_SHARES[1] if is_limit else share_elsewhere)]
+            max_share = OUTLIER_SHARES[1] if is_limit else FILLER_SHARES[1]
+            share_pairs = [(FILLER_SHARES[0], max_share), *[OUTLIER_SHARES] * is_outlier]
             is_filled = np.zeros(len(n_rows), dtype=bool)
-            for min_share, max_elsewhere in [*rules, *[OUTLIER_SHARES] * is_outlier]:
+            for min_share, max_elsewhere in share_pairs:
                 is_common = is_large & (n_rows >= np.maximum(min_share * n_present, MIN_CLASS_ROWS))
                 is_exception = is_outlier or 3 * is_common.sum() <= is_large.sum()
                 if is_exception and 0 < is_common.sum() < len(n_rows):

@@ -221,12 +221,12 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
         (len(problem.y) < problem.n_total, drawn_rows_note(problem)),
         (
             one_class_names,
-            f"These domains have only one class and are used for training, but not scored: "
+            "These domains have only one class and are used for training, but not scored: "
             f"{', '.join(one_class_names)}.",
         ),
         (
             undefined_text,
-            f"{label} is not defined on {undefined_text}; means are over the other domains.",
+            f"On {undefined_text}, {label} is not defined; means are over the other domains.",
         ),
         (
             selected_on_rows,
@@ -245,7 +245,7 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
         ),
         (
             measure.uses_positive_class and positive is not None,
-            f"{label} is computed for class {positive!s}, the positive class (pos_label).",
+            f"The positive class, for which {label} is computed, is {positive!s} (pos_label).",
         ),
         *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),
         (
