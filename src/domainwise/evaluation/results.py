@@ -106,8 +106,8 @@ class MethodResult:
         A decrease of the mean by at most one standard error is ignored.
         """
         gains = {kind: means["context"] - means["plain"] for kind, means in self.batches.items()}
-        helps = gains.get("whole", 0.0) > 0.0
-        return helps and all(gain >= -self.batches[kind]["error"] for kind, gain in gains.items())
+        improves = gains.get("whole", 0.0) > 0.0
+        return improves and all(g >= -self.batches[kind]["error"] for kind, g in gains.items())
 
     @property
     def generalization_gap(self) -> float:

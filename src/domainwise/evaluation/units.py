@@ -90,7 +90,7 @@ class _ColumnStatistics:
         return float(np.mean(values)), variance * (1 + 1 / len(values))
 
     def test(self) -> tuple[Array, Array]:
-        """p-value of each domain, and its distance from the others in deviations of rows.
+        """p-value of each domain, and its distance from the others in standard deviations of rows.
 
         The highest and the lowest domains, in groups of up to a third of all domains, are compared
         with the others by a t-test. All domains of a group must be far from the others. Groups are
@@ -195,16 +195,16 @@ def find_anomalies(
 
 
 def _column_statistics(
-    column: int, x: Array, codes: Array, n_domains: int, excluded: set[tuple[int, int]]
+    column: int, x: Array, domain_codes: Array, n_domains: int, excluded: set[tuple[int, int]]
 ) -> Iterator[_ColumnStatistics]:
     """Yield statistics of a column by domain; none if too few domains have enough values."""
-    counts = np.bincount(codes[np.isfinite(x)], minlength=n_domains)
+    counts = np.bincount(domain_codes[np.isfinite(x)], minlength=n_domains)
     large_domains = np.flatnonzero(counts >= MIN_VALUES).tolist()
     domains = np.array([d for d in large_domains if (column, d) not in excluded], dtype=np.intp)
     if len(domains) < MIN_DOMAINS:
         return
-    probabilities = (0.0, 0.25, 0.5, 0.75)
-    minima, q1, medians, q3 = quantiles_by_domain(x, codes, n_domains, probabilities)[:, domains]
+    quantiles = quantiles_by_domain(x, domain_codes, n_domains, (0.0, 0.25, 0.5, 0.75))
+    minima, q1, medians, q3 = quantiles[:, domains]
     spreads = (q3 - q1) / NORMAL_IQR
     if np.median(spreads) <= 0:  # most rows have the same value
         return

@@ -216,9 +216,9 @@ def _expect(results: Results) -> str:
     if constant is not None and not method.trivial:
         comparison = f" Always predicting {_constant(results)} scores {show(constant.mean)}."
     if (rerun := results.differences.get("without_leaks")) and rerun["scores"]:
-        best_key = max(rerun["scores"], key=lambda name: rerun["scores"][name])
-        columns_text, score_text = listed(rerun["columns"]), show(rerun["scores"][best_key])
-        rerun_text = f"Without {columns_text}, the best score is {score_text} ({best_key})."
+        best_label = max(rerun["scores"], key=lambda label: rerun["scores"][label])
+        columns_text, score_text = listed(rerun["columns"]), show(rerun["scores"][best_label])
+        rerun_text = f"Without {columns_text}, the best score is {score_text} ({best_label})."
         comparison = f" {rerun_text}{comparison}"
     if ends is not None:
         low, high = (show(measure.sign * end) for end in ends)
@@ -313,13 +313,13 @@ def domains_table(results: Results, shown: Sequence[MethodResult]) -> TextTable:
             cells.append(TextCell(show(r.scores[name]), is_best, css_class))
         other_scores = (method.seen.get(name), method.within.get(name))
         texts = [interval(results, results.ends(method, name)), *map(show, other_scores)]
-        texts += [f"{domain['rows']:,}", _target(domain, classes)] if domain else ["–", "–"]
+        texts += [f"{domain['rows']:,}", _target_text(domain, classes)] if domain else ["–", "–"]
         rows.append([*cells, *map(TextCell, texts)])
     kinds = ["worst" if name == results.worst_domain else "" for name in results.hardest_first]
     return TextTable([*headings, target_heading], rows, kinds).without_empty_columns()
 
 
-def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
+def _target_text(domain: dict[str, Any], classes: list[Any] | None) -> str:
     """Quartiles of the target in a domain, or class frequencies."""
     if classes is None:
         is_integer = all(value == round(value) for value in domain["target"])
@@ -333,7 +333,7 @@ def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
 
 def label_sentence(results: Results) -> str:
     """The gain from labels at the next site; empty if it is unknown."""
-    scores = {g["n_labels"]: results.measure.sign * g["score"] for g in results.label_gain}
+    scores = {gain["n_labels"]: results.measure.sign * gain["score"] for gain in results.label_gain}
     if not scores:
         return ""
     zero, *counts = scores
