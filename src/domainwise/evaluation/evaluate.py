@@ -390,14 +390,14 @@ def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> s
     Return a sentence about the missing splits.
     """
     unfinished_jobs = memory.unfinished(jobs)
-    numbers = sorted({job.number for job in jobs})
+    split_numbers = sorted({job.number for job in jobs})
     incomplete_numbers = {job.number for job in unfinished_jobs}
-    complete_numbers = [i for i in numbers if i not in incomplete_numbers] or numbers[:1]
+    complete_numbers = sorted({*split_numbers} - incomplete_numbers) or split_numbers[:1]
     memory.rows = [row for row in memory.rows if row["split"] in complete_numbers]
     return (
         f"Interrupted after {len(jobs) - len(unfinished_jobs)} of {len(jobs)} fits: scores are "
-        f"based on {len(complete_numbers)} of {len(numbers)} groups of held-out domains. Run the "
-        "same command again to continue."
+        f"based on {len(complete_numbers)} of {len(split_numbers)} groups of held-out domains. Run "
+        "the same command again to continue."
     )
 
 
