@@ -194,7 +194,7 @@ def test_trust_is_chosen_by_the_squared_error_on_small_batches(noise):
     plain = y + rng.normal(0, 1, y.shape)
     context = y + rng.normal(0, 0.3, y.shape) + noise * rng.normal(size=y.shape) / n_rows[:, None]
     weights = np.full(1000, 1e-3)
-    trust = Trust.fitted(50, n_rows, plain, context, y, weights)
+    trust = Trust.learn(50, n_rows, plain, context, y, weights)
 
     def error(half):
         share = Trust(50, half)(n_rows)[:, None]

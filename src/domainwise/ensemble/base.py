@@ -72,7 +72,7 @@ MAX_SPLITS = 10
 MAX_ROWS = 20_000
 #: Minimum weight at which a member with context is refitted to measure :class:`Trust`.
 MIN_WEIGHT = 0.02
-#: Name prefix of members that use context.
+#: Prefix of the names of members that use context.
 CONTEXT_PREFIX = "context_"
 OutlierByCode = dict[int, Outlier | None]  #: outlying statistic, or None, by domain code
 
@@ -139,16 +139,16 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         domain = domain_labels(sample_domain, rows)
         train, test = calibration_split(target, domain.codes, not is_regression)
         if learn_from is not None:
-            is_used = np.zeros(len(rows), dtype=bool)
-            is_used[_check_learn_from(learn_from, len(rows))] = True
-            learn_from = is_used[train]
-        domains = domain.names[domain.codes]
-        self._learn(rows[train], target[train], domains[train], learn_from)
-        y_test = self._encode_target(target[test])
+            is_selected = np.zeros(len(rows), dtype=bool)
+            is_selected[_check_learn_from(learn_from, len(rows))] = True
+            learn_from = is_selected[train]
+        row_domains = domain.names[domain.codes]
+        self._learn(rows[train], target[train], row_domains[train], learn_from)
+        X_test, y_test = rows[test], self._encode_target(target[test])
         scorer = self._scorer(y_test, domain.take(test), np.arange(len(test)))
-        self._quantiles = {"plain": scorer.quantiles(self._predict(rows[test], None))}
+        self._quantiles = {"plain": scorer.quantiles(self._predict(X_test, None))}
         if self.uses_context:
-            self._quantiles["context"] = scorer.quantiles(self._predict(rows[test], domains[test]))
+            self._quantiles["context"] = scorer.quantiles(self._predict(X_test, row_domains[test]))
         self.calibration_domains_ = domain.names[np.unique(domain.codes[test])]
         return self
 
@@ -159,13 +159,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         domain = domain_labels(sample_domain, X)
         if self.context is True and domain.n_categories < 2:
             raise ValueError(
-                "context=True requires at least two domains. Pass rows from several domains and "
-                "their labels (sample_domain), or use context=False."
+                "context=True requires at least two domains. Pass rows from several domains, with "
+                "the domain of each row (sample_domain), or use context=False."
             )
         self._seed = fixed_seed(self.random_state)
         self.domains_ = domain.names
-        self.domain_context_ = DomainContext().fit(X)
-        Z = self.domain_context_._standardized(X)
+        self.domain_context_ = context = DomainContext().fit(X)
+        Z = context._standardized(X)
         self._reach = source_limits(np.nan_to_num(Z), domain.codes, domain.n_categories)
         max_rows = max(MAX_ROWS, 2 * domain.n_categories)
         training_rows = draw_rows(domain.codes, max_rows, self._seed)
@@ -177,8 +177,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self._source_range = self._trust = None
         self.context_batch_size_ = int(np.median(np.bincount(domain.codes)))
         if len(context_domains):
-            args = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
-            self._source_range = SourceRange.of_sources(Z, *args, self._seed)
+            range_args = (domain.codes, domain.n_categories, context.relative_features_)
+            self._source_range = SourceRange.of_sources(Z, *range_args, self._seed)
         all_domain_codes = np.asarray(domain.codes)
         if is_classification:  # class weights refer to class codes
             target = Labels(target.codes, np.arange(target.n_categories))
@@ -188,9 +188,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             for in_context, features in features_by_context.items()
         }
         y, domain, target = y[training_rows], domain.take(training_rows), target.take(training_rows)
-        data = {
-            in_context: replace(full, X=full.X[training_rows], y=y, target=target, domain=domain)
-            for in_context, full in all_data.items()
+        training_data = {
+            in_context: replace(data, X=data.X[training_rows], y=y, target=target, domain=domain)
+            for in_context, data in all_data.items()
         }
         cv = self.cv
         if cv is None and domain.n_categories > 1:
@@ -201,25 +201,25 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         context_rows = scored_rows[np.isin(domain.codes[scored_rows], context_domains)]
         rows_by_context = {False: scored_rows, True: context_rows}
         scorers = {key: self._scorer(y, domain, rows) for key, rows in rows_by_context.items()}
-        plan = [(m, m.name, False) for m in member_types]
+        searches = [(m, m.name, False) for m in member_types]
         if len(context_domains):
-            plan += [(m, CONTEXT_PREFIX + m.name, True) for m in member_types if m.in_context]
+            searches += [(m, CONTEXT_PREFIX + m.name, True) for m in member_types if m.in_context]
         self.members_: dict[str, Member] = {}
         self.dropped_: list[str] = []
         predictions: dict[str, Array] = {}
         seconds_by_name: dict[str, float] = {}
-        for member_type, name, in_context in plan:
+        for member_type, name, in_context in searches:
             member_start = time.monotonic()
             # With context there are twice as many features, so a fit takes about twice as long.
             expected_seconds = member_start - start + 2 * seconds_by_name.get(member_type.name, 0.0)
-            is_too_long = self.time_budget is not None and expected_seconds > self.time_budget
-            if predictions and is_too_long:
+            is_over_budget = self.time_budget is not None and expected_seconds > self.time_budget
+            if predictions and is_over_budget:
                 self.dropped_.append(name)
                 continue
             plain_member = self.members_.get(member_type.name)
             plain_candidates = plain_member.parameters if plain_member else ()
             self.members_[name], predictions[name] = member_type.search(
-                replace(data[in_context], plain_candidates=plain_candidates),
+                replace(training_data[in_context], plain_candidates=plain_candidates),
                 fewer_splits if member_type.expensive else splits,
                 scorers[in_context],
                 name,
@@ -232,15 +232,15 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 print(f"{type(self).__name__}: fitted {name} in {seconds:.1f} s", flush=True)
         if self.dropped_:
             warn_caller(
-                f"time_budget={self.time_budget} s does not suffice for all members. These were "
+                f"time_budget={self.time_budget} s is too short to fit all members. These were "
                 f"not fitted: {', '.join(self.dropped_)}. Increase time_budget to fit them."
             )
         self._weight_members(predictions, scorers, context_domains)
         if self.uses_context:
-            types_by_name = {CONTEXT_PREFIX + m.name: m for m in member_types}
+            type_by_name = {CONTEXT_PREFIX + m.name: m for m in member_types}
             row_args = (Z, all_domain_codes, training_rows, context_rows)
             samples = SourceSamples(*row_args, context_domains, self.context_batch_size_)
-            self._trust = self._learn_trust(data[True], samples, predictions, types_by_name)
+            self._trust = self._learn_trust(training_data[True], samples, predictions, type_by_name)
 
     def _member_types(self) -> list[MemberType]:
         """Return a member type for each name or estimator in ``members``."""
@@ -255,12 +255,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             else:
                 raise ValueError(
                     f"members contains {member!r}. Choose from {', '.join(MEMBER_TYPES)}, or pass "
-                    "your own estimators as pairs (name, estimator)."
+                    "your own estimators as (name, estimator) pairs."
                 )
-        names = [member.name for member in member_types]
-        if not names or len(set(names)) < len(names):
+        member_names = [member_type.name for member_type in member_types]
+        if not member_names or len(set(member_names)) < len(member_names):
             raise ValueError(
-                f"members must contain at least one member, each name once; got {self.members!r}"
+                f"members must name at least one member, each only once; got {self.members!r}"
             )
         return member_types
 
@@ -279,7 +279,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
         Missing values are replaced by the mean. Values without context are clipped to the limits of
         the source domains, because members were not tested beyond them, and linear models would
-        extrapolate without bound, for example if a new domain uses another unit.
+        extrapolate without bound, for example if a new domain uses a different unit.
         """
         context = self.domain_context_
         Z = context._standardized(X)
@@ -349,7 +349,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         data: MemberData,
         samples: SourceSamples,
         predictions: dict[str, Array],
-        types_by_name: dict[str, MemberType],
+        type_by_name: dict[str, MemberType],
     ) -> Trust:
         """Measure how much weight context should have in small batches.
 
@@ -368,8 +368,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         for held_out_domains, batches in samples.halves(self._seed):
             is_held_out = np.isin(data.domain.codes, held_out_domains)
             train = data.sample(np.flatnonzero(~is_held_out), TRUST_ROWS)
-            is_one_domain = len(np.unique(data.domain.codes[train])) < 2
-            if is_one_domain or (data.n_classes and len(np.unique(data.y[train])) < 2):
+            has_one_domain = len(np.unique(data.domain.codes[train])) < 2
+            if has_one_domain or (data.n_classes and len(np.unique(data.y[train])) < 2):
                 continue
             rows = np.concatenate([batch.rows for batch in batches])
             Z = samples.Z[samples.training_rows[rows]]
@@ -380,7 +380,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             stacked_X, n = np.concatenate([batch_features, data.X[rows]]), len(rows)
             change = np.zeros((n, plain_mix.shape[1]))
             for member in members:
-                outputs = types_by_name[member.name].refit_predict(data, member, train, stacked_X)
+                outputs = type_by_name[member.name].refit_predict(data, member, train, stacked_X)
                 change += weights[member.name] * (outputs[:n] - outputs[n:])
             batch_sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(batch_indices))
             results_by_half.append((rows, batch_sizes, context_mix[rows] + change))
@@ -390,7 +390,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         groups = np.unique([batch_sizes, data.domain.codes[rows]], axis=1, return_inverse=True)[1]
         y = np.eye(data.n_classes)[data.y[rows]] if data.n_classes else data.y[rows][:, None]
         row_weights = equal_weights(groups.ravel(), data.y[rows] if data.n_classes else None)
-        return Trust.fitted(samples.size, batch_sizes, plain_mix[rows], batch_mix, y, row_weights)
+        return Trust.learn(samples.size, batch_sizes, plain_mix[rows], batch_mix, y, row_weights)
 
     def _member_outputs(self, features: Array, *, in_context: bool) -> dict[str, Array]:
         """Return the predictions of all members that use context, or of all that do not."""
@@ -418,8 +418,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         """Predict rows without context, and in the context of their batches.
 
         Return both predictions, and the outlying statistic (or None) of each unusual domain, by
-        domain code. Context should not be used for these domains. Distinct rows are sorted by
-        domain and content and predicted once, so that results do not depend on the order of rows.
+        domain code. Context should not be used for these domains. Distinct rows are predicted
+        once, sorted by domain and content, so that results do not depend on the order of rows.
         """
         refuse_too_large(X, "X")
         domain_codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
@@ -459,8 +459,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         t = trust[context_codes][:, None]
         weighted_sum = t * context_predictions + (1.0 - t) * plain_predictions[context_rows]
         predictions[context_rows] = np.where(t < 1.0, weighted_sum, context_predictions)
-        pair = (plain_predictions[index_of_distinct], predictions[index_of_distinct])
-        return *pair, self._unusual_domains(*pair, domain, outliers)
+        row_predictions = (plain_predictions[index_of_distinct], predictions[index_of_distinct])
+        return *row_predictions, self._unusual_domains(*row_predictions, domain, outliers)
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
         """Return batches by domain code; a single row needs none if its context has no weight."""
@@ -542,11 +542,11 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 i = outlier.feature
                 reason = outlier.describe(i if column_names is None else column_names[i])
             reasons.append(f"{domain_names[code]} ({reason})")
-        dots = " ..." if len(unusual_domains) > 5 else ""
+        more_text = f" and {len(unusual_domains) - 5} more" if len(unusual_domains) > 5 else ""
         warn_caller(
-            f"Context was not used for these domains: {', '.join(reasons)}{dots}. Their rows were "
-            "predicted one by one. Pass all rows of each domain together, check the units of the "
-            "columns, or omit sample_domain.",
+            f"Context was not used for these domains: {', '.join(reasons)}{more_text}. Their rows "
+            "were predicted one by one. Pass all rows of each domain together, check the units of "
+            "the columns, or omit sample_domain.",
             ContextWarning,
         )
 
@@ -566,7 +566,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return ensemble
 
     def settled(self) -> Self:
-        """Return an unfitted ensemble with the best model of each member, which needs no search."""
+        """Return an unfitted ensemble of each member's best model, for a fit without a search."""
         check_is_fitted(self)
         models = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
         pairs = ((n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in models.items())

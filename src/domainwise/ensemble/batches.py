@@ -195,7 +195,7 @@ class Trust:
         return np.asarray(n_others * (max_others + half) / (max_others * (n_others + half)))
 
     @classmethod
-    def fitted(
+    def learn(
         cls, size: float, n_rows: Array, plain: Array, context: Array, y: Array, weights: Array
     ) -> Trust:
         """Choose ``half`` by the squared error of predictions in batches of ``n_rows`` rows.
