@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 #: All projections that can be saved are public.
-_PROJECTIONS = " ".join(_OWN[f"domainwise.estimators.{module}"] for module in ("exact", "fast"))
-#: Public names are imported when they are first used, so that the command line starts quickly, and
-#: Ctrl-C at the start ends it without a traceback.
+_PROJECTION_NAMES = " ".join(_OWN[f"domainwise.estimators.{name}"] for name in ("exact", "fast"))
+#: Public names are imported when they are first used, so that the command line starts quickly and
+#: Ctrl-C during startup causes no traceback.
 _MODULE_BY_NAME = {
     name: f"domainwise.{module}"
     for module, names in {
         "adaptation": "SiteAdapter",
         "ensemble": "DomainContext DomainEnsembleClassifier DomainEnsembleRegressor",
-        "estimators": _PROJECTIONS,
+        "estimators": _PROJECTION_NAMES,
         "evaluation": "Evaluation evaluate",
         "export": "to_onnx",
         "invariant": "InvariantFeatures InvariantKernel InvariantSVC InvariantSVR",

@@ -1,4 +1,4 @@
-"""The console script, which reports if a package that it needs is missing."""
+"""The console script, which prints an error if a package that it needs is missing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def main() -> None:
     """Run the command line; print an error if the ``cli`` extra is not installed."""
     # Until there is something to clean up, Ctrl-C ends the process without an exception.
     signal.signal(signal.SIGINT, _exit_immediately)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: the next file opened would get its descriptor
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed: the next file opened would get its descriptor
+            setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         # Characters that the terminal cannot display are printed as escape sequences.
-        getattr(sys, name).reconfigure(errors="backslashreplace")
+        getattr(sys, stream).reconfigure(errors="backslashreplace")
     try:
         from domainwise.cli import app
     except ModuleNotFoundError as error:
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _exit_immediately(signal_number: int, frame: FrameType | None) -> None:
-    os.write(2, b"interrupted before anything was done\n")
+    os.write(2, b"interrupted before the command started\n")
     os._exit(1)
 
 

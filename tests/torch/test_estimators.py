@@ -198,7 +198,7 @@ def test_many_groups_and_batches_have_the_same_sums(data, monkeypatch):
 
     T, y, domain = tensors(*data)
     expected = FastDCM(n_landmarks=30).fit(T, y, sample_domain=domain).transform(T)
-    monkeypatch.setattr(namespace, "MAX_INDICATORS", 0)
+    monkeypatch.setattr(namespace, "MAX_INDICATOR_GROUPS", 0)
     monkeypatch.setitem(operator.BATCH_BYTES, "cpu", 1)
     found = FastDCM(n_landmarks=30).fit(T, y, sample_domain=domain).transform(T)
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)

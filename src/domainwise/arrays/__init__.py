@@ -28,14 +28,14 @@ class Estimator(Protocol):
         """Return the parameters by name."""
 
     def fit(self, *args: Any, **params: Any) -> Any:
-        """Fit the estimator to rows."""
+        """Fit the estimator."""
 
 
 class Splitter(Protocol):
     """A splitter with scikit-learn's interface."""
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterable[Any]:
-        """Yield indices of training rows and of test rows."""
+        """Yield the indices of training rows and test rows for each split."""
 
 
 CrossValidator = int | Splitter | Iterable[Any] | None

@@ -1,7 +1,7 @@
 """Functions that work on NumPy arrays and torch tensors.
 
-Most functions have the same name and meaning in both libraries and are called as in
-``namespace(X).expm1``. This module defines those that differ.
+Most functions have the same name and meaning in both libraries and are called as attributes of
+``namespace(X)``, such as ``namespace(X).expm1``. This module defines those that differ.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from domainwise.arrays import Array, is_tensor
 #: Up to this number of features, a loop over features is faster on a GPU than torch.cdist with
 #: p=1, which uses a block of threads for each pair of rows.
 MAX_LOOP_FEATURES = 64
-#: Up to this number of groups, rows of tensors are summed by a product with group indicators.
-MAX_INDICATORS = 512
+#: Up to this number of groups, group sums of tensors are products with a matrix of indicators.
+MAX_INDICATOR_GROUPS = 512
 
 
 def namespace(X: Any) -> Any:
@@ -53,13 +53,13 @@ def as_type_of(values: Any, X: Any) -> Any:
 
 
 def precision_name(X: Any) -> str:
-    """Return the name of the dtype, such as ``"float32"``, for an array or a tensor."""
+    """Return the name of the dtype of an array or a tensor, such as ``"float32"``."""
     return str(X.dtype).removeprefix("torch.")
 
 
 @contextmanager
 def full_precision(X: Any, *, tf32: bool = False) -> Iterator[None]:
-    """Prevent torch from multiplying float32 tensors in TF32, regardless of its setting.
+    """Prevent torch from multiplying float32 tensors in TF32, regardless of its settings.
 
     ``tf32=True`` allows TF32 instead. Products of NumPy arrays are not affected.
     """
@@ -112,20 +112,20 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
     """Return ``(S + shift I)^-1 B`` for an S that is positive semi-definite up to rounding."""
     A, indices = S + 0.0, np.arange(len(S))
     A[indices, indices] += shift
-    inverse = cholesky(A)
-    if inverse is not None:
-        return inverse(B)
+    solve = cholesky(A)
+    if solve is not None:
+        return solve(B)
     eigenvalues, U = namespace(S).linalg.eigh(S)
     return U @ ((U.T @ B) / (eigenvalues.clip(min=0.0) + shift)[:, None])
 
 
 def group_sums(rows: Any, group_codes: Any, n_groups: int) -> Any:
-    """Return the sum of each group's rows as float64; GPU rounding can differ between runs."""
+    """Return sums of rows by group as float64; on a GPU, rounding can differ between runs."""
     n, xp = len(rows), namespace(rows)
     if not is_tensor(rows):
         indicators = csr_array((np.ones(n, rows.dtype), (group_codes, np.arange(n))), (n_groups, n))
         return np.asarray(indicators @ rows, dtype=np.float64)
-    if n_groups <= MAX_INDICATORS:
+    if n_groups <= MAX_INDICATOR_GROUPS:
         indicators = xp.zeros((n, n_groups), dtype=rows.dtype, device=rows.device)
         return (indicators.scatter_(1, group_codes[:, None], 1.0).T @ rows).double()
     sums = xp.zeros((n_groups, rows.shape[1]), dtype=xp.float64, device=rows.device)
@@ -133,16 +133,16 @@ def group_sums(rows: Any, group_codes: Any, n_groups: int) -> Any:
 
 
 def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
-    """Return L1 or squared Euclidean distances between rows of X and Y, from differences."""
+    """Compute L1 or squared Euclidean distances between rows of X and Y from their differences."""
     if not is_tensor(X):
         return cdist(X, Y, "cityblock" if l1 else "sqeuclidean")
     if l1 and X.device.type == "cuda" and X.shape[1] <= MAX_LOOP_FEATURES:
-        total = X.new_zeros((len(X), len(Y)))
-        difference = namespace(X).empty_like(total)
+        distances = X.new_zeros((len(X), len(Y)))
+        differences = namespace(X).empty_like(distances)
         for j in range(X.shape[1]):
-            namespace(X).sub(X[:, j, None], Y[None, :, j], out=difference)
-            total.add_(difference.abs_())
-        return total
+            namespace(X).sub(X[:, j, None], Y[None, :, j], out=differences)
+            distances.add_(differences.abs_())
+        return distances
     if l1:
         return namespace(X).cdist(X, Y, p=1.0)
     return namespace(X).cdist(X, Y, p=2.0, compute_mode="donot_use_mm_for_euclid_dist").square_()

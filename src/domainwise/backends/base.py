@@ -1,8 +1,8 @@
 """Backends: the computations that differ between arrays, tensors and Dask collections.
 
-An estimator gets the backend for X once in each call of ``fit``, ``partial_fit`` or ``transform``.
-*Rows* are X after :meth:`Backend.check_rows`. The Gram operators of a backend multiply the kernel
-matrix by matrices with few columns (:mod:`domainwise.methods.contract`).
+An estimator gets the backend for X once in each call to ``fit``, ``partial_fit`` or ``transform``.
+The argument ``rows`` is X as returned by :meth:`Backend.check_rows`. A backend's Gram operators
+multiply the kernel matrix by matrices with few columns (:mod:`domainwise.methods.contract`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels.factors import Feature, RowLabels, label_rows
 
-REMOVE_NAN = "Impute such values, or remove the rows that contain them."
+NAN_ADVICE = "Impute such values, or remove the rows that contain them."
 
 
 class Backend:
-    """Computations of estimators that depend on the type of X; this class is for NumPy arrays."""
+    """The computations that depend on the type of X; this class is for NumPy arrays."""
 
     dense_gram: Callable[..., Gram] = DenseGram
     streamed_gram: Callable[..., Gram] = StreamedGram
@@ -48,7 +48,7 @@ class Backend:
     def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
-        """Check X; store the number and names of features, or compare them if not ``reset``."""
+        """Check X; ``reset`` stores the number and names of features, else they are compared."""
         options = {"reset": reset, "ensure_min_samples": ensure_min_samples}
         return np.asarray(validate_rows(estimator, X, dtype=(np.float64, np.float32), **options))
 
@@ -95,11 +95,11 @@ class Backend:
         return label_rows(len(rows), *features, **options)
 
     def indexable(self, rows: Any) -> Any:
-        """Return rows that take NumPy arrays as indices and return NumPy arrays."""
+        """Return rows in a form that can be indexed with NumPy arrays and returns NumPy arrays."""
         return np.asarray(rows)
 
     def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
-        """Return the partitions of Dask collections X, y and sample_domain; None otherwise."""
+        """Return the partitions of X, y and sample_domain; None if X is not a Dask collection."""
         return None
 
     # Fitted models
@@ -109,7 +109,7 @@ class Backend:
         return np.array(rows)
 
     def like_rows(self, values: Any, rows: Any) -> Any:
-        """Return values for the rows, in the precision and with the partitions of the rows."""
+        """Return ``values`` with the precision and partitions of the rows."""
         return np.asarray(values, dtype=rows.dtype)
 
     def finish_fit(self, model: Any, X: Any) -> None:
@@ -133,7 +133,7 @@ class Backend:
         return self.like_rows(Z + expansion.intercept, rows)
 
     def predict(self, model: Any, method: str, rows: Any) -> Any:
-        """Call a method of a fitted model on rows."""
+        """Call the given method of a fitted model on rows."""
         return getattr(model, method)(rows)
 
     def explain_memory_errors(self, X: Any) -> AbstractContextManager[None]:
@@ -153,23 +153,23 @@ class LabelRules:
         """Check the labels of ``n_rows`` later rows, which are in memory."""
         target = None
         if y is not None and self.target_kernel is not None:
-            kernel = self._kernel(y, self.kinds[0], "y", "target_kernel")
+            kernel = self._label_kernel(y, self.kinds[0], "y", "target_kernel")
             target = check_target(y, n_rows, kernel, min_classes=1)
         if domains is None or self.domain_kernel is None:
             return target, check_sample_domain(None, n_rows)
-        kernel = self._kernel(domains, self.kinds[1], "sample_domain", "domain_kernel")
+        kernel = self._label_kernel(domains, self.kinds[1], "sample_domain", "domain_kernel")
         return target, check_sample_domain(domains, n_rows, kernel)
 
-    def _kernel(self, labels: Array, label_kind: str, name: str, argument: str) -> Any:
-        kernel = getattr(self, argument)
-        if label_kind.startswith("continuous"):
+    def _label_kernel(self, labels: Array, kind: str, name: str, kernel_argument: str) -> Any:
+        kernel = getattr(self, kernel_argument)
+        if kind.startswith("continuous"):
             return "rbf" if kernel == "auto" else kernel
         if kernel == "auto" and labels.dtype.kind == "f":
             finite_values = labels[np.isfinite(labels)]
             if (finite_values != np.round(finite_values)).any():
                 raise ValueError(
                     f"{name} contains continuous values, but the rows that were read first contain "
-                    f'only categories. If {name} is continuous, set {argument}="rbf".'
+                    f'only categories. If {name} is continuous, set {kernel_argument}="rbf".'
                 )
         return "delta"
 
@@ -197,7 +197,7 @@ def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
 
 
 def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -> None:
-    """Raise ValueError if the labels of a batch are not of the same kind as in earlier batches."""
+    """Raise ValueError if the labels of a batch differ in kind from those in earlier batches."""
     comparisons = zip(("y", "sample_domain"), kinds_of_labels(target, domain), kinds, strict=True)
     for name, label_kind, earlier_kind in comparisons:
         if label_kind != earlier_kind:

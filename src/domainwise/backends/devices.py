@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import is_dask, is_tensor
 from domainwise.checks import warn_caller
 
-#: Fitted attributes that are on the device of X.
+#: Names of fitted attributes that are stored on the device of X.
 _ATTRIBUTES = "X_fit_ landmarks_ frequencies_ dual_coef_ embedding_ eigenvalues_ _offset"
 FITTED_ARRAYS = tuple(_ATTRIBUTES.split())
 
@@ -42,7 +42,7 @@ class Movable:
 
 
 def move(model: Any, device: Any) -> None:
-    """Move the fitted arrays of a model to a torch device, or to NumPy for ``"numpy"``."""
+    """Move a model's fitted arrays to a torch device; ``"numpy"`` converts them to NumPy."""
     for name in FITTED_ARRAYS:
         if name in vars(model):
             setattr(model, name, to_device(getattr(model, name), device))
@@ -53,7 +53,7 @@ def move(model: Any, device: Any) -> None:
 
 
 def to_device(array: Any, device: Any) -> Any:
-    """Return an array on a torch device, or as a NumPy array for ``"numpy"``."""
+    """Convert an array to a tensor on ``device``, or to NumPy if ``device`` is ``"numpy"``."""
     if isinstance(device, str) and device == "numpy":
         array = array.cpu().numpy() if is_tensor(array) else array
         return array.compute() if is_dask(array) else array
@@ -81,7 +81,7 @@ def to_device(array: Any, device: Any) -> Any:
 
 
 def to_portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
-    """Return the state of an object; each tensor becomes a dict of an array and a device name."""
+    """Return a state in which each tensor is replaced by a dict of an array and a device name."""
     return {
         name: {_DEVICE_KEY: str(value.device), "array": value.cpu().numpy()}
         if name in names and is_tensor(value)

@@ -14,11 +14,11 @@ from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask
 from domainwise.arrays.namespace import evenly_spaced
-from domainwise.backends.base import REMOVE_NAN
+from domainwise.backends.base import NAN_ADVICE
 from domainwise.gram.dask.graphs import Deferred, Task, calls, constant, run, task, tree, unwrap
 from domainwise.gram.sums import NystromSums
 
-REMEDY = "Rechunk or repartition one of them, so that their partitions contain the same rows."
+ALIGN_ADVICE = "Rechunk or repartition one of them so that their partitions contain the same rows."
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class KnownPartitions:
 
     lengths: tuple[int, ...]
     sources: tuple[str, ...]  #: name of each partition in error messages
-    unread: tuple[Deferred, ...]  #: the partitions, which the tasks read themselves
+    deferred_rows: tuple[Deferred, ...]  #: the rows of each partition, which its task reads
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of a partition are features, targets and domains."""
+    """The columns of a partition that contain features, targets and domains."""
 
-    features: tuple[Any, ...] | None  #: names of the feature columns; None in an array
+    features: tuple[Any, ...] | None  #: names of the feature columns; None for an array
     n_features: int
     dtype: Any  #: precision of the features
     target: Any = None  #: name(s) of the target columns; None if X does not contain the target
@@ -56,18 +56,18 @@ class Layout:
             label_arrays.append(labels)
         return X, label_arrays[0], label_arrays[1]
 
-    def values(self, rows: Any, *, missing: bool = False) -> Array:
-        """Return the features of a partition as an array; ``missing`` allows missing values."""
+    def values(self, rows: Any, *, allow_missing: bool = False) -> Array:
+        """Return the finite features of a partition; ``allow_missing`` accepts NaN as well."""
         if self.features is not None:
             X = rows[list(self.features)].to_numpy(dtype=self.dtype, na_value=np.nan)
         else:
             X = np.asarray(rows, dtype=self.dtype)
         X = unwrap(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise ValueError(f"X must have {self.n_features} features; got shape {X.shape}")
-        if (np.isinf(X) if missing else ~np.isfinite(X)).any():
-            invalid_values = "infinity" if missing else "NaN or infinity"
-            raise ValueError(f"Input X contains {invalid_values}. {REMOVE_NAN}")
+            raise ValueError(f"X must have {self.n_features} features; got shape {X.shape}.")
+        if (np.isinf(X) if allow_missing else ~np.isfinite(X)).any():
+            invalid_values = "infinity" if allow_missing else "NaN or infinity"
+            raise ValueError(f"Input X contains {invalid_values}. {NAN_ADVICE}")
         return X
 
 
@@ -76,12 +76,12 @@ class Partitions:
     """X, y and sample_domain as tasks, one task for each partition."""
 
     layout: Layout
-    empty: Any  #: X without rows, which has the names and number of features
+    empty_X: Any  #: X without rows, which has the names and number of features
     rows: list[Task]
     y: list[Task] | None  #: targets; None if the rows contain them, or if they are not used
-    domain: list[Task] | None  #: domains; None in the same cases as for targets
+    domains: list[Task] | None  #: None in the same cases as ``y``
     lengths: tuple[int, ...] | None  #: None if lengths are not known before partitions are read
-    sources: tuple[str, ...] = field(repr=False)
+    sources: tuple[str, ...] = field(repr=False)  #: names of the partitions in error messages
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -89,34 +89,34 @@ class Partitions:
     def arguments(self, i: int) -> tuple[Task, Task | None, Task | None, str]:
         """Return the rows, y, sample_domain and name of partition i, as arguments of a task."""
         y = None if self.y is None else self.y[i]
-        domains = None if self.domain is None else self.domain[i]
+        domains = None if self.domains is None else self.domains[i]
         return self.rows[i], y, domains, self.sources[i]
 
 
 def partitions_of(
-    X: Any, y: Any, sample_domain: Any, known: KnownPartitions | None = None
+    X: Any, y: Any, sample_domain: Any, known_partitions: KnownPartitions | None = None
 ) -> Partitions:
-    """Return the partitions of Dask collections; check without computing that they match."""
-    layout, empty_X, y, sample_domain = labels_of(X, y, sample_domain)
+    """Return the partitions of Dask collections, and check that they match as far as is known."""
+    layout, empty_X, y, sample_domain = separate_labels(X, y, sample_domain)
     y, domains = (None if labels is None else tasks_of(labels) for labels in (y, sample_domain))
-    if known is not None:
-        rows = list(known.unread)
-        return Partitions(layout, empty_X, rows, y, domains, known.lengths, known.sources)
+    if known_partitions is not None:
+        rows = list(known_partitions.deferred_rows)
+        lengths, sources = known_partitions.lengths, known_partitions.sources
+        return Partitions(layout, empty_X, rows, y, domains, lengths, sources)
     rows, sources = tasks_of(X), tuple(f"partition {i}" for i in range(n_partitions(X)))
     return Partitions(layout, empty_X, rows, y, domains, known_lengths(X), sources)
 
 
-def labels_of(X: Any, y: Any, sample_domain: Any) -> tuple[Layout, Any, Any, Any]:
-    """Return the layout of X, X without rows, y and sample_domain (None if X contains them)."""
-    labels_by_name = {"y": y, "sample_domain": sample_domain}
-    columns_by_name = {name: label_column(X, v, name) for name, v in labels_by_name.items()}
-    layout, empty_X = layout_of(X, *columns_by_name.values())
-    for name, column in columns_by_name.items():
-        if column is not None:
-            labels_by_name[name] = None
-        elif labels_by_name[name] is not None:
-            check_aligned(X, labels_by_name[name], name)
-    return layout, empty_X, *labels_by_name.values()
+def separate_labels(X: Any, y: Any, sample_domain: Any) -> tuple[Layout, Any, Any, Any]:
+    """Return the layout of X, X without rows, and labels that are not columns of X (or None)."""
+    label_columns = label_column(X, y, "y"), label_column(X, sample_domain, "sample_domain")
+    layout, empty_X = layout_of(X, *label_columns)
+    y = y if layout.target is None else None
+    sample_domain = sample_domain if layout.domain is None else None
+    for name, labels in (("y", y), ("sample_domain", sample_domain)):
+        if labels is not None:
+            check_aligned(X, labels, name)
+    return layout, empty_X, y, sample_domain
 
 
 def is_frame(X: Any) -> bool:
@@ -152,7 +152,7 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
     """Return the layout of the partitions of X, and X without rows."""
     if is_frame(X):
         if X.ndim != 2:
-            raise TypeError(f"X is {describe(X)}. Pass a data frame, X.to_frame(), or an array.")
+            raise TypeError(f"X is {describe(X)}. Pass a data frame (X.to_frame()) or an array.")
         label_names = {*_as_list(target), *_as_list(domain)}
         feature_names = [name for name in X.columns if name not in label_names]
         if not feature_names:
@@ -161,13 +161,13 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
                 "feature columns."
             )
         empty_X = X._meta[feature_names]
-        dtypes = {name: _numeric_dtype(empty_X[name].dtype) for name in feature_names}
-        if non_numeric_columns := [name for name in feature_names if dtypes[name] is None]:
+        dtype_by_name = {name: _numeric_dtype(empty_X[name].dtype) for name in feature_names}
+        if non_numeric_names := [name for name, dtype in dtype_by_name.items() if dtype is None]:
             raise ValueError(
                 "features must be numeric, but these columns of X are not: "
-                f"{_list_items(non_numeric_columns)}. Drop or encode them."
+                f"{_list_items(non_numeric_names)}. Drop or encode them."
             )
-        is_float32 = all(dtype == np.float32 for dtype in dtypes.values())
+        is_float32 = all(dtype == np.float32 for dtype in dtype_by_name.values())
         dtype = np.dtype(np.float32 if is_float32 else np.float64)
         return Layout(tuple(feature_names), len(feature_names), dtype, target, domain), empty_X
     if not hasattr(X, "chunks"):
@@ -179,8 +179,8 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
         )
     if np.isnan(X.shape[1]):
         raise ValueError(
-            "the number of features of X is unknown. Call X.compute_chunk_sizes(), or set the "
-            "chunks where X is created."
+            "the number of features of X is unknown. Call X.compute_chunk_sizes(), or give the "
+            "chunks when you create X."
         )
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X must be numeric; got a Dask array of {X.dtype}. Encode X as numbers.")
@@ -194,25 +194,25 @@ def check_aligned(X: Any, labels: Any, name: str) -> None:
         column_advice = ", or as the name of a column of X" if is_frame(X) else ""
         raise TypeError(
             f"X is {describe(X)} but {name} is {describe(labels)}. Pass {name} as a Dask "
-            f"collection with the partitions of X{column_advice}."
+            f"collection with the same partitions as X{column_advice}."
         )
     if not is_frame(labels) and not hasattr(labels, "chunks"):
         raise TypeError(f"{name} is {describe(labels)}. Pass a Dask array, series or data frame.")
-    counts = n_partitions(labels), n_partitions(X)
-    if counts[0] != counts[1]:
-        raise ValueError(f"{name} has {counts[0]} partitions but X has {counts[1]}. {REMEDY}")
+    n_parts, n_X_parts = n_partitions(labels), n_partitions(X)
+    if n_parts != n_X_parts:
+        raise ValueError(f"{name} has {n_parts} partitions but X has {n_X_parts}. {ALIGN_ADVICE}")
     if is_frame(X) and is_frame(labels):
         if X.known_divisions and labels.known_divisions and X.divisions != labels.divisions:
             raise ValueError(
                 f"{name} has divisions {_list_items(labels.divisions)} but X has "
-                f"{_list_items(X.divisions)}. {REMEDY}"
+                f"{_list_items(X.divisions)}. {ALIGN_ADVICE}"
             )
         return
     label_lengths, X_lengths = known_lengths(labels), known_lengths(X)
     if label_lengths is not None and X_lengths is not None and label_lengths != X_lengths:
         raise ValueError(
             f"{name} has chunks of {_list_items(label_lengths)} rows but X has chunks of "
-            f"{_list_items(X_lengths)} rows. {REMEDY}"
+            f"{_list_items(X_lengths)} rows. {ALIGN_ADVICE}"
         )
 
 
@@ -222,7 +222,7 @@ def n_partitions(X: Any) -> int:
 
 
 def known_lengths(X: Any) -> tuple[int, ...] | None:
-    """Return the lengths of the partitions, or None if they are not known without computing."""
+    """Return the lengths of the partitions, or None if they would have to be computed."""
     if is_frame(X) or np.isnan(X.chunks[0]).any():
         return None
     return tuple(int(n) for n in X.chunks[0])
@@ -256,10 +256,10 @@ def _numeric_dtype(dtype: Any) -> Any:
     return numpy_dtype if numpy_dtype.kind in "biuf" else None
 
 
-def _as_list(names: Any) -> list[Any]:
-    if names is None:
+def _as_list(column_names: Any) -> list[Any]:
+    if column_names is None:
         return []
-    return names if isinstance(names, list) else [names]
+    return column_names if isinstance(column_names, list) else [column_names]
 
 
 def _list_items(items: Any) -> str:
@@ -275,37 +275,37 @@ MIN_SAMPLE_ROWS = 2_000
 
 def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
     """Choose landmarks and kernel from sampled rows, then compute sums over all partitions."""
-    validate_data(estimator, partitions.empty, skip_check_array=True)
+    validate_data(estimator, partitions.empty_X, skip_check_array=True)
     # Landmarks are chosen from the sampled rows, so at least n_landmarks rows are needed.
-    n_landmarks = estimator.n_landmarks
-    is_count = isinstance(estimator.landmarks, str) and isinstance(n_landmarks, Integral)
-    (X, y, sample_domain), n_rows = sample_rows(partitions, int(n_landmarks) if is_count else 0)
+    n_landmarks = estimator.n_landmarks if isinstance(estimator.landmarks, str) else 0
+    n_needed = int(n_landmarks) if isinstance(n_landmarks, Integral) else 0
+    (X, y, sample_domain), n_rows = sample_rows(partitions, n_needed)
     if n_rows < 2:
         raise ValueError(
             f"Found {n_rows} sample(s) in {len(partitions)} partitions while a minimum of 2 is "
             f"required by {type(estimator).__name__}."
         )
     estimator.begin_pass(X, y, sample_domain, n_rows)
-    shared = constant((estimator, partitions.layout), "estimator")
-    sums = calls(partial_sums, [(shared, *partitions.arguments(i)) for i in range(len(partitions))])
-    (merged_sums,) = run([tree(sums, merge_sums)])
+    estimator_task = constant((estimator, partitions.layout), "estimator")
+    task_arguments = [(estimator_task, *partitions.arguments(i)) for i in range(len(partitions))]
+    (merged_sums,) = run([tree(calls(partial_sums, task_arguments), merge_sums)])
     # Copy arrays that arrived unaligned over a network, so that BLAS can use them.
-    total = merged_sums.mapped(unwrap)
-    classes = total.classes()
+    sums = merged_sums.mapped(unwrap)
+    classes = sums.classes()
     if len(classes) == 1 and None not in classes:  # None is the class of a continuous target
         raise ValueError(
             f"y has only one class ({classes.pop()!r}) in all {len(partitions)} partitions. Add "
             "rows from another class."
         )
-    return total
+    return sums
 
 
 @task
 def partial_sums(
-    shared: tuple[Any, Layout], rows: Any, y: Any, domains: Any, source: str
+    estimator_and_layout: tuple[Any, Layout], rows: Any, y: Any, domains: Any, source: str
 ) -> NystromSums | None:
     """Return the sums over one partition, or None if it is empty."""
-    estimator, layout = shared
+    estimator, layout = estimator_and_layout
     with source_in_errors(source):
         X, y, domains = layout.split(rows, y, domains)
         return estimator.sum_partition(X, y, domains) if len(X) else None
@@ -316,11 +316,11 @@ def merge_sums(sums: list[NystromSums | None]) -> NystromSums | None:
     """Merge the sums of consecutive partitions, in order."""
     nonempty_sums = [partition_sums for partition_sums in sums if partition_sums is not None]
     # The sums can also be of another type with a merge method, such as CellSums.
-    return reduce(lambda total, other: total.merge(other), nonempty_sums) if nonempty_sums else None
+    return reduce(lambda left, right: left.merge(right), nonempty_sums) if nonempty_sums else None
 
 
 def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
-    """Read rows from evenly spaced partitions, at least ``n_needed`` if there are that many.
+    """Read rows from evenly spaced partitions, at least ``n_needed`` rows if X has that many.
 
     Returns X, y and sample_domain of these rows, in the order of the partitions, and the total
     number of rows: exact if lengths are known or every partition was read, otherwise an estimate.
@@ -331,7 +331,7 @@ def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any
     min_rows = max(MIN_SAMPLE_ROWS, n_needed)
     while unread_ids and sum(len(X) for _, X, _, _ in samples.values()) < min_rows:
         selected_ids = [unread_ids[i] for i in evenly_spaced(len(unread_ids), SAMPLE_PARTITIONS)]
-        # Read equally many rows from each partition, or the same fraction if lengths are known.
+        # Read the same number of rows per partition, or the same fraction if lengths are known.
         n_requested = max(SAMPLE_ROWS, 4 * n_needed)
         quotas = [-(-n_requested // len(selected_ids))] * len(selected_ids)
         if lengths is not None:
@@ -348,10 +348,10 @@ def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any
         n_rows = round(n_rows / len(samples) * len(partitions))
     nonempty_samples = [samples[i][1:] for i in sorted(samples) if samples[i][0]]
     if not nonempty_samples:
-        return (partitions.empty, None, None), n_rows
-    X, *labels = zip(*nonempty_samples, strict=True)
-    y, domains = (None if arrays[0] is None else np.concatenate(arrays) for arrays in labels)
-    return (np.concatenate(X), y, domains), n_rows
+        return (partitions.empty_X, None, None), n_rows
+    X_arrays, *label_arrays = zip(*nonempty_samples, strict=True)
+    y, domains = (None if arrays[0] is None else np.concatenate(arrays) for arrays in label_arrays)
+    return (np.concatenate(X_arrays), y, domains), n_rows
 
 
 @task

@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import precision_name, to_device_of, to_host
-from domainwise.backends.base import REMOVE_NAN, Backend
+from domainwise.backends.base import NAN_ADVICE, Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
 from domainwise.gram.torch import operator
@@ -22,11 +22,11 @@ from domainwise.labels.factors import RowLabels, label_rows
 
 Tensor = Any
 
-FLOATS = (torch.float32, torch.float64)
+FLOAT_DTYPES = (torch.float32, torch.float64)
 
 
 class HostRows:
-    """Rows of a tensor, which are copied to the host when they are indexed."""
+    """The rows of a tensor; indexing copies the selected rows to the host."""
 
     def __init__(self, X: Tensor) -> None:
         self._X, self.shape, self.ndim = X, tuple(X.shape), X.ndim
@@ -42,7 +42,7 @@ class HostRows:
 
 
 class TorchBackend(Backend):
-    """Backend for tensors: rows and models stay on their device, small matrices are on the host."""
+    """Backend for tensors: rows and models stay on their device; small matrices are on the host."""
 
     dense_gram = operator.TorchDenseGram
     streamed_gram = operator.TorchStreamedGram
@@ -60,9 +60,9 @@ class TorchBackend(Backend):
                 "Reshape your data with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for "
                 "one row."
             )
-        if X.dtype not in FLOATS:
+        if X.dtype not in FLOAT_DTYPES:
             raise TypeError(
-                f"X has the dtype {X.dtype}. Convert it with X.to(torch.float32) or "
+                f"X has dtype {X.dtype}. Convert it with X.to(torch.float32) or "
                 "X.to(torch.float64)."
             )
         n, p = X.shape
@@ -74,7 +74,7 @@ class TorchBackend(Backend):
             )
         # aminmax returns NaN if any value is NaN, and needs no mask with the shape of X.
         if not all(bool(extreme.isfinite()) for extreme in X.aminmax()):
-            raise ValueError(f"Input X contains NaN or infinity. {REMOVE_NAN}")
+            raise ValueError(f"Input X contains NaN or infinity. {NAN_ADVICE}")
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return X.contiguous()
 
@@ -130,7 +130,7 @@ class TorchBackend(Backend):
         return operator.kernel_product(kernel, support, rows)(dual.double())
 
     def indexable(self, rows: Any) -> Any:
-        """Return rows that are copied to the host when they are indexed."""
+        """Return an object whose rows are copied to the host when they are indexed."""
         return HostRows(rows) if isinstance(rows, torch.Tensor) else np.asarray(rows)
 
     def copy_rows(self, rows: Tensor) -> Tensor:
@@ -155,8 +155,8 @@ class TorchBackend(Backend):
         except torch.OutOfMemoryError as error:
             raise MemoryError(
                 f"the device ran out of memory with {len(X)} rows. Float64 matrices of shape "
-                "(n_rows, n_classes + n_domains + n_components) must fit. Use a smaller "
-                "n_components, pass float32 rows, project fewer rows at a time, lower "
+                "(n_rows, n_classes + n_domains + n_components) must fit into its memory. Use a "
+                "smaller n_components, pass float32 rows, project fewer rows at a time, lower "
                 "sklearn.set_config(working_memory=...) if solver_info_ contains 'blocked torch', "
                 "delete other tensors, or use the Fast estimators, which do not store rows. "
                 f"Error from torch: {error}"

@@ -36,7 +36,7 @@ PROMISES = {"cv": "approximate", "split": "guaranteed"}
 
 
 def calibration_split(
-    y: Array, domain_codes: Array | None, classification: bool, cv: Any = None
+    y: Array, domain_codes: Array | None, is_classification: bool, cv: Any = None
 ) -> Split:
     """Return training rows, and rows from domains that are used only for calibration.
 
@@ -51,12 +51,12 @@ def calibration_split(
     assert domain_codes is not None
     if cv is None:
         cv = LeaveDomainsOut(n_domains // 2, n_repeats=1, random_state=0)
-    train, test = domain_folds(y, domain_codes, classification=classification, cv=cv)[0][0]
+    train, test = domain_folds(y, domain_codes, classification=is_classification, cv=cv)[0][0]
     shared_domains = np.intersect1d(domain_codes[train], domain_codes[test])
     if len(shared_domains):
         raise ValueError(
             f"cv={cv!r} splits the rows of {len(shared_domains)} of {n_domains} domains between "
-            "training and calibration. With calibration='split', pass a splitter (cv) that holds "
+            "training and calibration. With calibration='split', set cv to a splitter that holds "
             "out whole domains, such as LeaveDomainsOut."
         )
     return train, test
@@ -123,7 +123,7 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """Number of features seen in fit."""
+        """Number of features seen during fit."""
         return int(self.estimator_.n_features_in_)
 
     @property
@@ -132,11 +132,11 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
         return np.asarray(self.estimator_.feature_names_in_)
 
 
-def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Any = None) -> Any:
-    """Fit a clone to some or all rows, without a warning about their domains."""
-    if rows is not None:
-        X, y = inputs.take_rows(X, rows), inputs.take_rows(y, rows)
-        sample_domain = None if sample_domain is None else inputs.take_rows(sample_domain, rows)
+def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, indices: Any = None) -> Any:
+    """Fit a clone to the rows with these indices, or to all, without warnings about domains."""
+    if indices is not None:
+        X, y = inputs.take_rows(X, indices), inputs.take_rows(y, indices)
+        sample_domain = None if sample_domain is None else inputs.take_rows(sample_domain, indices)
     with inputs.quiet_about_domains():
         return fit_with_domains(clone(estimator), X, y, sample_domain)
 
@@ -149,7 +149,7 @@ class DomainConformal(DomainMetaEstimator):
     The errors on held-out domains estimate the errors on new domains. Sets and intervals contain
     all classes and values whose nonconformity score (such as the absolute error) is at most a
     threshold, which most held-out rows do not exceed. All domains have equal weights, regardless of
-    their size. The new domain, whose errors are unknown, has the same weight.
+    their size. The new domain, whose errors are unknown, gets the same weight.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ DomainMoments = tuple[Array, Moments]
 def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> SourceMoments:
     """Return the number of rows, the moments and the levels of all partitions."""
     source = partitions.partitions_of(X, None, sample_domain)
-    validate_data(context, source.empty, reset=reset, skip_check_array=True)
+    validate_data(context, source.empty_X, reset=reset, skip_check_array=True)
     tasks = [call(_moments, rows, source.layout) for rows in source.rows]
     totals: SourceMoments = run([tree(tasks, _join_moments)])[0]
     if not totals[0]:
@@ -56,7 +56,7 @@ def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
 
 @task
 def _moments(rows: Any, layout: Layout) -> SourceMoments:
-    X = layout.values(rows, missing=True)
+    X = layout.values(rows, allow_missing=True)
     if not len(X):
         nan_values = np.full(layout.n_features, np.nan)
         levels = Levels(nan_values, nan_values, np.zeros(layout.n_features, dtype=bool))
@@ -74,7 +74,7 @@ def _join_moments(partition_moments: list[SourceMoments]) -> SourceMoments:
 
 @task
 def _domain_moments(rows: Any, labels: Any, context: Any, layout: Layout) -> DomainMoments:
-    Z = context._standardized(layout.values(rows, missing=True))
+    Z = context._standardized(layout.values(rows, allow_missing=True))
     names, domain_codes = _categories(labels, len(Z))
     return names, Moments.of_rows(Z, domain_codes, len(names))
 
@@ -101,7 +101,7 @@ def _join_domains(partition_moments: list[DomainMoments]) -> DomainMoments:
 def _in_context(
     rows: Any, labels: Any, context: Any, layout: Layout, statistics: DomainMoments | None
 ) -> Any:
-    X = layout.values(rows, missing=True)
+    X = layout.values(rows, allow_missing=True)
     Z = context._standardized(X)
     if statistics is None:
         domain_codes, moments = np.zeros(len(X), dtype=np.intp), no_moments(Z)
