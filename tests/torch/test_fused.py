@@ -65,7 +65,7 @@ def test_products_with_a_tiny_gamma_are_precise():
     for name in ("rbf", "laplacian"):
         kernel = make_kernel(name, X, gamma=1e-7)
         fused, error = errors(kernel, X, X, 3, "tf32x3", V - V.mean(0))
-        assert fused.accurate
+        assert fused.uses_exp2m1
         assert error < 1e-5
 
 
@@ -82,9 +82,9 @@ def test_narrow_kernels_and_distant_rows_use_differences():
 
 def test_norms_are_factored_out_only_if_values_fit_float16():
     X = rows(200, 16)
-    assert errors(make_kernel("rbf", X), X, X, 2, "tf32x3")[0].factored
+    assert errors(make_kernel("rbf", X), X, X, 2, "tf32x3")[0].is_factored
     fused, error = errors(make_kernel("rbf", X), X, 10 * rows(40, 16, seed=2), 2, "tf32x3")
-    assert not fused.factored
+    assert not fused.is_factored
     assert error < 1e-5
 
 

@@ -27,16 +27,16 @@ LOG2E = 1.4426950408889634
 PAD = 128
 #: Kernel values are evaluated as 2^x - 1 if the mean absolute exponent |x| is below this.
 SMALL_EXPONENT = 1 / 64
-#: If |x|^2/2 is at most this for all rows, 2^(x.y) fits into float16, and norms are factored out.
+#: If |u|^2/2 is at most this for all rows u, 2^(u.v) fits into float16; norms are factored out.
 FACTOR_LIMIT = 7.0
 #: Kernel values, at most 1, are multiplied by 2^14, to use more of the range of float16.
 LIFT = 14.0
-#: Rows are split into float16 pieces if their largest absolute values have at most this maximum
-#: and at least this median.
+#: Limits for rows in float16: the largest absolute value of all entries is at most MAX_PIECE, and
+#: the median over rows of the largest absolute value in a row is at least MIN_MEDIAN.
 MAX_PIECE, MIN_MEDIAN = 2.0**10, 2.0**-6
 #: Number of rows of a thin matrix (one with few columns) that are split into pieces at a time.
 PANEL_ROWS = 2**18
-#: Maximum number of columns of a thin matrix in one launch, and degree of a polynomial kernel.
+#: Maximum number of columns of a thin matrix in a launch; maximum degree of a polynomial kernel.
 MAX_COLUMNS, MAX_DEGREE = 64, 16
 #: Maximum number of rows in a segment, over which kernel values are summed in float32.
 SEGMENT_ROWS = 16384
@@ -44,7 +44,7 @@ SEGMENT_ROWS = 16384
 MAX_PADDING = 1 / 8
 #: Number of pieces of an operand for each precision; 0 for float32 without pieces.
 PIECES = {"tf32": 1, "tf32x3": 2, "ieee": 0}
-#: Formulas for kernel values: RBF from inner products, L1 distances, RBF from differences, powers.
+#: Formulas for kernel values: RBF from inner products, Laplacian, RBF from differences, polynomial.
 INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
 
 
@@ -108,41 +108,41 @@ class FusedKernel:
 
     def __init__(self, kernel: Kernel, right: Any, left: Any = None, *, precision: str) -> None:
         self.kernel, self.p = kernel, right.shape[1]
-        self.pieces, self.degree = PIECES[precision], 1
+        self.n_pieces, self.degree = PIECES[precision], 1
         # Whether norms are factored out, and whether kernel values are evaluated as 2^x - 1.
-        self.factored = self.accurate = False
+        self.is_factored = self.uses_exp2m1 = False
         # Factors by which rows, their inner products and kernel values are multiplied.
-        self.scale = self.unscale = self.value_scale = 1.0
+        self.row_scale = self.product_scale = self.value_scale = 1.0
         # Numbers that are added to exponents and subtracted from kernel values, respectively.
-        self.lift = self.middle = 0.0
+        self.lift = self.typical_value = 0.0
         self.coefs = torch.zeros(1, device=right.device)
-        U = self._scaled(right)
-        V = U if left is None else self._scaled(left)
+        scaled_right = self._scale_rows(right)
+        scaled_left = scaled_right if left is None else self._scale_rows(left)
         if kernel.name == "rbf" and not kernel.by_differences:
             self.formula = INNER
-            self._plan_inner(U, V)
+            self._plan_inner(scaled_right, scaled_left)
         elif kernel.name == "poly":
             self.formula = POLYNOMIAL
-            self._plan_polynomial(U, V)
+            self._plan_polynomial(scaled_right, scaled_left)
         else:
             self.formula = LAPLACIAN if kernel.name == "laplacian" else DIFFERENCES
         if self.formula == DIFFERENCES and not kernel.by_differences:
             # -gamma d^2 = -|u - v|^2 for u = sqrt(gamma) x; inner products use sqrt(2 gamma) x.
-            U = U / math.sqrt(2.0)
-            V = U if left is None else V / math.sqrt(2.0)
+            scaled_right = scaled_right / math.sqrt(2.0)
+            scaled_left = scaled_right if left is None else scaled_left / math.sqrt(2.0)
         if self.formula in (LAPLACIAN, DIFFERENCES):
-            self._plan_differences(U, V)
-        if self.factored:
-            self.middle = 1.0
-        elif self.formula != POLYNOMIAL and not self.accurate:
+            self._plan_differences(scaled_right, scaled_left)
+        if self.is_factored:
+            self.typical_value = 1.0
+        elif self.formula != POLYNOMIAL and not self.uses_exp2m1:
             self.lift = LIFT
-            self.middle = 2.0 ** (LIFT - self.mean_exponent)
-        # Number of features, padded to a size that tl.dot accepts.
-        self.width = next((w for w in (16, 32, 64) if self.p <= w), -(-self.p // 64) * 64)
-        self.right = self._side(U)
-        self.left = self.right if left is None else self._side(V)
+            self.typical_value = 2.0 ** (LIFT - self.mean_exponent)
+        # The number of features p, increased to a size that tl.dot accepts.
+        self.padded_p = next((w for w in (16, 32, 64) if self.p <= w), -(-self.p // 64) * 64)
+        self.right = self._side(scaled_right)
+        self.left = self.right if left is None else self._side(scaled_left)
 
-    def _scaled(self, X: Any) -> Any:
+    def _scale_rows(self, X: Any) -> Any:
         """Return rows minus the origin, scaled so that an exponential kernel is a power of 2."""
         kernel = self.kernel
         X = kernel.subtract_origin(X)
@@ -153,72 +153,72 @@ class FusedKernel:
             return X * math.sqrt(factor * kernel.gamma * LOG2E)
         return X * math.sqrt(kernel.gamma) if kernel.gamma > 0 else X
 
-    def _float16_scale(self, U: Any, V: Any) -> float | None:
-        """Return a power of two that scales rows to the range of float16, or None."""
-        if not self.pieces:
+    def _float16_scale(self, right: Any, left: Any) -> float | None:
+        """Return a power of two that scales rows to the range of float16; None if none does."""
+        if not self.n_pieces:
             return 1.0
-        largest_value = max(float(U.abs().max()), float(V.abs().max()))
-        median_value = float(U.abs().amax(1).median())
-        if largest_value == 0 or (largest_value <= MAX_PIECE and median_value >= MIN_MEDIAN):
+        largest_value = max(float(right.abs().max()), float(left.abs().max()))
+        median_row_maximum = float(right.abs().amax(1).median())
+        if largest_value == 0 or (largest_value <= MAX_PIECE and median_row_maximum >= MIN_MEDIAN):
             return 1.0
         scale = 2.0 ** math.floor(math.log2(MAX_PIECE / largest_value))
-        return scale if median_value * scale >= MIN_MEDIAN else None
+        return scale if median_row_maximum * scale >= MIN_MEDIAN else None
 
-    def _plan_inner(self, U: Any, V: Any) -> None:
-        half_U, half_V = (0.5 * W.square().sum(1) for W in (U, V))
-        self.mean_exponent = 2 * float(half_U.mean())
-        self.accurate = self.mean_exponent < SMALL_EXPONENT
-        max_half_norm = max(float(half_U.max()), float(half_V.max()))
-        scale = self._float16_scale(U, V)
+    def _plan_inner(self, right: Any, left: Any) -> None:
+        right_half_norms, left_half_norms = (0.5 * X.square().sum(1) for X in (right, left))
+        self.mean_exponent = 2 * float(right_half_norms.mean())
+        self.uses_exp2m1 = self.mean_exponent < SMALL_EXPONENT
+        max_half_norm = max(float(right_half_norms.max()), float(left_half_norms.max()))
+        scale = self._float16_scale(right, left)
         if scale is None:
             self.formula = DIFFERENCES
             return
-        self.factored = scale == 1.0 and max_half_norm <= FACTOR_LIMIT and not self.accurate
-        self.unscale, self.scale = 1.0 / scale**2, scale
-        if self.accurate:
+        self.is_factored = scale == 1.0 and max_half_norm <= FACTOR_LIMIT and not self.uses_exp2m1
+        self.product_scale, self.row_scale = 1.0 / scale**2, scale
+        if self.uses_exp2m1:
             self.value_scale = _scale_to_one(min(1.0, 4 * max_half_norm))
 
-    def _plan_polynomial(self, U: Any, V: Any) -> None:
+    def _plan_polynomial(self, right: Any, left: Any) -> None:
         d, c = int(self.kernel.degree), float(self.kernel.coef0)
         coefs = [math.comb(d, k) * c ** (d - k) for k in range(d - 1, 0, -1)]
-        self.degree, self.coefs = d, torch.tensor(coefs or [0.0], device=U.device)
-        scale = self._float16_scale(U, V)
+        self.degree, self.coefs = d, torch.tensor(coefs or [0.0], device=right.device)
+        scale = self._float16_scale(right, left)
         if scale is None:
-            self.pieces, scale = 0, 1.0
+            self.n_pieces, scale = 0, 1.0
         factor = 1.0 if self.kernel.gamma >= 0 else self.kernel.gamma
-        self.unscale, self.scale = factor / scale**2, scale
-        max_inner_product = abs(factor) * float(U.norm(dim=1).max()) * float(V.norm(dim=1).max())
-        self.value_scale = _scale_to_one((max_inner_product + abs(c)) ** d) * 2.0**10
+        self.product_scale, self.row_scale = factor / scale**2, scale
+        max_product = abs(factor) * float(right.norm(dim=1).max()) * float(left.norm(dim=1).max())
+        self.value_scale = _scale_to_one((max_product + abs(c)) ** d) * 2.0**10
 
-    def _plan_differences(self, U: Any, V: Any) -> None:
-        centred_U = U - U.mean(0)
-        max_differences = U.abs().amax(0) + V.abs().amax(0)  # an upper bound in each column
+    def _plan_differences(self, right: Any, left: Any) -> None:
+        centred_rows = right - right.mean(0)
+        max_differences = right.abs().amax(0) + left.abs().amax(0)  # an upper bound in each column
         if self.formula == LAPLACIAN:
-            mean_exponent = float(centred_U.abs().mean(0).sum())
+            mean_exponent = float(centred_rows.abs().mean(0).sum())
             max_exponent = float(max_differences.sum())
         else:
-            mean_exponent = 2 * float(centred_U.square().mean(0).sum())
+            mean_exponent = 2 * float(centred_rows.square().mean(0).sum())
             max_exponent = float(max_differences.square().sum())
-        self.mean_exponent, self.accurate = mean_exponent, mean_exponent < SMALL_EXPONENT
-        if self.accurate:
+        self.mean_exponent, self.uses_exp2m1 = mean_exponent, mean_exponent < SMALL_EXPONENT
+        if self.uses_exp2m1:
             self.value_scale = _scale_to_one(min(1.0, max_exponent))
 
-    def _side(self, U: Any) -> Side:
-        n, n_padded = len(U), -(-len(U) // PAD) * PAD
-        half_norms = torch.zeros(n_padded, device=U.device)
+    def _side(self, X: Any) -> Side:
+        n, n_padded = len(X), -(-len(X) // PAD) * PAD
+        half_norms = torch.zeros(n_padded, device=X.device)
         if self.formula in (LAPLACIAN, DIFFERENCES):
-            rows = torch.zeros((self.p, n_padded), device=U.device)
-            rows[:, :n] = U.T
+            rows = torch.zeros((self.p, n_padded), device=X.device)
+            rows[:, :n] = X.T
             return Side(n, rows, half_norms)
-        U = U * self.scale
-        dtype = torch.float16 if self.pieces else torch.float32
-        shape = (n_padded, max(self.pieces, 1), self.width)
-        rows = torch.zeros(shape, dtype=dtype, device=U.device)
-        split_pieces(U, rows.transpose(0, 1)[:, :n, : self.p])
-        if self.pieces == 1:
+        X = X * self.row_scale
+        dtype = torch.float16 if self.n_pieces else torch.float32
+        shape = (n_padded, max(self.n_pieces, 1), self.padded_p)
+        rows = torch.zeros(shape, dtype=dtype, device=X.device)
+        split_pieces(X, rows.transpose(0, 1)[:, :n, : self.p])
+        if self.n_pieces == 1:
             # Use the norms of the rounded rows, so that distances are consistent.
-            U = rows[:n, 0].float()
-        half_norms[:n] = (0.5 * self.unscale) * U.square().sum(1)
+            X = rows[:n, 0].float()
+        half_norms[:n] = (0.5 * self.product_scale) * X.square().sum(1)
         return Side(n, rows, half_norms)
 
     def product(self, V: Any, *, tile: Tile | None = None) -> Any:
@@ -232,33 +232,34 @@ class FusedKernel:
         from domainwise.gram.torch.triton_kernel import fused_product
 
         r = V.shape[1]
-        min_columns = 1 if r == 1 else 8 if self.pieces == 2 else 16
+        min_columns = 1 if r == 1 else 8 if self.n_pieces == 2 else 16
         R = max(min_columns, 1 << (r - 1).bit_length())
-        tile = tile or tile_for(R, self.width, self.pieces, self.formula)
+        tile = tile or tile_for(R, self.padded_p, self.n_pieces, self.formula)
         Z, scales, weighted_sums = self._split_thin(V, R)
         n_blocks, n_right = len(self.left.half_norms) // tile.rows, len(self.right.half_norms)
         n_chunks = chunk_count(n_blocks, n_right // tile.columns)
         chunk_rows = -(-n_right // (n_chunks * tile.columns)) * tile.columns
         grid = (n_blocks, -(-n_right // chunk_rows))
         out = self.launch(fused_product, grid, [Z], [chunk_rows], R, tile, FLUSH=tile.flush)
-        return self._unscaled(out, r, scales, weighted_sums, V.sum(0))
+        return self._unscale(out, r, scales, weighted_sums, V.sum(0))
 
     def launch(
         self, function: Any, grid: Any, operands: Any, sizes: Any, R: int, tile: Tile, **meta: Any
     ) -> Any:
         """Run a Triton kernel on a grid (blocks of left rows, chunks of right rows).
 
-        Its arguments are rows, ``operands``, output, coefficients, row counts, ``sizes``, scales.
+        Its arguments are rows, norms, ``operands``, output, coefficients, row counts, ``sizes`` and
+        scales; ``meta`` contains compile-time constants.
         """
         left, right = self.left, self.right
         sides = (left.rows, right.rows, left.half_norms, right.half_norms)
         row_counts = (len(left.half_norms), len(right.half_norms), *sizes)
-        scalars = (self.unscale, self.value_scale, self.lift, self.middle)
+        scalars = (self.product_scale, self.value_scale, self.lift, self.typical_value)
         is_inner = self.formula in (INNER, POLYNOMIAL)
-        meta |= {"FORMULA": self.formula, "PIECES": self.pieces, "FACTORED": self.factored}
-        meta |= {"ACCURATE": self.accurate, "DEGREE": self.degree, "R": R}
-        meta |= {"P": self.width if is_inner else self.p, "BM": tile.rows, "BN": tile.columns}
-        meta |= {"BK": min(64, self.width) if is_inner else 16}
+        meta |= {"FORMULA": self.formula, "PIECES": self.n_pieces, "FACTORED": self.is_factored}
+        meta |= {"EXP2M1": self.uses_exp2m1, "DEGREE": self.degree, "R": R}
+        meta |= {"P": self.padded_p if is_inner else self.p, "BM": tile.rows, "BN": tile.columns}
+        meta |= {"BK": min(64, self.padded_p) if is_inner else 16}
         meta |= {"num_warps": tile.warps, "num_stages": tile.stages}
         out = torch.empty((grid[1], len(left.half_norms), R), device=left.half_norms.device)
         # Under Triton's interpreter, there is no CUDA device to select.
@@ -266,37 +267,37 @@ class FusedKernel:
             function[grid](*sides, *operands, out, self.coefs, *row_counts, *scalars, **meta)
         return out
 
-    def _unscaled(self, out: Any, r: int, scales: Any, weighted_sums: Any, column_sums: Any) -> Any:
+    def _unscale(self, out: Any, r: int, scales: Any, weighted_sums: Any, column_sums: Any) -> Any:
         """Return products with ``k - constant``: add the chunks in ``out``, and undo the scaling.
 
-        ``weighted_sums`` and ``column_sums`` are the column sums of the multiplied matrix, with and
-        without the norms that were factored out. They correct for the subtracted ``middle``.
+        To correct for the subtracted ``typical_value``, pass the column sums of the multiplied
+        matrix, weighted by the factors of the norms (``weighted_sums``) and unweighted.
         """
         n = self.left.n
         products = out[0, :n, :r].double()
         for chunk in out[1:, :n, :r]:
             products += chunk
         products *= 1.0 / (scales * (self.value_scale * 2.0**self.lift))
-        if self.factored:
+        if self.is_factored:
             products += weighted_sums
             products *= torch.exp2(-self.left.half_norms[:n].double())[:, None]
             products -= column_sums
         elif self.lift:
-            products += (self.middle / 2.0**self.lift - 1.0) * column_sums
+            products += (self.typical_value / 2.0**self.lift - 1.0) * column_sums
         return products
 
     def _split_thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:
-        """Return V scaled, padded and split into pieces, the scales, and weighted column sums."""
+        """Return V scaled, padded and split into pieces; the scales; and weighted column sums."""
         (n, r), device = V.shape, V.device
         weights = None
-        if self.factored:
+        if self.is_factored:
             weights = torch.exp2(-self.right.half_norms[:n].to(V.dtype))[:, None]
         weighted_sums = V.sum(0) if weights is None else (weights.T @ V)[0]
         scales = torch.ones(r, dtype=torch.float64, device=device)
-        if self.pieces and R > 1:
+        if self.n_pieces and R > 1:
             maxima = torch.linalg.vector_norm(V, ord=math.inf, dim=0)
             scales = torch.exp2(-torch.floor(torch.log2(torch.where(maxima > 0, maxima, 1.0))))
-        n_pieces = self.pieces if R > 1 else 0
+        n_pieces = self.n_pieces if R > 1 else 0
         dtype = torch.float16 if n_pieces else torch.float32
         shape = (len(self.right.half_norms), max(n_pieces, 1), R)
         Z = torch.zeros(shape, dtype=dtype, device=device)
@@ -322,7 +323,7 @@ def chunk_count(n_blocks: int, n_tiles: int) -> int:
 
 
 def _scale_to_one(x: float) -> float:
-    """Return a power of two that scales a positive number to between 1/2 and 1; 1 for zero."""
+    """Return a power of two that scales x > 0 to between 1/2 and 1; 1 for zero and infinity."""
     return 2.0 ** -math.ceil(math.log2(x)) if 0 < x < math.inf else 1.0
 
 
@@ -333,13 +334,13 @@ GROUP_TILE = Tile()
 class GroupedProduct:
     """The product ``(K - constant) group_values[group_codes]`` with the kernel matrix K of X.
 
-    ``group_codes`` contains the group of each row, 0 ... G - 1, and ``counts`` the group sizes.
+    ``group_codes`` contains the group of each row, 0 ... G - 1.
     """
 
     def __init__(
-        self, kernel: Kernel, X: Any, group_codes: Any, counts: Array, *, precision: str
+        self, kernel: Kernel, X: Any, group_codes: Any, group_sizes: Array, *, precision: str
     ) -> None:
-        group_sizes = counts.astype(np.int64)
+        group_sizes = group_sizes.astype(np.int64)
         n_tiles = -(-group_sizes // GROUP_TILE.columns)
         ends = np.cumsum(n_tiles) * GROUP_TILE.columns
         starts = ends - n_tiles * GROUP_TILE.columns
@@ -352,23 +353,24 @@ class GroupedProduct:
         self.fused = FusedKernel(kernel, X[source_rows], X, precision=precision)
         self.weights = torch.zeros(len(self.fused.right.half_norms), device=X.device)
         self.weights[positions] = 1.0
-        if self.fused.factored:
+        if self.fused.is_factored:
             self.weights *= torch.exp2(-self.fused.right.half_norms)
-        self.counts = torch.from_numpy(group_sizes).to(X.device).double()
-        self.group_weights = torch.zeros_like(self.counts).index_add_(
+        self.group_sizes = torch.from_numpy(group_sizes).to(X.device).double()
+        self.group_weights = torch.zeros_like(self.group_sizes).index_add_(
             0, group_codes[order], self.weights[positions].double()
         )
         n_blocks = len(self.fused.left.half_norms) // GROUP_TILE.rows
         n_chunks = chunk_count(n_blocks, int(n_tiles.sum()))
-        segments, bounds = _segments(starts, ends, -(-int(ends[-1]) // n_chunks))
+        segments, chunk_bounds = _divide_groups(starts, ends, -(-int(ends[-1]) // n_chunks))
         self.segments = torch.from_numpy(segments).to(X.device)
-        self.bounds = torch.from_numpy(bounds).to(X.device)
-        self.grid = (n_blocks, len(bounds) - 1)
+        self.chunk_bounds = torch.from_numpy(chunk_bounds).to(X.device)
+        self.grid = (n_blocks, len(chunk_bounds) - 1)
 
     def product(self, group_values: Array) -> Any:
         """Return the product; ``group_values`` has one row per group."""
-        values = torch.from_numpy(np.array(group_values, dtype=np.float64)).to(self.counts.device)
-        return torch.cat([self._launch(columns) for columns in values.split(MAX_COLUMNS, 1)], 1)
+        thin_matrix = torch.from_numpy(np.array(group_values, dtype=np.float64))
+        column_panels = thin_matrix.to(self.group_sizes.device).split(MAX_COLUMNS, 1)
+        return torch.cat([self._launch(columns) for columns in column_panels], 1)
 
     def _launch(self, group_values: Any) -> Any:
         from domainwise.gram.torch.triton_kernel import fused_group_product
@@ -377,29 +379,30 @@ class GroupedProduct:
         R = 1 << (r - 1).bit_length()
         padded_values = torch.zeros((len(group_values), R), device=group_values.device)
         padded_values[:, :r] = group_values
-        operands = [self.weights, padded_values, self.segments, self.bounds]
+        operands = [self.weights, padded_values, self.segments, self.chunk_bounds]
         out = self.fused.launch(fused_group_product, self.grid, operands, [], R, GROUP_TILE)
         scales = torch.ones(r, dtype=torch.float64, device=group_values.device)
-        weighted_sums, column_sums = self.group_weights @ group_values, self.counts @ group_values
-        return self.fused._unscaled(out, r, scales, weighted_sums, column_sums)
+        weighted_sums = self.group_weights @ group_values
+        return self.fused._unscale(out, r, scales, weighted_sums, self.group_sizes @ group_values)
 
 
-def _segments(starts: Array, ends: Array, chunk_rows: int) -> tuple[Array, Array]:
+def _divide_groups(starts: Array, ends: Array, chunk_rows: int) -> tuple[Array, Array]:
     """Divide groups into segments of at most ``SEGMENT_ROWS`` rows that do not cross chunks.
 
-    Return (first row, last row + 1, group) for each segment, and the first segment of each chunk.
+    Return (start, stop, group) for each segment, flattened, and the bounds of chunks: chunk i
+    consists of segments ``chunk_bounds[i]`` to ``chunk_bounds[i + 1] - 1``.
     """
     chunk_rows = -(-chunk_rows // GROUP_TILE.columns) * GROUP_TILE.columns
     segments: list[tuple[int, int, int]] = []
-    bounds = [0]
+    chunk_bounds = [0]
     for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         while start < end:
-            chunk_end = len(bounds) * chunk_rows
+            chunk_end = len(chunk_bounds) * chunk_rows
             stop = min(end, start + SEGMENT_ROWS, chunk_end)
             segments.append((start, stop, group))
             if stop == chunk_end:
-                bounds.append(len(segments))
+                chunk_bounds.append(len(segments))
             start = stop
-    if bounds[-1] != len(segments):
-        bounds.append(len(segments))
-    return np.array(segments, dtype=np.int32).reshape(-1), np.array(bounds, dtype=np.int32)
+    if chunk_bounds[-1] != len(segments):
+        chunk_bounds.append(len(segments))
+    return np.array(segments, dtype=np.int32).reshape(-1), np.array(chunk_bounds, dtype=np.int32)

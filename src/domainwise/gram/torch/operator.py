@@ -55,7 +55,7 @@ class TorchStreamedGram(IterativeGram):
         self._last_lift: tuple[Any, Array] | None = None
 
     def lift(self, coordinates: Array) -> Tensor:
-        """Turn label-space coordinates into a thin matrix, and store them for :meth:`product`."""
+        """Turn label-space coordinates into a thin matrix; remember both for :meth:`product`."""
         thin_matrix = super().lift(coordinates)
         self._last_lift = (weakref.ref(thin_matrix), coordinates)
         return thin_matrix
@@ -66,8 +66,8 @@ class TorchStreamedGram(IterativeGram):
         if self._last_lift is None or self._last_lift[0]() is not V or labels.codes is None:
             return super().product(V)
         # Groups are padded to whole tiles, which is not worthwhile if it adds many rows.
-        padding_rows = len(labels.counts) * fused.GROUP_TILE.columns
-        if "precision" not in self.info or padding_rows > fused.MAX_PADDING * self.n_samples:
+        max_padding_rows = len(labels.counts) * fused.GROUP_TILE.columns
+        if "precision" not in self.info or max_padding_rows > fused.MAX_PADDING * self.n_samples:
             return super().product(V)
         group_values = self._last_lift[1] / np.sqrt(labels.counts)[:, None]
         r = group_values.shape[1]
@@ -84,7 +84,7 @@ class TorchStreamedGram(IterativeGram):
         return self._multiply(V)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """Return the product and, with precision ``"tf32"``, one with ``"tf32x3"``."""
+        """Return the product and, if its precision is ``"tf32"``, a ``"tf32x3"`` one, else None."""
         if self.info.get("precision") != "tf32":
             return self.product, None
         multiply = kernel_product(self.kernel, self.X, precision="tf32x3")
@@ -94,9 +94,9 @@ class TorchStreamedGram(IterativeGram):
     def _preconditioner(self) -> Preconditioner:
         """A preconditioner with ``U = H k(X, landmarks) C`` for a small matrix C (theory 8.2).
 
-        Features are evaluated again for each use, which takes M/N times as long as a product with K
-        for M landmarks and N rows. For a million rows, stored features would need as much memory as
-        all other arrays together.
+        Features are evaluated again for each use. With M landmarks and N rows, this takes M/N times
+        as long as a product with K. For a million rows, stored features would need as much memory
+        as all other arrays together.
         """
         X, n = self.X, self.n_samples
         landmarks = X[to_device_of(landmark_rows(n, self.seed), X)]
@@ -142,7 +142,7 @@ def sum_rows(nystrom: NystromMap, X: Tensor, group_codes: Any, *labels: Any, **o
 
 
 def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sums.CellSums:
-    """Sum over the rows of X as :func:`domainwise.gram.sums.sum_cells` does, all on the device.
+    """Sum over the rows of X as :func:`domainwise.gram.sums.sum_cells` does, but on the device.
 
     Second moments are computed in float64. Features of float32 rows are computed in TF32 if
     :func:`domainwise.precision` is ``"tf32"``.
@@ -168,13 +168,13 @@ def _batch_rows(maps: Sequence[NystromMap], X: Tensor) -> int:
 
 @dataclass(frozen=True)
 class TensorMap(NystromMap):
-    """A map from rows to features, with landmarks on the device of the rows."""
+    """A :class:`NystromMap` with landmarks on the device of the rows."""
 
     dtype: Any = None  # type: ignore[misc]
 
     @classmethod
     def on_device_of(cls, X: Tensor, nystrom: NystromMap, tf32: bool = False) -> TensorMap:
-        """Return the map on the device of X; with ``tf32``, features have the dtype of X."""
+        """Return the map on the device of X; if ``tf32``, features have the dtype of X."""
         attributes = {field.name: getattr(nystrom, field.name) for field in fields(nystrom)}
         attributes |= {name: _on_device(attributes[name], X) for name in ("landmarks", "chosen")}
         # Features are computed in float64 on devices where that is as fast as float32.

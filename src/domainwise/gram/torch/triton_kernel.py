@@ -34,7 +34,7 @@ def _exp2(x):
 
 @triton.jit
 def _exp2m1(x):
-    """Return 2^x - 1 in float32 precision, by a series for small x."""
+    """Return 2^x - 1 in float32 precision for x <= 0, by a series if x is near 0."""
     series = x * (
         0.6931471805599453
         + x
@@ -47,51 +47,51 @@ def _exp2m1(x):
 
 
 @triton.jit
-def _inner(
+def _inner_products(
     left, right, rows, cols, P: tl.constexpr, BK: tl.constexpr, PIECES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Return inner products of left and right rows; the pieces of a row are stored side by side."""
     k = tl.arange(0, BK)
     WIDTH: tl.constexpr = 2 * P if PIECES == 2 else P
-    t = tl.zeros((BM, BN), dtype=tl.float32)
+    inner_products = tl.zeros((BM, BN), dtype=tl.float32)
     for k0 in range(0, P, BK):
         a = tl.load(left + rows[:, None] * WIDTH + k0 + k[None, :])
         b = tl.trans(tl.load(right + cols[:, None] * WIDTH + k0 + k[None, :]))
         if PIECES == 2:
             a_lo = tl.load(left + rows[:, None] * WIDTH + P + k0 + k[None, :])
             b_lo = tl.trans(tl.load(right + cols[:, None] * WIDTH + P + k0 + k[None, :]))
-            t = tl.dot(a_lo, b, t)
-            t = tl.dot(a, b_lo, t)
-        t = tl.dot(a, b, t, input_precision="ieee")
-    return t
+            inner_products = tl.dot(a_lo, b, inner_products)
+            inner_products = tl.dot(a, b_lo, inner_products)
+        inner_products = tl.dot(a, b, inner_products, input_precision="ieee")
+    return inner_products
 
 
 @triton.jit
-def _differences(
+def _exponents(
     left, right, rows, cols, n_left, n_right, lift, P, FORMULA: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Return ``lift`` minus the L1 or squared distances; rows are stored with shape (P, n)."""
-    t = tl.full((BM, BN), lift, dtype=tl.float32)
+    exponents = tl.full((BM, BN), lift, dtype=tl.float32)
     for f in range(P):
         x = tl.load(left + f * n_left.to(tl.int64) + rows)
         y = tl.load(right + f * n_right.to(tl.int64) + cols)
         d = x[:, None] - y[None, :]
         if FORMULA == 1:
-            t -= tl.abs(d)
+            exponents -= tl.abs(d)
         else:
-            t -= d * d
-    return t
+            exponents -= d * d
+    return exponents
 
 
 @triton.jit
-def _times_pieces(values, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr):
+def _add_product(values, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr):
     """Add ``values Z`` to acc; both factors are split into two float16 pieces."""
     # Truncate to the leading 11 bits, which float16 represents exactly.
-    top = (values.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
-    values_hi = top.to(tl.float16)
-    values_lo = (values - top).to(tl.float16)
+    truncated_values = (values.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+    values_hi = truncated_values.to(tl.float16)
+    values_lo = (values - truncated_values).to(tl.float16)
     if JOINED:
         z_columns = tl.arange(0, 2 * R)
         z = tl.load(Z + cols[:, None] * (2 * R) + z_columns[None, :])
@@ -107,48 +107,48 @@ def _times_pieces(values, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr):
 
 
 @triton.jit
-def _values(
-    left, right, right_half, coefs, half_i, rows, cols, n_left, n_right,
-    unscale, value_scale, lift, middle,
-    FORMULA: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
+def _kernel_values(
+    left, right, right_half_norms, coefs, row_shifts, rows, cols, n_left, n_right,
+    product_scale, value_scale, lift, typical_value,
+    FORMULA: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, EXP2M1: tl.constexpr,
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Return the kernel values of a tile, times ``value_scale`` or minus ``middle``."""
+    """Return the kernel values of a tile, times ``value_scale`` or minus ``typical_value``."""
     if FORMULA == 0 or FORMULA == 3:
-        t = _inner(left, right, rows, cols, P, BK, PIECES, BM, BN)
+        t = _inner_products(left, right, rows, cols, P, BK, PIECES, BM, BN)
     else:
-        t = _differences(left, right, rows, cols, n_left, n_right, lift, P, FORMULA, BM, BN)
+        t = _exponents(left, right, rows, cols, n_left, n_right, lift, P, FORMULA, BM, BN)
     if FORMULA == 0 and not FACTORED:
-        half_j = tl.load(right_half + cols)
-        t = tl.minimum(t * unscale - half_i[:, None] - half_j[None, :], lift)
+        col_half_norms = tl.load(right_half_norms + cols)
+        t = tl.minimum(t * product_scale - row_shifts[:, None] - col_half_norms[None, :], lift)
     if FORMULA == 3:
-        t = t * unscale
+        t = t * product_scale
         values = t * 0.0 + 1.0
         for power in tl.static_range(DEGREE - 1):
             values = values * t + tl.load(coefs + power)
         values = values * t * value_scale
-    elif ACCURATE:
+    elif EXP2M1:
         values = _exp2m1(t) * value_scale
     else:
-        values = _exp2(t) - middle
+        values = _exp2(t) - typical_value
     return values
 
 
 @triton.jit
 def fused_product(
-    left, right, left_half, right_half, Z, out, coefs,
-    n_left, n_right, chunk_rows, unscale, value_scale, lift, middle,
-    FORMULA: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
+    left, right, left_half_norms, right_half_norms, Z, out, coefs,
+    n_left, n_right, chunk_rows, product_scale, value_scale, lift, typical_value,
+    FORMULA: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, EXP2M1: tl.constexpr,
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, R: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, FLUSH: tl.constexpr,
 ):  # fmt: skip
     """Write ``k(left, right) Z`` for chunk i of the right rows to ``out[i]``.
 
     FORMULA is 0 for RBF from inner products, 1 for the Laplacian kernel, 2 for RBF from
-    differences, 3 for polynomials. ``lift`` is added to exponents, so that small values do not
+    differences, and 3 for polynomials. ``lift`` is added to exponents, so that small values do not
     underflow in float16. Row counts are multiples of the tile sizes; Z is zero in the padding. P
     features are read BK at a time. Z has R columns; a single column (R = 1) is multiplied in
-    float32, without tensor cores. The other flags and scales are attributes of ``FusedKernel``.
+    float32, without tensor cores. The other flags and numbers are attributes of ``FusedKernel``.
     """
     # tl.dot needs 16 columns: if R is 8, both pieces of Z are columns of one product.
     JOINED: tl.constexpr = PIECES == 2 and R == 8
@@ -156,31 +156,31 @@ def fused_product(
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     chunk_index = tl.program_id(1)
     z_columns = tl.arange(0, R)
-    half_i = tl.zeros((1,), dtype=tl.float32)
+    row_shifts = tl.zeros((1,), dtype=tl.float32)
     if FORMULA == 0 and not FACTORED:
-        half_i = tl.load(left_half + rows) - lift
+        row_shifts = tl.load(left_half_norms + rows) - lift
     total = tl.zeros((BM, N_SUMS), dtype=tl.float32)
-    start = chunk_index * chunk_rows
-    stop = tl.minimum(start + chunk_rows, n_right)
-    for first in range(start, stop, FLUSH):
+    chunk_start = chunk_index * chunk_rows
+    chunk_stop = tl.minimum(chunk_start + chunk_rows, n_right)
+    for start in range(chunk_start, chunk_stop, FLUSH):
         acc = tl.zeros((BM, N_SUMS), dtype=tl.float32)
-        column = tl.zeros((BM,), dtype=tl.float32)
-        last = tl.minimum(first + FLUSH, stop)
-        for j in range(first, last, BN):
+        row_sums = tl.zeros((BM,), dtype=tl.float32)
+        stop = tl.minimum(start + FLUSH, chunk_stop)
+        for j in range(start, stop, BN):
             cols = j + tl.arange(0, BN).to(tl.int64)
-            values = _values(
-                left, right, right_half, coefs, half_i, rows, cols, n_left, n_right,
-                unscale, value_scale, lift, middle,
-                FORMULA, PIECES, FACTORED, ACCURATE, DEGREE, P, BK, BM, BN,
+            values = _kernel_values(
+                left, right, right_half_norms, coefs, row_shifts, rows, cols, n_left, n_right,
+                product_scale, value_scale, lift, typical_value,
+                FORMULA, PIECES, FACTORED, EXP2M1, DEGREE, P, BK, BM, BN,
             )  # fmt: skip
             if R == 1:
-                column += tl.sum(values * tl.load(Z + cols)[None, :], axis=1)
+                row_sums += tl.sum(values * tl.load(Z + cols)[None, :], axis=1)
             elif PIECES == 2:
-                acc = _times_pieces(values, Z, cols, acc, R, JOINED)
+                acc = _add_product(values, Z, cols, acc, R, JOINED)
             else:
                 z = tl.load(Z + cols[:, None] * R + z_columns[None, :])
                 acc = tl.dot(values.to(z.dtype), z, acc, input_precision="ieee")
-        total += column[:, None] if R == 1 else acc
+        total += row_sums[:, None] if R == 1 else acc
     if JOINED:
         total = tl.sum(tl.reshape(total, (BM, 2, R)), axis=1)
     offsets = chunk_index.to(tl.int64) * n_left * R + rows[:, None] * R + z_columns[None, :]
@@ -189,37 +189,37 @@ def fused_product(
 
 @triton.jit
 def fused_group_product(
-    left, right, left_half, right_half, weights, group_values, segments, bounds, out, coefs,
-    n_left, n_right, unscale, value_scale, lift, middle,
-    FORMULA: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
+    left, right, left_half_norms, right_half_norms, weights, group_values, segments, chunk_bounds,
+    out, coefs, n_left, n_right, product_scale, value_scale, lift, typical_value,
+    FORMULA: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, EXP2M1: tl.constexpr,
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, R: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Write ``k(left, right) Z``, where each row of Z is the row of ``group_values`` for its group.
 
-    The right rows are sorted by group. ``segments`` lists (first row, last row + 1, group) for
-    segments within one group; chunk i consists of segments ``bounds[i]`` to ``bounds[i + 1] - 1``.
-    Kernel values are summed over a segment and multiplied once, for any number of columns.
+    The right rows are sorted by group. ``segments`` contains (start, stop, group) for segments of
+    rows; chunk i consists of segments ``chunk_bounds[i]`` to ``chunk_bounds[i + 1] - 1``. Kernel
+    values times ``weights`` are summed over a segment, and multiplied by ``group_values`` once.
     """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     chunk_index = tl.program_id(1)
     z_columns = tl.arange(0, R)
-    half_i = tl.zeros((1,), dtype=tl.float32)
+    row_shifts = tl.zeros((1,), dtype=tl.float32)
     if FORMULA == 0 and not FACTORED:
-        half_i = tl.load(left_half + rows) - lift
+        row_shifts = tl.load(left_half_norms + rows) - lift
     total = tl.zeros((BM, R), dtype=tl.float32)
-    for s in range(tl.load(bounds + chunk_index), tl.load(bounds + chunk_index + 1)):
-        first, last = tl.load(segments + 3 * s), tl.load(segments + 3 * s + 1)
-        column = tl.zeros((BM,), dtype=tl.float32)
-        for j in range(first, last, BN):
+    for s in range(tl.load(chunk_bounds + chunk_index), tl.load(chunk_bounds + chunk_index + 1)):
+        start, stop = tl.load(segments + 3 * s), tl.load(segments + 3 * s + 1)
+        row_sums = tl.zeros((BM,), dtype=tl.float32)
+        for j in range(start, stop, BN):
             cols = j + tl.arange(0, BN).to(tl.int64)
-            values = _values(
-                left, right, right_half, coefs, half_i, rows, cols, n_left, n_right,
-                unscale, value_scale, lift, middle,
-                FORMULA, PIECES, FACTORED, ACCURATE, DEGREE, P, BK, BM, BN,
+            values = _kernel_values(
+                left, right, right_half_norms, coefs, row_shifts, rows, cols, n_left, n_right,
+                product_scale, value_scale, lift, typical_value,
+                FORMULA, PIECES, FACTORED, EXP2M1, DEGREE, P, BK, BM, BN,
             )  # fmt: skip
-            column += tl.sum(values * tl.load(weights + cols)[None, :], axis=1)
+            row_sums += tl.sum(values * tl.load(weights + cols)[None, :], axis=1)
         group = tl.load(segments + 3 * s + 2)
-        total += column[:, None] * tl.load(group_values + group * R + z_columns)[None, :]
+        total += row_sums[:, None] * tl.load(group_values + group * R + z_columns)[None, :]
     offsets = chunk_index.to(tl.int64) * n_left * R + rows[:, None] * R + z_columns[None, :]
     tl.store(out + offsets, total)
