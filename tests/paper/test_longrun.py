@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from domainwise.paper.reproduce import long_run, synthetic_jobs
+from domainwise.paper.reproduce import compute_long_run, synthetic_jobs
 from domainwise.paper.trials import Trial
 
 
 def test_a_long_run_begins_with_the_tables_own_repeats(tiny_case):
-    row = long_run(tiny_case, 0, repeats=3)
+    row = compute_long_run(tiny_case, 0, n_repeats=3)
     values = [
         Trial(tiny_case, "paper", repeat, ("svm",), 0).run()[0]["metrics"]["accuracy"]
         for repeat in range(3)

@@ -41,33 +41,35 @@ def test_a_cell_contains_mean_and_deviation_over_repeats(folder, run):
         and row["method"] == "dcm"
     ]
     case = next(c for c in run.cases("tuned") if c.case.key == "parkinsons/motor")
-    cell = case.find("dcm").cells["rmse"]
-    assert cell.ours.mean == pytest.approx(np.mean(values))
-    assert cell.ours.deviation == pytest.approx(np.std(values, ddof=1))
+    cell = case.find_method("dcm").cells["rmse"]
+    assert cell.our_summary.mean == pytest.approx(np.mean(values))
+    assert cell.our_summary.deviation == pytest.approx(np.std(values, ddof=1))
 
 
 def test_only_scores_on_the_papers_data_are_compared_with_the_paper(run):
     for case in run.cases("paper"):
         cells = [cell for method in case.methods for cell in method.cells.values()]
-        assert any(cell.paper for cell in cells) == (case.case.key != "oil/facies")
+        assert any(cell.paper_mean_sd for cell in cells) == (case.case.key != "oil/facies")
         if case.stand_in:
-            assert all(cell.within_sd is None for cell in cells)
+            assert all(cell.is_within_sd is None for cell in cells)
     tuned = [c for case in run.cases("tuned") for m in case.methods for c in m.cells.values()]
-    assert all(cell.paper is None for cell in tuned)
+    assert all(cell.paper_mean_sd is None for cell in tuned)
 
 
 def test_within_means_one_of_the_papers_standard_deviations(run):
     case = run.cases("paper")[0]
     for method in case.methods:
         cell = method.cells["accuracy"]
-        if cell.paper is not None:
-            assert cell.within_sd == (abs(cell.ours.mean - cell.paper[0]) <= cell.paper[1])
+        if cell.paper_mean_sd is not None:
+            assert cell.is_within_sd == (
+                abs(cell.our_summary.mean - cell.paper_mean_sd[0]) <= cell.paper_mean_sd[1]
+            )
 
 
 def test_the_best_is_a_competing_method_in_the_right_direction(run):
     for case in run.cases():
-        best = case.best()
-        means = {m.key: m.cells[case.primary.key].ours.mean for m in case.methods}
+        best = case.best_method()
+        means = {m.key: m.cells[case.primary_metric.key].our_summary.mean for m in case.methods}
         competing_means = [
             mean
             for key, mean in means.items()
@@ -75,7 +77,9 @@ def test_the_best_is_a_competing_method_in_the_right_direction(run):
             and "algorithm" not in key
             and key not in NOT_IN_THE_PAPER
         ]
-        best_mean = max(competing_means) if case.primary.greater_is_better else min(competing_means)
+        best_mean = (
+            max(competing_means) if case.primary_metric.greater_is_better else min(competing_means)
+        )
         assert means[best.key] == best_mean
 
 
@@ -167,7 +171,7 @@ def test_a_quick_run_claims_nothing(made_up_results):
 
 def test_an_empty_results_file_has_no_report(tmp_path):
     ResultStore(tmp_path).open(root_seed=0, profile="full")
-    with pytest.raises(ResultsError, match="contains no results yet; run reproduce"):
+    with pytest.raises(ResultsError, match="has no results yet; run 'domainwise reproduce'"):
         publish(tmp_path)
     with pytest.raises(ResultsError, match="no run was saved there"):
         publish(tmp_path / "elsewhere")

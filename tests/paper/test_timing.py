@@ -36,7 +36,7 @@ def test_existing_rows_are_not_computed_again(tiny_table, tmp_path):
     store.open(root_seed=0, profile="full")
     options = {"quick": False, "root_seed": 0}
     plan = make_plan([tiny_table], store, **options)
-    keys = {job.key for job in (*plan.parallel, *plan.serial) if hasattr(job, "key")}
+    keys = {job.key for job in (*plan.parallel_jobs, *plan.serial_jobs) if hasattr(job, "key")}
     timed = {("timing", case.key, method) for method in set(case.methods) - {"majority"}}
     panels = {("projection", None, method) for method in ("coir", "dica", "dcm")}
     others = {("spectrum", None, "algorithm1"), ("long_run", case.key, "svm")}
@@ -48,8 +48,8 @@ def test_existing_rows_are_not_computed_again(tiny_table, tmp_path):
         row |= {"status": "error"} if (kind, name, method) == failed else {}
         store.append([row])
     plan = make_plan([tiny_table], store, **options)
-    assert [job.key for job in plan.serial] == [failed]
-    assert not any(hasattr(job, "key") for job in plan.parallel)
+    assert [job.key for job in plan.serial_jobs] == [failed]
+    assert not any(hasattr(job, "key") for job in plan.parallel_jobs)
     assert measure(case.key, "svm", False, 0)["n_train"] > 0
 
 

@@ -6,7 +6,14 @@ import pytest
 from domainwise import DCM
 from domainwise.paper.methods import METHODS, Parameters, build_pipeline, paper_parameters
 from domainwise.paper.protocols import METRICS, score_predictions
-from domainwise.paper.trials import Trial, domain_folds, grid, make_split, tune, tuning_rows
+from domainwise.paper.trials import (
+    Trial,
+    domain_folds,
+    list_candidates,
+    make_split,
+    sample_tuning_rows,
+    tune,
+)
 from domainwise.reference import algorithm1, algorithm2_stable
 from domainwise.scoring.predictions import fit_with_domains
 
@@ -89,7 +96,7 @@ def test_held_out_domains_are_whole_and_cover_everything_once():
 
 def test_tuning_rows_per_domain_are_limited(tiny_case):
     split = make_split(tiny_case, 0, 0)
-    rows = tuning_rows(split, tiny_case, np.random.default_rng(0))
+    rows = sample_tuning_rows(split, tiny_case, np.random.default_rng(0))
     _, counts = np.unique(split.sample_domain[rows], return_counts=True)
     assert counts.max() == tiny_case.tuning_rows
 
@@ -97,7 +104,7 @@ def test_tuning_rows_per_domain_are_limited(tiny_case):
 def test_a_grid_has_no_repeated_candidate(tiny_case):
     X = np.random.default_rng(0).normal(size=(30, 3))
     for name in ("svm", "kpca", "coir", "dica", "dcm", "fastdcm"):
-        candidates = grid(tiny_case, METHODS[name], X, 0)
+        candidates = list_candidates(tiny_case, METHODS[name], X, 0)
         assert len(set(candidates)) == len(candidates) > 1
 
 

@@ -56,7 +56,7 @@ def reproduce(
     try:
         store.open(root_seed=seed, profile="quick" if quick else "full")
         plan = make_plan(tables, store, quick=quick, root_seed=seed, repeats=repeats, timing=timing)
-        n_runs = len(plan.parallel) + len(plan.serial)
+        n_runs = len(plan.parallel_jobs) + len(plan.serial_jobs)
         stderr().print(
             f"results: [bold]{escaped(store.path)}[/bold]"
             + (f", {n_runs} runs left, seed {seed}" if n_runs else ", all runs are finished"),
@@ -69,7 +69,7 @@ def reproduce(
                 store,
                 n_jobs=n_jobs,
                 progress=bar,
-                on_serial=lambda: bar.describe("time and memory, one run at a time"),
+                before_serial=lambda: bar.describe("time and memory, one run at a time"),
             )
     except ResultsError as error:
         raise ValueError(f"{error} (--out)") from error
@@ -137,9 +137,9 @@ def _publish(folder: Path, *, html: bool) -> None:
     for describe in (sentences.describe_run, sentences.agreement, sentences.best_methods):
         for sentence in describe(outputs.run):
             console.print(f"• {sentence}", markup=False)
-    console.print(f"\ntables: {escaped(outputs.markdown)}", soft_wrap=True)
-    if outputs.html is not None:
-        common.print_page(outputs.html)
+    console.print(f"\ntables: {escaped(outputs.markdown_path)}", soft_wrap=True)
+    if outputs.html_path is not None:
+        common.print_page(outputs.html_path)
 
 
 @options.command

@@ -10,7 +10,7 @@ import numpy as np
 
 from domainwise.evaluation.page import COLOURS as EVALUATION_COLOURS
 from domainwise.paper.methods import METHODS
-from domainwise.paper.sentences import PARAMETERS
+from domainwise.paper.sentences import PARAMETER_TEXTS
 from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GREY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
@@ -44,7 +44,7 @@ def ranking_plots(run: RunSummary) -> Iterator[Picture]:
             axes.set_xlabel("average rank (1 is best)")
             axes.grid(axis="x")
             rank_list = ", ".join(map("{} {:.2f}".format, labels, ranks))
-            scope = f"{ranking.n_datasets} data sets with {PARAMETERS[setting]}"
+            scope = f"{ranking.n_datasets} data sets with {PARAMETER_TEXTS[setting]}"
             alt = f"Average ranks over {scope}: {rank_list}"
             caption = (
                 f"{scope}. Methods inside the band are not significantly different from the best"
@@ -77,7 +77,7 @@ def projection_plots(run: RunSummary) -> Iterator[Picture]:
 
 def time_plots(table: TableView) -> Iterator[Picture]:
     """Draw the score against the time; hollow markers show the paper's results."""
-    for case in table.in_setting("paper"):
+    for case in table.cases_in("paper"):
         timed_methods = [(view, view.seconds) for view in case.methods if view.seconds is not None]
         if len(timed_methods) < 2:
             continue
@@ -87,23 +87,25 @@ def time_plots(table: TableView) -> Iterator[Picture]:
             for view, seconds in timed_methods:
                 colour = _colour(view)
                 marker = {"fast": "^", "reference": "s"}.get(METHODS[view.key].kind, "o")
-                cell = view.cells[case.primary.key]
-                axes.plot(seconds, cell.ours.mean, marker, color=colour, markersize=6, alpha=0.9)
-                points.append((view.label, np.log10(seconds), cell.ours.mean))
-                if view.paper_seconds and cell.paper and not case.stand_in:
+                cell = view.cells[case.primary_metric.key]
+                mean = cell.our_summary.mean
+                axes.plot(seconds, mean, marker, color=colour, markersize=6, alpha=0.9)
+                points.append((view.label, np.log10(seconds), mean))
+                if view.paper_seconds and cell.paper_mean_sd and not case.stand_in:
                     style: Any = {"markerfacecolor": "none", "markeredgecolor": colour}
-                    axes.plot(view.paper_seconds, cell.paper[0], marker, markersize=6, **style)
+                    paper_mean = cell.paper_mean_sd[0]
+                    axes.plot(view.paper_seconds, paper_mean, marker, markersize=6, **style)
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter("{x:g}")
             axes.margins(x=0.16, y=0.12)
             for text, (x, y) in merged_labels(points):
                 axes.annotate(text, (10**x, y), **LABEL)
-            if not case.primary.greater_is_better:
+            if not case.primary_metric.greater_is_better:
                 axes.invert_yaxis()
-            axes.set(xlabel="seconds, one core", ylabel=case.primary.label)
+            axes.set(xlabel="seconds, one core", ylabel=case.primary_metric.label)
             axes.grid()
             times = "; ".join(f"{view.label} {seconds:.3g} s" for view, seconds in timed_methods)
-            alt = f"{case.primary.label} against time, {case.case.title}: {times}"
+            alt = f"{case.primary_metric.label} against time, {case.case.title}: {times}"
             marker_note = "" if case.stand_in else ". Hollow markers show the paper's results"
             caption = f"{case.case.title}. Up and to the left is better{marker_note}"
             yield Picture(to_svg(figure, _id("time", case), alt), alt, caption)
@@ -111,7 +113,7 @@ def time_plots(table: TableView) -> Iterator[Picture]:
 
 def invariance_plots(table: TableView) -> Iterator[Picture]:
     """Draw how much features depend on domain and target, before and after a projection."""
-    for case in table.in_setting("paper"):
+    for case in table.cases_in("paper"):
         dependences = [
             (view, view.invariance["domain_dependence"], view.invariance["target_dependence"])
             for view in case.methods
@@ -167,25 +169,26 @@ def box_plot(case: CaseView) -> Picture | None:
         for box, view in zip(artists["boxes"], views, strict=True):
             colour = _colour(view)
             box.set(facecolor=colour, alpha=0.75, edgecolor=colour)
-        paper_cells = [view.cells[case.primary.key].paper for view in views]
-        for position, cell in zip(positions, paper_cells, strict=True):
-            if cell is not None:
+        metric = case.primary_metric
+        cells = [view.cells[metric.key] for view in views]
+        for position, cell in zip(positions, cells, strict=True):
+            if cell.paper_mean_sd is not None:
+                paper_mean, paper_sd = cell.paper_mean_sd
                 style: Any = {"markersize": 3.5, "color": INK, "elinewidth": 0.9, "capsize": 2}
-                axes.errorbar(cell[0], position, xerr=cell[1], fmt="D", **style)
+                axes.errorbar(paper_mean, position, xerr=paper_sd, fmt="D", **style)
         axes.set_yticks(positions, [view.label for view in views])
-        axes.set_xlabel(case.primary.label)
+        axes.set_xlabel(metric.label)
         axes.grid(axis="x")
-        title, winner = case.case.title, case.best()
+        title, winner = case.case.title, case.best_method()
+        summaries = [(view.label, view.cells[metric.key].our_summary) for view in views]
+        means = [f"{name} {metric.format(s.mean, s.deviation)}" for name, s in summaries]
         alt = (
-            f"Box plots of {case.primary.label} over {case.n_repeats} repeats, {title}"
-            f" ({PARAMETERS[case.setting]}). Best mean: {winner.label if winner else 'none'}. "
-            + "; ".join(
-                f"{view.label} {case.primary.format(cell.ours.mean, cell.ours.deviation)}"
-                for view, cell in ((view, view.cells[case.primary.key]) for view in views)
-            )
+            f"Box plots of {metric.label} over {case.n_repeats} repeats, {title}"
+            f" ({PARAMETER_TEXTS[case.setting]}). Best mean: {winner.label if winner else 'none'}. "
+            f"{'; '.join(means)}"
         )
         caption = f"{title}: {case.n_repeats} repeats"
-        if any(paper_cells):
+        if any(cell.paper_mean_sd for cell in cells):
             data_note = " on its own data" if case.stand_in else ""
             caption += f". Diamonds show the paper's mean ± sd{data_note}"
         return Picture(to_svg(figure, _id("box", case), alt), alt, caption)

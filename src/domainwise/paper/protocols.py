@@ -40,7 +40,7 @@ class Metric:
     uses_decision: bool = False  #: whether it takes decision values instead of predictions
 
     def format(self, mean: float, deviation: float | None = None) -> str:
-        """Return mean ± standard deviation as the paper prints them."""
+        """Return "mean ± standard deviation" with the paper's number of decimals."""
         if not np.isfinite(mean):
             return "–"
         text = f"{mean:.{self.decimals}f}"
@@ -69,11 +69,11 @@ METRICS = {
 
 
 def score_predictions(
-    metric_keys: Iterable[str], y_true: NDArray, y_pred: NDArray, decisions: NDArray | None = None
+    metric_keys: Iterable[str], y_true: NDArray, y_pred: NDArray, y_score: NDArray | None = None
 ) -> dict[str, float]:
-    """Compute the metrics with these keys in ``METRICS``.
+    """Compute the metrics with these keys in ``METRICS``; ``y_score`` contains decision values.
 
-    Metrics that are not defined are omitted, for example the AUC if there is only one class.
+    Metrics that cannot be computed are omitted, for example the AUC if there is only one class.
 
     >>> import numpy as np
     >>> y = np.array([0, 0, 1, 1])
@@ -83,7 +83,7 @@ def score_predictions(
     scores: dict[str, float] = {}
     is_binary = len(np.unique(y_true)) == 2
     for metric in (METRICS[key] for key in metric_keys):
-        outputs = decisions if metric.uses_decision else y_pred
+        outputs = y_score if metric.uses_decision else y_pred
         if outputs is not None and (is_binary or not metric.binary_only):
             scores[metric.key] = float(metric.score(y_true, outputs))
     return scores
@@ -95,13 +95,13 @@ def score_predictions(
 PROVENANCE = "dcm.tex, the LaTeX source of 'Domain-based Covariance Minimization'"
 
 
-def read_toml(name: str) -> dict[str, Any]:
+def read_toml(file_name: str) -> dict[str, Any]:
     """Read a TOML file in this package."""
-    return tomllib.loads((files("domainwise.paper") / name).read_text(encoding="utf-8"))
+    return tomllib.loads((files("domainwise.paper") / file_name).read_text(encoding="utf-8"))
 
 
 #: The paper's numbers by case and method: mean and standard deviation by metric, and "seconds".
-PAPER: dict[str, dict[str, dict[str, Any]]] = read_toml("printed.toml")
+PAPER_NUMBERS: dict[str, dict[str, dict[str, Any]]] = read_toml("printed.toml")
 
 
 # Cases and tables ---------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ PAPER: dict[str, dict[str, dict[str, Any]]] = read_toml("printed.toml")
 
 @dataclass(frozen=True)
 class Case:
-    """A data set, a split, and the methods that are compared."""
+    """A data set, a rule that splits its domains, and the methods to compare."""
 
     key: str  #: ``table/case``, as in result files
     title: str
@@ -125,19 +125,19 @@ class Case:
     tuned_methods: tuple[str, ...]
     source_params: Mapping[str, Any] = field(default_factory=dict)  #: arguments for the loader
     repeats: int = 20
-    tuned_repeats: int = 10  #: in the tuned setting, with the same splits as the first ``repeats``
+    tuned_repeats: int = 10  #: in the tuned setting, with the first splits of the paper setting
     task: str = "classification"  #: or "regression"
     n_components: int | None = None  #: None if the paper does not give it
-    m: int | None = None  #: the paper's M, from which fast methods get their number of landmarks
+    m: int | None = None  #: the paper's M, which determines the number of landmarks of fast methods
     rows_per_domain: int | None = None  #: number sampled in each repeat; None for all rows
     quick_rows: int | None = None  #: ``rows_per_domain`` in quick runs; None for the same number
     stratified: bool = False  #: whether samples preserve the class ratio of the domain
-    scaling: str = "none"  #: or "minmax", "standard"; fitted to the source domains
+    scaling: str = "none"  #: or "minmax" or "standard"; fitted to the source domains
     tuning_rows: int = 60  #: maximum number of rows per source domain for tuning
     tuning_folds: int = 5  #: number of groups of source domains, held out in turn
-    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: fewer repeats, by slow method
+    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: repeats of slow methods
     cost: float = 3.0  #: approximate seconds per repeat, to estimate the remaining time
-    tuned_cost: float = 6.0
+    tuned_cost: float = 6.0  #: the same, in the tuned setting
 
     @property
     def table(self) -> str:
@@ -145,9 +145,9 @@ class Case:
         return self.key.split("/")[0]
 
     @property
-    def paper(self) -> dict[str, dict[str, Any]]:
+    def paper_numbers(self) -> dict[str, dict[str, Any]]:
         """The paper's numbers for the case, by method; empty if there are none."""
-        return PAPER.get(self.key, {})
+        return PAPER_NUMBERS.get(self.key, {})
 
     def quick(self) -> Case:
         """Return a small version of the case, so that all cases run in a few minutes."""
@@ -172,12 +172,11 @@ class Case:
     def fingerprint(self) -> str:
         """Return a hash of all fields on which the result of one method in one repeat depends."""
         fields = asdict(self)
-        for name in ("title", "methods", "tuned_methods", "repeats", "tuned_repeats", "repeats_of"):
+        ignored_fields = ["title", "methods", "tuned_methods", "quick_rows", "cost", "tuned_cost"]
+        for name in (*ignored_fields, "repeats", "tuned_repeats", "repeats_of"):
             del fields[name]
-        for name in ("quick_rows", "cost", "tuned_cost"):
-            del fields[name]
-        text = json.dumps(fields, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        fields_json = json.dumps(fields, sort_keys=True, default=str)
+        return hashlib.sha256(fields_json.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -196,7 +195,7 @@ class Table:
     data_files: Sequence[str] = ()
 
 
-def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[str, Table]:
+def _build_tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[str, Table]:
     """Build the declared tables; ``*group`` in a list is replaced with the names in the group."""
     tables_by_key = {}
     for key, declaration in tables.items():
@@ -204,14 +203,15 @@ def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[
         for case_name, fields in declaration.pop("cases").items():
             fields = shared_fields | fields
             for field_name in ("metrics", "methods", "tuned_methods"):
-                lists = (groups.get(name.removeprefix("*"), [name]) for name in fields[field_name])
-                fields[field_name] = tuple(chain.from_iterable(lists))
+                names = fields[field_name]
+                name_lists = (groups.get(name.removeprefix("*"), [name]) for name in names)
+                fields[field_name] = tuple(chain.from_iterable(name_lists))
             cases.append(Case(key=f"{key}/{case_name}", **fields))
         tables_by_key[key] = Table(key=key, cases=tuple(cases), **declaration)
     return tables_by_key
 
 
-TABLES: dict[str, Table] = _tables(**read_toml("protocols.toml"))
+TABLES: dict[str, Table] = _build_tables(**read_toml("protocols.toml"))
 
 
 def select_tables(name: str) -> tuple[Table, ...]:

@@ -27,29 +27,29 @@ class PublishedRun:
     """The summary of a run, and the files written from it."""
 
     run: RunSummary
-    markdown: Path
-    html: Path | None
+    markdown_path: Path
+    html_path: Path | None
 
     def as_json(self) -> dict[str, Any]:
         """Return the tables, the summary and the failures as a dict for JSON."""
         cases = []
         for case in self.run.cases():
             methods: dict[str, Any] = {}
-            for view in case.methods:
+            for method in case.methods:
                 metrics = {
                     key: {
-                        "mean": cell.ours.mean,
-                        "sd": cell.ours.deviation if cell.ours.n > 1 else None,
-                        "n": cell.ours.n,
-                        "paper": cell.paper,
-                        "within_one_paper_sd": cell.within_sd,
+                        "mean": cell.our_summary.mean,
+                        "sd": cell.our_summary.deviation if cell.our_summary.n > 1 else None,
+                        "n": cell.our_summary.n,
+                        "paper": cell.paper_mean_sd,
+                        "within_one_paper_sd": cell.is_within_sd,
                     }
-                    for key, cell in view.cells.items()
+                    for key, cell in method.cells.items()
                 }
-                p_value = None if view.paired_test is None else view.paired_test.p_value
-                methods[view.key] = {"metrics": metrics, "p_value": p_value}
+                p_value = None if method.paired_test is None else method.paired_test.p_value
+                methods[method.key] = {"metrics": metrics, "p_value": p_value}
                 for name in ("seconds", "paper_seconds", "peak_mib"):
-                    methods[view.key][name] = getattr(view, name)
+                    methods[method.key][name] = getattr(method, name)
             entry = {"case": case.case.key, "setting": case.setting, "stand_in": case.stand_in}
             cases.append({**entry, "repeats": case.n_repeats, "methods": methods})
         failure_keys = ("case", "setting", "repeat", "method", "error")
@@ -58,21 +58,21 @@ class PublishedRun:
             "cases": cases,
             "summary": sentences.summary(self.run),
             "failures": [{key: row[key] for key in failure_keys} for row in self.run.failures],
-            "files": [str(path) for path in (self.markdown, self.html) if path is not None],
+            "files": [str(path) for path in (self.markdown_path, self.html_path) if path],
         }
 
 
 def publish(folder: Path, *, html: bool = True) -> PublishedRun:
     """Read a results folder and write the Markdown tables and the HTML report into it.
 
-    The HTML report requires the ``report`` extra. Raises ResultsError if the folder has no results
-    yet, or if they cannot be read.
+    The HTML report requires the ``report`` extra. Raises ResultsError if the folder contains no
+    results yet, or if its results cannot be read.
     """
     store = ResultStore(folder)
     store.read()
     run = summarise_run(store)
     if not run.tables:
-        raise ResultsError(f"{store.path} contains no results yet; run reproduce first")
+        raise ResultsError(f"{store.path} has no results yet; run 'domainwise reproduce' first")
     markdown_path, html_path = folder / MARKDOWN_NAME, folder / HTML_NAME if html else None
     write_text(markdown_path, to_markdown(run))
     if html_path is not None:
@@ -82,17 +82,17 @@ def publish(folder: Path, *, html: bool = True) -> PublishedRun:
 
 # The table of a case, the same in all outputs -----------------------------------------------------
 
-#: Marks for our means that are within one standard deviation of the paper's mean, and for others.
-WITHIN, OUTSIDE = "✓", "✗"
+#: Marks for means within one standard deviation of the paper's mean, and for means outside it.
+WITHIN_MARK, OUTSIDE_MARK = "✓", "✗"
 
 
 def legend(run: RunSummary) -> str:
     """Explain the marks in the tables of a run."""
     text = (
-        f"The best mean of the competing methods is bold. {WITHIN} marks means within one standard"
-        f" deviation of the paper's mean, and {OUTSIDE} marks other means."
+        f"The best mean of the competing methods is bold. {WITHIN_MARK} marks means within one"
+        f" standard deviation of the paper's mean, and {OUTSIDE_MARK} marks other means."
     )
-    if any(_is_paired(case) for case in run.cases()):
+    if any(_has_p_values(case) for case in run.cases()):
         text += (
             " p is the p-value of a paired test of DCM (FastDCM for fast methods) against the"
             " method, over repeats; ▲ means that DCM is significantly better than the method, ▼"
@@ -101,7 +101,7 @@ def legend(run: RunSummary) -> str:
     return text
 
 
-def _is_paired(case: CaseView) -> bool:
+def _has_p_values(case: CaseView) -> bool:
     tests = (method.paired_test for method in case.methods)
     return any(test is not None and test.p_value is not None for test in tests)
 
@@ -118,59 +118,58 @@ def case_table(case: CaseView) -> TextTable:
     for metric in case.metrics:
         cells = [method.cells.get(metric.key) for method in methods]
         columns.append((metric.label, [_our_cell(metric, cell) for cell in cells]))
-        paper_cells = [None if cell is None else cell.paper for cell in cells]
-        if any(paper_cells):
-            texts = ["" if cell is None else metric.format(*cell) for cell in paper_cells]
+        paper_pairs = [None if cell is None else cell.paper_mean_sd for cell in cells]
+        if any(paper_pairs):
+            texts = ["" if pair is None else metric.format(*pair) for pair in paper_pairs]
             add_column("paper", texts)
-    if _is_paired(case):
-        signs = [np.sign(case.advantage(method)) for method in methods]
+    if _has_p_values(case):
         tests = [method.paired_test for method in methods]
         p_texts = [p_text(test.p_value) if test else "" for test in tests]
-        marks = [{1: " ▲", 0: "", -1: " ▼"}[sign] for sign in signs]
+        marks = [{1: " ▲", 0: "", -1: " ▼"}[np.sign(case.advantage(m))] for m in methods]
         add_column("p", [text + mark for text, mark in zip(p_texts, marks, strict=True)])
     for attribute, heading in (("seconds", "s"), ("paper_seconds", "paper s"), ("peak_mib", "MiB")):
         values = [getattr(method, attribute) for method in methods]
         if any(value is not None for value in values):
-            limit = 0.0 if attribute == "peak_mib" else 100.0  # larger values have no decimals
+            limit = 0.0 if attribute == "peak_mib" else 100.0  # no decimals from this value on
             texts = ["" if v is None else f"{v:.3g}" if v < limit else f"{v:.0f}" for v in values]
             add_column(heading, texts)
-    row_kinds = ["" if METHODS[method.key].competes else "variant" for method in methods]
+    row_classes = ["" if METHODS[method.key].competes else "variant" for method in methods]
     rows = zip(*(cells for _, cells in columns), strict=True)
-    return TextTable([heading for heading, _ in columns], list(rows), row_kinds)
+    return TextTable([heading for heading, _ in columns], list(rows), row_classes)
 
 
 def _our_cell(metric: Metric, cell: CellView | None) -> TextCell:
     if cell is None:
         return TextCell("–")
-    text = metric.format(cell.ours.mean, cell.ours.deviation)
-    if cell.within_sd is None:
+    text = metric.format(cell.our_summary.mean, cell.our_summary.deviation)
+    if cell.is_within_sd is None:
         return TextCell(text, cell.is_best)
-    mark, kind = (WITHIN, "within") if cell.within_sd else (OUTSIDE, "outside")
-    return TextCell(f"{text} {mark}", cell.is_best, kind)
+    mark, css_class = (WITHIN_MARK, "within") if cell.is_within_sd else (OUTSIDE_MARK, "outside")
+    return TextCell(f"{text} {mark}", cell.is_best, css_class)
 
 
 def case_caption(case: CaseView) -> str:
     """Describe a case in one line."""
     protocol = case.case
-    low, high = case.n_train
+    low, high = case.n_train_range
     phrases = [
         f"{protocol.train_domains} source and {protocol.test_domains} unseen domains",
         f"{low:,} source rows" if low == high else f"{low:,}–{high:,} source rows",
         sentences.count(case.n_repeats, "repeat"),
     ]
     if case.setting == "paper":
-        gamma = "median target" if isinstance(protocol.gamma, str) else f"{protocol.gamma:g}"
+        gamma_text = "median target" if isinstance(protocol.gamma, str) else f"{protocol.gamma:g}"
         m_text = f", M = {protocol.m}" if protocol.m else ""
-        phrases.append(f"γ = {gamma}, ε = {protocol.epsilon:g}{m_text}")
-    counts = {method.label: len(method.scores) for method in case.methods}
-    if fewer_repeats := sorted(f"{name} ({n})" for name, n in counts.items() if n < case.n_repeats):
-        phrases.append(f"fewer repeats: {', '.join(fewer_repeats)}")
+        phrases.append(f"γ = {gamma_text}, ε = {protocol.epsilon:g}{m_text}")
+    repeat_counts = [(method.label, len(method.scores)) for method in case.methods]
+    if count_texts := sorted(f"{label} ({n})" for label, n in repeat_counts if n < case.n_repeats):
+        phrases.append(f"fewer repeats: {', '.join(count_texts)}")
     return ", ".join(phrases)
 
 
 # Markdown -----------------------------------------------------------------------------------------
 
-_TIMES = (
+_TIMES_NOTE = (
     "The columns s and MiB contain the CPU seconds and the peak memory (with Python and the data)"
     " of one fit and prediction in a separate process. Values that were not measured are empty."
 )
@@ -178,7 +177,7 @@ _TIMES = (
 
 def to_markdown(run: RunSummary) -> str:
     """Return the Markdown report of a run: command, seed, findings, tables and versions."""
-    table_keys = [table.table.key for table in run.tables]
+    table_keys = [view.table.key for view in run.tables]
     command = f"domainwise reproduce {table_keys[0] if len(table_keys) == 1 else 'all'}"
     command += f"{' --quick' if run.quick else ''} --seed {run.header.get('root_seed')}"
     lines = [
@@ -192,16 +191,16 @@ def to_markdown(run: RunSummary) -> str:
         lines += ["", "## Differences from the paper"]
         for title, entries in sentences.findings(run).items():
             lines += ["", f"{title}:", "", *(f"- {entry}" for entry in entries)]
-    lines += ["", "## Tables", "", legend(run), _TIMES]
+    lines += ["", "## Tables", "", legend(run), _TIMES_NOTE]
     for view in run.tables:
         lines += ["", f"### {view.table.title}", "", view.table.about]
         if view.table.stand_in:
             lines += ["", f"**Stand-in data.** {view.table.stand_in}"]
         for setting, title in SETTING_TITLES.items():
-            cases = view.in_setting(setting)
+            cases = view.cases_in(setting)
             lines += ["", f"#### {title}"] if cases else []
             for case in cases:
-                selection_note = f". Selection: {case.rule}." if case.rule else ""
+                selection_note = f". Selection: {case.tuning_rule}." if case.tuning_rule else ""
                 lines += ["", f"**{case.title}**: {case_caption(case)}{selection_note}", ""]
                 table = case_table(case)
                 rows = [[f"**{c.text}**" if c.bold else c.text for c in row] for row in table.rows]
@@ -213,7 +212,7 @@ def to_markdown(run: RunSummary) -> str:
 
 
 def _facts(run: RunSummary) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of settings, versions and the machine of a run."""
+    """Yield (name, value) pairs that describe the settings, versions and machine of a run."""
     header, machine = run.header, run.header.get("machine", {})
     yield "domainwise", header.get("domainwise")
     yield "Python", header.get("python")

@@ -1,16 +1,16 @@
 """Plan, run and resume the jobs of ``domainwise reproduce``.
 
-In addition to the trials for the tables, jobs run the SVM for many repeats, compute the data for
-the paper's figure and for a plot of eigenvalues, and measure time and memory.
+In addition to the trials for the tables, other jobs run the SVM for many repeats, compute the data
+for the paper's figure and for a plot of eigenvalues, and measure time and memory.
 
 The figure shows projections of the synthetic data onto two components of COIR, DICA and DCM, with
 n ~ Poisson(500) rows per domain in 5 dimensions and γ = 1 (theory 10.2). A binary target determines
 one direction (theory 4), so the second component is the leading principal direction that neither
 the target nor the domain explains.
 
-Peak memory is a property of a process, so a fit is measured in a new process. No other job of the
-run is active at the same time, and BLAS uses one thread, as in the trials. Times are CPU seconds,
-which hardly depend on the other processes on the machine.
+Peak memory is a property of a process, so each method is measured in a new process. No other job of
+the run is active at the same time, and BLAS uses one thread, as in the trials. Times are CPU
+seconds, which hardly depend on other processes on the machine.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from domainwise.scoring.statistics import summarise
 
 
 @contextlib.contextmanager
-def one_blas_thread() -> Iterator[None]:
+def one_thread_without_warnings() -> Iterator[None]:
     """Use one BLAS thread, and suppress warnings."""
     with threadpool_limits(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -56,13 +56,13 @@ def one_blas_thread() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class SingleRow:
-    """A job that computes one row of the results file, with a unique key."""
+class SingleRowJob:
+    """A job that computes one row of the results file; its key is unique."""
 
     kind: str
     method: str
     case: Case | None
-    cost: float
+    cost: float  #: approximate seconds, to estimate the remaining time
     compute: Callable[[], Row]  #: returns the other entries of the row
 
     @property
@@ -76,48 +76,48 @@ class SingleRow:
         if self.case is not None:
             row |= {"table": self.case.table, "case": self.case.key}
             row["fingerprint"] = self.case.fingerprint()
-        with one_blas_thread():
+        with one_thread_without_warnings():
             return [row | self.compute()]
 
 
-# The synthetic table's SVM, figure and spectrum ---------------------------------------------------
+# Synthetic data: the figure, the eigenvalues and long runs of the SVM -----------------------------
 
-GAMMA, EPSILON, RIDGE = 1.0, 1e-3, 1e-3  #: parameters of the methods in the paper's figure
-#: Maximum number of points stored per panel; models are fitted to all rows.
+GAMMA, EPSILON, RIDGE = 1.0, 1e-3, 1e-3  #: for the figure; EPSILON also for eigenvalues
+#: Maximum number of points stored for each panel of the figure; models are fitted to all rows.
 MAX_SOURCE_POINTS, MAX_UNSEEN_POINTS = 700, 250
 
 
-def synthetic_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRow]:
-    """Return jobs for the figure, the spectrum and, unless ``quick``, the SVM's long runs."""
-    figure_rows, spectrum_rows = (150, 40) if quick else (500, 100)
+def synthetic_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRowJob]:
+    """Return jobs for the figure, the eigenvalues and, unless ``quick``, the SVM's long runs."""
+    figure_rows, spectrum_rows = (150, 40) if quick else (500, 100)  # mean numbers per domain
     jobs = []
     for method in ("coir", "dica", "dcm"):
         compute = partial(compute_projection, method, figure_rows, root_seed)
-        jobs.append(SingleRow("projection", method, None, 6.0, compute))
+        jobs.append(SingleRowJob("projection", method, None, 6.0, compute))
     compute = partial(compute_eigenvalues, spectrum_rows, root_seed)
-    jobs.append(SingleRow("spectrum", "algorithm1", None, 5.0, compute))
+    jobs.append(SingleRowJob("spectrum", "algorithm1", None, 5.0, compute))
     for case in cases:
         if case.source == "synthetic" and not quick:
-            compute = partial(long_run, case, root_seed)
-            jobs.append(SingleRow("long_run", "svm", case, 15.0, compute))
+            compute = partial(compute_long_run, case, root_seed)
+            jobs.append(SingleRowJob("long_run", "svm", case, 15.0, compute))
     return jobs
 
 
-def long_run(case: Case, root_seed: int, repeats: int = 200) -> Row:
+def compute_long_run(case: Case, root_seed: int, n_repeats: int = 200) -> Row:
     """Return the mean accuracy of the SVM over many repeats, and its standard error.
 
     The paper gives all parameters of the SVM, so its accuracy shows whether our synthetic data are
-    like the paper's. The 20 repeats in the table are not enough: their mean has a standard error of
-    about one percentage point. The first 20 repeats are the same as in the table.
+    like the paper's. The 20 repeats in the table are too few for this: their mean has a standard
+    error of about one percentage point. The first 20 repeats are the same as in the table.
     """
-    trials = (Trial(case, "long", repeat, ("svm",), root_seed) for repeat in range(repeats))
-    accuracy = summarise([trial.run()[0]["metrics"]["accuracy"] for trial in trials])
-    standard_error = accuracy.deviation / accuracy.n**0.5
-    return {"repeats": accuracy.n, "mean": accuracy.mean, "standard_error": standard_error}
+    trials = (Trial(case, "long", repeat, ("svm",), root_seed) for repeat in range(n_repeats))
+    summary = summarise([trial.run()[0]["metrics"]["accuracy"] for trial in trials])
+    standard_error = summary.deviation / summary.n**0.5
+    return {"repeats": summary.n, "mean": summary.mean, "standard_error": standard_error}
 
 
 def compute_projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
-    """Return a method's panels in the figure: seven source domains and three unseen domains."""
+    """Return a method's panels: one for all source domains, and one for each unseen domain."""
     bunch, (X, y, d) = _synthetic_domains("figure", rows_per_domain, root_seed, n_features=5)
     shared_arguments: dict[str, Any] = {"n_components": 2, "gamma": GAMMA, "epsilon": EPSILON}
     model: Any = {
@@ -136,7 +136,7 @@ def compute_projection(method: str, rows_per_domain: int, root_seed: int) -> Row
 
 
 def compute_eigenvalues(rows_per_domain: int, root_seed: int) -> Row:
-    """Return all eigenvalues of Algorithm 1 on data like the first synthetic case."""
+    """Return all eigenvalues of Algorithm 1 on synthetic data with η = 0.1 and γ = 0.1."""
     _, (X, y, d) = _synthetic_domains("spectrum", rows_per_domain, root_seed)
     K = rbf_kernel(X, gamma=0.1)
     column_means = K.mean(axis=0)
@@ -148,15 +148,15 @@ def compute_eigenvalues(rows_per_domain: int, root_seed: int) -> Row:
     return {
         "n_classes": len(np.unique(y)),
         "n_domains": len(np.unique(d)),
-        "eigenvalues": [round(float(value), 10) for value in solution.eigenvalues],
+        "eigenvalues": [round(float(eigenvalue), 10) for eigenvalue in solution.eigenvalues],
     }
 
 
 def _synthetic_domains(
-    name: str, rows_per_domain: int, root_seed: int, **options: Any
+    seed_name: str, rows_per_domain: int, root_seed: int, **options: Any
 ) -> tuple[Bunch, list[Array]]:
     """Return ten synthetic domains, and X, y and sample_domain of the seven source domains."""
-    seed = int(np.random.default_rng(derive_seed(root_seed, name)).integers(2**31 - 1))
+    seed = int(np.random.default_rng(derive_seed(root_seed, seed_name)).integers(2**31 - 1))
     bunch = make_synthetic(0.1, n_per_domain=rows_per_domain, random_state=seed, **options)
     is_source = bunch.sample_domain < 7
     return bunch, [array[is_source] for array in (bunch.data, bunch.target, bunch.sample_domain)]
@@ -164,7 +164,7 @@ def _synthetic_domains(
 
 def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
     row_indices = evenly_spaced(len(Z), max_points)
-    Z = np.column_stack([Z, np.zeros(len(Z))])  # a second column if there is only one
+    Z = np.column_stack([Z, np.zeros(len(Z))])  # adds a second component if there is only one
     return {
         "title": title,
         "n_rows": len(Z),
@@ -177,16 +177,16 @@ def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
 # Time and memory ----------------------------------------------------------------------------------
 
 #: A fit is measured three times, or fewer times if the total reaches this number of seconds.
-TIMING_SECONDS = 3.0
-TIME_LIMIT = 600  #: maximum number of seconds for a measurement
-#: Methods that a quick run measures, on one case per data set; starting a process takes seconds.
+ENOUGH_SECONDS = 3.0
+MAX_SECONDS = 600  #: a process that measures fits is stopped after this time
+#: Methods that quick runs measure, on one case per data set; starting a process takes seconds.
 QUICK_METHODS = ("svm", "dcm")
 
 
-def timing_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRow]:
-    """Return jobs that measure fits on the first repeat in the paper setting.
+def timing_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRowJob]:
+    """Return jobs that measure fits to the first split, in the paper setting.
 
-    Only the first synthetic case is measured, because all have the same size.
+    Only the first synthetic case is measured, because all synthetic cases have the same size.
     """
     jobs = []
     timed_sources: set[str] = set()
@@ -198,7 +198,7 @@ def timing_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[S
             is_timed = METHODS[method].kind in ("exact", "fast", "reference") or method == "svm"
             if is_timed and (method in QUICK_METHODS or not quick):
                 compute = partial(measure_in_process, case.key, method, quick, root_seed)
-                jobs.append(SingleRow("timing", method, case, 4.0, compute))
+                jobs.append(SingleRowJob("timing", method, case, 4.0, compute))
     return jobs
 
 
@@ -210,11 +210,11 @@ def measure_in_process(*arguments: Any) -> Row:
             input=json.dumps(arguments),
             capture_output=True,
             text=True,
-            timeout=TIME_LIMIT,
+            timeout=MAX_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"status": "error", "error": f"the measurement took more than {TIME_LIMIT} s"}
+        return {"status": "error", "error": f"the measurement took more than {MAX_SECONDS} s"}
     if process.returncode != 0:
         message = (process.stderr.strip().splitlines() or ["no message"])[-1]
         return {"status": "error", "error": message[:300]}
@@ -225,15 +225,15 @@ def measure(case_key: str, method: str, quick: bool, root_seed: int) -> Row:
     """Measure the time and memory of a fit and a prediction; must be called in a new process."""
     case = find_case(case_key)
     case = case.quick() if quick else case
-    with one_blas_thread():
+    with one_thread_without_warnings():
         split = make_split(case, root_seed, 0)
         trial = Trial(case, "paper", 0, (method,), root_seed)
         parameters, _ = trial.choose_parameters(METHODS[method], split)
-        mib_before = peak_mib()
+        initial_mib = peak_mib()
         cpu_seconds: list[float] = []
         wall_seconds: list[float] = []
-        while len(cpu_seconds) < 3 and sum(cpu_seconds) < TIMING_SECONDS:
-            pipeline = build_pipeline(case, METHODS[method], parameters, impute=split.has_missing)
+        while len(cpu_seconds) < 3 and sum(cpu_seconds) < ENOUGH_SECONDS:
+            pipeline = build_pipeline(case, METHODS[method], parameters, impute=split.has_nan)
             cpu_start, wall_start = time.process_time(), time.perf_counter()
             fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
             pipeline.predict(split.X_test)
@@ -244,7 +244,7 @@ def measure(case_key: str, method: str, quick: bool, root_seed: int) -> Row:
         "wall_seconds": float(np.median(wall_seconds)),
         "fits": len(cpu_seconds),
         "peak_mib": round(peak_mib(), 1),
-        "before_mib": round(mib_before, 1),
+        "before_mib": round(initial_mib, 1),
         "n_train": len(split.X),
         "n_test": len(split.X_test),
         "n_landmarks": parameters.n_landmarks,
@@ -252,10 +252,9 @@ def measure(case_key: str, method: str, quick: bool, root_seed: int) -> Row:
 
 
 def peak_mib() -> float:
-    """Return the peak resident memory of this process in MiB; 0 if it is not known.
+    """Return the peak resident memory of this process in MiB, or 0 if it is unknown.
 
-    On Linux, ``getrusage`` may return the peak of the parent process, so the kernel's counter is
-    read instead.
+    On Linux, ``getrusage`` may return the peak of the parent process, so ``/proc`` is read instead.
     """
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
@@ -277,13 +276,13 @@ def peak_mib() -> float:
 class Plan:
     """Remaining jobs: first those that run in parallel, then those that run one at a time."""
 
-    parallel: Sequence[Job]
-    serial: Sequence[Job]
+    parallel_jobs: Sequence[Job]
+    serial_jobs: Sequence[Job]
 
     @property
     def cost(self) -> float:
-        """Sum of the jobs' costs."""
-        return sum(job.cost for job in (*self.parallel, *self.serial))
+        """Sum of the costs of all jobs."""
+        return sum(job.cost for job in (*self.parallel_jobs, *self.serial_jobs))
 
 
 def make_plan(
@@ -308,8 +307,8 @@ def make_plan(
                 f"the results for {case.key} in this folder were computed with another protocol;"
                 " choose another folder"
             )
-    jobs: list[Job] = []
-    jobs += plan_trials(cases, store.rows("result"), root_seed=root_seed, repeats=repeats)
+    parallel_jobs: list[Job] = []
+    parallel_jobs += plan_trials(cases, store.rows("result"), root_seed=root_seed, repeats=repeats)
     finished_keys = {
         (row["kind"], row.get("case"), row["method"])
         for row in store.rows()
@@ -317,9 +316,10 @@ def make_plan(
     }
     options: Any = {"quick": quick, "root_seed": root_seed}
     if any(table.key == "synthetic" for table in tables):
-        jobs += [job for job in synthetic_jobs(cases, **options) if job.key not in finished_keys]
+        jobs = synthetic_jobs(cases, **options)
+        parallel_jobs += [job for job in jobs if job.key not in finished_keys]
     serial_jobs = timing_jobs(cases, **options) if timing else []
-    return Plan(jobs, [job for job in serial_jobs if job.key not in finished_keys])
+    return Plan(parallel_jobs, [job for job in serial_jobs if job.key not in finished_keys])
 
 
 def reproduce(
@@ -328,11 +328,11 @@ def reproduce(
     *,
     n_jobs: int = 1,
     progress: Progress | None = None,
-    on_serial: Callable[[], None] | None = None,
+    before_serial: Callable[[], None] | None = None,
 ) -> list[Row]:
     """Run a plan, store the rows of each job when it finishes, and return the rows with errors.
 
-    ``progress(cost, rows)`` is called after each job, ``on_serial`` before the serial jobs.
+    ``progress(cost, rows)`` is called after each job, ``before_serial`` before the serial jobs.
     """
     failed_rows: list[Row] = []
 
@@ -342,17 +342,17 @@ def reproduce(
             progress(cost, rows)
 
     with store.locked():
-        run_jobs(longest_first(plan.parallel), store, n_jobs=n_jobs, progress=after_job)
-        if plan.serial and on_serial is not None:
-            on_serial()
-        run_jobs(longest_first(plan.serial), store, n_jobs=1, progress=after_job)
+        run_jobs(longest_first(plan.parallel_jobs), store, n_jobs=n_jobs, progress=after_job)
+        if plan.serial_jobs and before_serial is not None:
+            before_serial()
+        run_jobs(longest_first(plan.serial_jobs), store, n_jobs=1, progress=after_job)
     return failed_rows
 
 
 def check_data(tables: Sequence[Table]) -> None:
-    """Raise FileNotFoundError if data files are missing or wrong; the message names all of them."""
+    """Raise FileNotFoundError if data files are missing or invalid; the message names them all."""
     messages = []
-    for name in {name: None for table in tables for name in table.data_files}:
+    for name in dict.fromkeys(name for table in tables for name in table.data_files):
         try:
             verified_path(name)
         except (FileNotFoundError, ValueError) as error:

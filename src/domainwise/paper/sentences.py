@@ -14,13 +14,13 @@ from domainwise.paper.summary import LEVEL, CaseView, CellView, MethodView, RunS
 from domainwise.scoring.statistics import PAIRED_CAVEAT, in_words, p_text
 
 TEXTS = read_toml("texts.toml")
-#: Descriptions of the settings.
-PARAMETERS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}
+#: The parameters in each setting, in words.
+PARAMETER_TEXTS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}
 MIN_REPEATS = 5  #: a mean over fewer repeats is not compared with the paper's
 
 
 def summary(run: RunSummary) -> list[str]:
-    """Return all sentences of the summary in Markdown and JSON."""
+    """Return all sentences of the summary, for Markdown and JSON."""
     functions = (describe_run, missing_repeats, agreement, best_methods, significance)
     return [sentence for function in functions for sentence in function(run)]
 
@@ -28,11 +28,11 @@ def summary(run: RunSummary) -> list[str]:
 def describe_run(run: RunSummary) -> list[str]:
     """Describe which tables were run, and with how many repeats."""
     phrases = []
-    for setting, parameters in PARAMETERS.items():
+    for setting, parameter_text in PARAMETER_TEXTS.items():
         if repeat_counts := sorted({case.n_repeats for case in run.cases(setting)}):
             low, high = repeat_counts[0], repeat_counts[-1]
             range_text = f"{low}" if low == high else f"{low} to {high}"
-            phrases.append(f"{range_text} with {parameters}")
+            phrases.append(f"{range_text} with {parameter_text}")
     sentences = [
         TEXTS["describe_run"].format(
             tables=count(len(run.tables), "table"),
@@ -44,11 +44,11 @@ def describe_run(run: RunSummary) -> list[str]:
     ]
     if run.quick:
         sentences.append(TEXTS["quick"])
-    if stand_ins := [table.table.title for table in run.tables if table.table.stand_in]:
-        sentences.append(TEXTS["stand_ins"].format(names=join(stand_ins)))
+    if titles := [table.table.title for table in run.tables if table.table.stand_in]:
+        sentences.append(TEXTS["stand_ins"].format(names=join(titles)))
     if run.failures:
-        fits = count(len(run.failures), "fit").capitalize()
-        sentences.append(TEXTS["failures"].format(fits=fits))
+        fit_count = count(len(run.failures), "fit").capitalize()
+        sentences.append(TEXTS["failures"].format(fits=fit_count))
     return sentences
 
 
@@ -56,74 +56,75 @@ def missing_repeats(run: RunSummary) -> list[str]:
     """List the cases with fewer repeats than in the protocol."""
     entries: list[str] = []
     for table in run.tables:
-        repeats_by_case = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
+        n_repeats_by_case = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
         for setting in SETTINGS:
-            # Cases with the same numbers are listed together.
-            titles_by_count: dict[tuple[int, int], list[str]] = {}
+            # Cases with the same numbers of repeats are listed together.
+            titles_by_counts: dict[tuple[int, int], list[str]] = {}
             for case in table.table.cases:
                 n_planned = (case.quick() if run.quick else case).planned_repeats(setting)
-                n_finished = repeats_by_case.get((case.key, setting), 0)
+                n_finished = n_repeats_by_case.get((case.key, setting), 0)
                 if n_finished < n_planned:
-                    titles_by_count.setdefault((n_finished, n_planned), []).append(case.title)
-            for (n_finished, n_planned), titles in titles_by_count.items():
+                    titles_by_counts.setdefault((n_finished, n_planned), []).append(case.title)
+            for (n_finished, n_planned), titles in titles_by_counts.items():
                 case_note = "" if len(titles) == len(table.table.cases) else f" ({join(titles)})"
-                entries.append(
-                    f"{table.table.title}{case_note}, {setting}: {n_finished} of {n_planned}"
-                )
+                counts = f"{setting}: {n_finished} of {n_planned}"
+                entries.append(f"{table.table.title}{case_note}, {counts}")
     return [TEXTS["missing_repeats"].format(missing="; ".join(entries))] if entries else []
 
 
 def agreement(run: RunSummary) -> list[str]:
-    """Report how many means agree with the paper's."""
-    within_flags = {  # one flag per compared mean, by table
-        table.table.title: [cell.within_sd is True for _, _, cell in cells]
+    """Report how many means are within one standard deviation of the paper's."""
+    within_sd_flags = {  # by table, one flag for each compared mean
+        table.table.title: [cell.is_within_sd is True for _, _, cell in cells]
         for table in run.tables
-        if (cells := [cell for case in table.in_setting("paper") for cell in compared_cells(case)])
+        if (cells := [cell for case in table.cases_in("paper") for cell in compared_cells(case)])
     }
-    if run.quick or not within_flags:
+    if run.quick or not within_sd_flags:
         return []
-    n_total, n_within = sum(map(len, within_flags.values())), sum(map(sum, within_flags.values()))
-    counts = join([f"{name} {sum(flags)} of {len(flags)}" for name, flags in within_flags.items()])
-    text = TEXTS["agreement"]
-    return [text.format(total=n_total, within=n_within, min_repeats=MIN_REPEATS, tables=counts)]
+    all_flags = [flag for flags in within_sd_flags.values() for flag in flags]
+    counts = [f"{title} {sum(flags)} of {len(flags)}" for title, flags in within_sd_flags.items()]
+    numbers = {"total": len(all_flags), "within": sum(all_flags), "min_repeats": MIN_REPEATS}
+    return [TEXTS["agreement"].format(**numbers, tables=join(counts))]
 
 
 def compared_cells(case: CaseView) -> list[tuple[str, str, CellView]]:
-    """Return the cells that are compared with the paper: (method label, metric label, cell)."""
+    """Return (method label, metric label, cell) for each cell that is compared with the paper."""
     return [
         (method.label, metric.label, cell)
         for method in case.methods
         for metric in case.metrics
         if (cell := method.cells.get(metric.key)) is not None
-        and cell.within_sd is not None
-        and cell.ours.n >= MIN_REPEATS
+        and cell.is_within_sd is not None
+        and cell.our_summary.n >= MIN_REPEATS
     ]
 
 
 def best_methods(run: RunSummary) -> list[str]:
-    """Return a sentence for each table that names its best methods, by setting."""
+    """For each table, return a sentence that names the best methods in each setting."""
     headlines = [(table.table.title, headline(table)) for table in run.tables]
     return [f"{title}: {text[:1].lower()}{text[1:]}" for title, text in headlines]
 
 
 def headline(table: TableView) -> str:
-    """Name the best methods for a table."""
+    """Return a sentence that names the best methods for a table in each setting."""
     phrases = []
-    for setting, parameters in PARAMETERS.items():
-        winners = [list(map(_label, case.best_methods())) for case in table.in_setting(setting)]
-        wins = Counter(label for labels in winners for label in labels).most_common()
-        if len(wins) > 1:
-            method_list = join([f"{name} (in {n} of {len(winners)} cases)" for name, n in wins])
-            tie_note = ", with ties counted for each method" if max(map(len, winners)) > 1 else ""
-            phrases.append(f"with {parameters}, the best methods are {method_list}{tie_note}")
-        elif wins:
-            scope = " in every case" if len(winners) > 1 else ""
-            phrases.append(f"with {parameters}, {wins[0][0]} has the best mean{scope}")
-        elif winners:
-            phrases.append(f"with {parameters}, there are no scores")
+    for setting, parameter_text in PARAMETER_TEXTS.items():
+        cases = table.cases_in(setting)
+        winners = [_label(method) for case in cases for method in case.best_methods()]
+        win_counts = Counter(winners).most_common()
+        if len(win_counts) > 1:
+            method_list = join([f"{name} (in {n} of {len(cases)} cases)" for name, n in win_counts])
+            has_ties = any(len(case.best_methods()) > 1 for case in cases)
+            tie_note = ", with ties counted for each method" if has_ties else ""
+            phrases.append(f"with {parameter_text}, the best methods are {method_list}{tie_note}")
+        elif win_counts:
+            scope = " in every case" if len(cases) > 1 else ""
+            phrases.append(f"with {parameter_text}, {win_counts[0][0]} has the best mean{scope}")
+        elif cases:
+            phrases.append(f"with {parameter_text}, there are no scores")
     text = "; ".join(phrases)
     for case in table.cases:
-        winner = case.best()
+        winner = case.best_method()
         if winner is not None and winner.key == "majority":
             text += f". No method is better than a constant prediction on {case.case.title}"
             break
@@ -133,10 +134,11 @@ def headline(table: TableView) -> str:
 def significance(run: RunSummary) -> list[str]:
     """Report paired tests of DCM against the SVM and COIR, and ranks over data sets."""
     sentences = []
-    for setting, parameters in PARAMETERS.items():
+    for setting, parameter_text in PARAMETER_TEXTS.items():
         comparisons = [wins_and_losses(run.cases(setting), rival) for rival in ("svm", "coir")]
         if any(comparisons):
-            sentences.append(f"With {parameters}, DCM {'; it '.join(filter(None, comparisons))}.")
+            predicates = "; it ".join(filter(None, comparisons))
+            sentences.append(f"With {parameter_text}, DCM {predicates}.")
     if sentences:
         sentences.append(TEXTS["tested"].format(caveat=PAIRED_CAVEAT))
     for setting, ranking in run.rankings.items():
@@ -148,7 +150,7 @@ def significance(run: RunSummary) -> list[str]:
         sentences.append(
             text.format(
                 n=ranking.n_datasets,
-                parameters=PARAMETERS[setting],
+                parameters=PARAMETER_TEXTS[setting],
                 ranks=join([f"{name} {rank:.1f}" for rank, name in ranked_methods]),
                 verdict="differ" if ranking.p_value < LEVEL else "do not differ",
                 p=p_text(ranking.p_value),
@@ -160,20 +162,20 @@ def significance(run: RunSummary) -> list[str]:
 
 
 def wins_and_losses(cases: Sequence[CaseView], rival: str) -> str:
-    """Report in how many cases DCM is significantly better or worse than a rival."""
+    """Return a phrase that says in how many cases DCM is significantly better or worse."""
     advantages = [
         case.advantage(view)
         for case in cases
-        if (view := case.find(rival)) is not None
+        if (view := case.find_method(rival)) is not None
         and view.paired_test is not None
         and view.paired_test.p_value is not None
     ]
     if not advantages:
         return ""
-    rival_name = METHODS[rival].label if rival != "svm" else "the SVM"
+    rival_label = METHODS[rival].label if rival != "svm" else "the SVM"
     n_better, n_worse = sum(a > 0 for a in advantages), sum(a < 0 for a in advantages)
     n = len(advantages)
-    comparison = f"is significantly better than {rival_name} in {n_better} of {n} cases"
+    comparison = f"is significantly better than {rival_label} in {n_better} of {n} cases"
     return f"{comparison} and significantly worse in {n_worse}"
 
 
@@ -185,7 +187,7 @@ def join(texts: Sequence[str]) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number and its noun in words, such as "two tables"."""
+    """Return a number in words and its noun, such as "two tables"."""
     return f"{in_words(number)} {noun}" + ("" if number == 1 else "s")
 
 
@@ -197,11 +199,12 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
     within_lines, outside_lines = [], []
     for case in run.cases("paper"):
         cells = compared_cells(case)
-        agreements = [f"{method} {metric}" for method, metric, cell in cells if cell.within_sd]
+        agreements = [f"{method} {metric}" for method, metric, cell in cells if cell.is_within_sd]
         differences = []
         for method, metric, cell in cells:
-            if not cell.within_sd and cell.paper is not None and cell.difference is not None:
-                n_sds = abs(cell.difference) / cell.paper[1] if cell.paper[1] else float("inf")
+            if not cell.is_within_sd and cell.paper_mean_sd and cell.difference is not None:
+                paper_sd = cell.paper_mean_sd[1]
+                n_sds = abs(cell.difference) / paper_sd if paper_sd else float("inf")
                 differences.append(f"{method} {metric} {cell.difference:+.4g} ({n_sds:.1f} sd)")
         within_lines += [f"{_case_name(case)}: {join(agreements)}."] if agreements else []
         outside_lines += [f"{_case_name(case)}: {join(differences)}."] if differences else []
@@ -216,65 +219,65 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
 
 
 def svm_column(run: RunSummary) -> list[str]:
-    """Compare the SVM on synthetic data with the paper, which gives all its parameters there."""
+    """Compare the accuracy of the SVM on synthetic data with the paper's."""
     differences = [
         (case.case.title, difference)
         for case in run.cases("paper")
-        if case.case.table == "synthetic" and (view := case.find("svm")) is not None
+        if case.case.table == "synthetic" and (view := case.find_method("svm")) is not None
         if (difference := view.cells["accuracy"].difference) is not None
     ]
     if not differences:
         return []
-    outliers = [f"{title} ({diff:+.2f})" for title, diff in differences if abs(diff) > 1.5]
+    outlier_texts = [f"{title} ({diff:+.2f})" for title, diff in differences if abs(diff) > 1.5]
     text: str = TEXTS["svm_column"].format(
-        close=len(differences) - len(outliers),
+        close=len(differences) - len(outlier_texts),
         n=len(differences),
-        outside=f" (not in {join(outliers)})" if outliers else "",
+        outside=f" (not in {join(outlier_texts)})" if outlier_texts else "",
     )
     long_run_texts = [
         f"{row['mean']:.2f} ± {row['standard_error']:.2f} for {case.case.title}"
-        f" (paper: {case.case.paper['svm']['accuracy'][0]:.2f})"
+        f" (paper: {case.case.paper_numbers['svm']['accuracy'][0]:.2f})"
         for case in run.cases("paper")
-        if (row := run.long_runs.get(case.case.key)) is not None and "svm" in case.case.paper
+        if (row := run.long_runs.get(case.case.key)) and "svm" in case.case.paper_numbers
     ]
     if long_run_texts:
-        repeats = next(iter(run.long_runs.values()))["repeats"]
-        text += TEXTS["long_run"].format(repeats=repeats, cells=join(long_run_texts))
+        n_repeats = next(iter(run.long_runs.values()))["repeats"]
+        text += TEXTS["long_run"].format(repeats=n_repeats, cells=join(long_run_texts))
     return [text]
 
 
 def reasons(run: RunSummary) -> list[str]:
     """Return the reasons for differences, with numbers from this run if available."""
-    # COIR is DCM with domain_weight 0.
+    # COIR is DCM with domain_weight 0, so this comparison shows the effect of the weight.
     comparison = wins_and_losses(run.cases("paper"), "coir")
     weight_note = TEXTS["weight"].format(record=comparison) if comparison else ""
     lines = [text.format(weight=weight_note) for text in TEXTS["reasons"]]
     case_texts = []
     for case in run.cases("paper"):
-        views = {view.key: view for view in case.methods if case.case.table == "parkinsons"}
-        if {"majority", "dcm", "coir"} <= set(views) and (test := views["coir"].paired_test):
-            means = {key: view.cells["rmse"].ours.mean for key, view in views.items()}
+        methods = {view.key: view for view in case.methods if case.case.table == "parkinsons"}
+        if {"majority", "dcm", "coir"} <= set(methods) and (test := methods["coir"].paired_test):
+            means = {key: view.cells["rmse"].our_summary.mean for key, view in methods.items()}
             title, p = case.case.title, p_text(test.p_value)
             case_texts.append(TEXTS["parkinsons_case"].format(title=title, p=p, **means))
     lines += [TEXTS["parkinsons"].format(cases=" ".join(case_texts))] if case_texts else []
-    stand_ins = [table.table for table in run.tables if table.table.stand_in]
-    return lines + [f"**{table.title}** uses other data. {table.stand_in}" for table in stand_ins]
+    tables = [view.table for view in run.tables if view.table.stand_in]
+    return lines + [f"**{table.title}** uses other data. {table.stand_in}" for table in tables]
 
 
 def ridge_paths(run: RunSummary) -> list[str]:
     """List scores of COIR and DCM with ridge 1e-5, 1e-3 and ∞, and of Algorithm 1, by case."""
     lines = []
     for case in run.cases("paper"):
-        metric = case.primary
+        metric = case.primary_metric
         cells = {view.key: view.cells.get(metric.key) for view in case.methods}
-        means = {key: metric.format(cell.ours.mean) for key, cell in cells.items() if cell}
+        texts = {key: metric.format(cell.our_summary.mean) for key, cell in cells.items() if cell}
         paths = []
         for name in ("coir", "dcm"):
             keys = [f"{name}{suffix}" for suffix in ("_small", "", "_inf")]
-            if all(key in means for key in keys):
-                paths.append(f"{name.upper()} {' / '.join(means[key] for key in keys)}")
-        if paths and "algorithm1" in means:
-            paths.append(f"Algorithm 1 {means['algorithm1']}")
+            if all(key in texts for key in keys):
+                paths.append(f"{name.upper()} {' / '.join(texts[key] for key in keys)}")
+        if paths and "algorithm1" in texts:
+            paths.append(f"Algorithm 1 {texts['algorithm1']}")
         if paths:
             lines.append(f"{_case_name(case)}, {metric.label}: {', '.join(paths)}.")
     return lines

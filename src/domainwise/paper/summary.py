@@ -11,27 +11,28 @@ from domainwise.jobs.runner import Row
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.methods import METHODS
 from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Metric, Table
-from domainwise.paper.trials import INVARIANCE
+from domainwise.paper.trials import INVARIANCE_MEASURES
 from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 
-LEVEL = 0.05  #: significance level of paired tests
-#: Methods that can be ranked over data sets.
-RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
+LEVEL = 0.05  #: significance level of all tests
+#: Methods that are ranked over data sets, if they were run in every case.
+RANKED_METHODS = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
 
 @dataclass(frozen=True)
 class CellView:
-    """A cell in a table: our score and the paper's."""
+    """A cell in a table: our mean and the paper's, with standard deviations."""
 
-    ours: Summary
-    paper: Sequence[float] | None  #: mean and standard deviation
-    within_sd: bool | None  #: whether our mean is within one sd of the paper's, if comparable
+    our_summary: Summary
+    paper_mean_sd: Sequence[float] | None
+    #: Whether our mean is within one sd of the paper's; None if the means are not comparable.
+    is_within_sd: bool | None
     is_best: bool
 
     @property
     def difference(self) -> float | None:
         """Our mean minus the paper's."""
-        return None if self.paper is None else self.ours.mean - self.paper[0]
+        return self.our_summary.mean - self.paper_mean_sd[0] if self.paper_mean_sd else None
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ class MethodView:
 
     key: str
     label: str
-    cells: Mapping[str, CellView]
-    scores: Mapping[int, float]  #: scores by repeat, in the ranking metric
-    paired_test: Paired | None  #: DCM or FastDCM against the method; None for DCM itself
-    seconds: float | None
+    cells: Mapping[str, CellView]  #: by metric
+    scores: Mapping[int, float]  #: by repeat, in the primary metric
+    paired_test: Paired | None  #: DCM or FastDCM against the method; None for DCM
+    seconds: float | None  #: CPU time
     paper_seconds: float | None
     peak_mib: float | None
     invariance: Mapping[str, float]  #: empty if it was not measured
@@ -51,15 +52,15 @@ class MethodView:
 
 @dataclass(frozen=True)
 class CaseView:
-    """A case in one setting."""
+    """A case in one setting, and its results."""
 
     case: Case
     setting: str
     stand_in: bool  #: whether other data replace the paper's
     methods: Sequence[MethodView]
     n_repeats: int
-    n_train: tuple[int, int]  #: smallest and largest number of source rows
-    rule: str  #: how parameters were tuned, without the number of candidates
+    n_train_range: tuple[int, int]  #: smallest and largest number of source rows
+    tuning_rule: str  #: without the number of candidates; empty in the paper setting
 
     @property
     def metrics(self) -> list[Metric]:
@@ -67,7 +68,7 @@ class CaseView:
         return [METRICS[key] for key in self.case.metrics]
 
     @property
-    def primary(self) -> Metric:
+    def primary_metric(self) -> Metric:
         """The metric that ranks the methods."""
         return self.metrics[0]
 
@@ -81,32 +82,30 @@ class CaseView:
         test = method.paired_test
         if test is None or test.p_value is None or test.p_value >= LEVEL:
             return 0.0
-        return test.difference if self.primary.greater_is_better else -test.difference
+        return test.difference if self.primary_metric.greater_is_better else -test.difference
 
     def best_methods(self) -> list[MethodView]:
         """Return all methods that have the best mean."""
-        key = self.primary.key
-        return [
-            method for method in self.methods if key in method.cells and method.cells[key].is_best
-        ]
+        key = self.primary_metric.key
+        return [m for m in self.methods if (cell := m.cells.get(key)) is not None and cell.is_best]
 
-    def best(self) -> MethodView | None:
-        """Return the first method with the best mean; None if there is none."""
+    def best_method(self) -> MethodView | None:
+        """Return the first method with the best mean; None if there are no scores."""
         return next(iter(self.best_methods()), None)
 
-    def find(self, key: str) -> MethodView | None:
+    def find_method(self, key: str) -> MethodView | None:
         """Return the method with this key; None if it was not run."""
         return next((method for method in self.methods if method.key == key), None)
 
 
 @dataclass(frozen=True)
 class TableView:
-    """A table in the paper with the cases that were run."""
+    """A table in the paper, and the cases that were run."""
 
     table: Table
     cases: Sequence[CaseView]
 
-    def in_setting(self, setting: str) -> list[CaseView]:
+    def cases_in(self, setting: str) -> list[CaseView]:
         """Return the cases in one setting, in the paper's order."""
         return [case for case in self.cases if case.setting == setting]
 
@@ -118,10 +117,10 @@ class RunSummary:
     header: Row
     sessions: Sequence[Row]
     tables: Sequence[TableView]
-    rankings: Mapping[str, Ranking]
+    rankings: Mapping[str, Ranking]  #: by setting
     projections: Sequence[Row]
     spectrum: Row | None
-    long_runs: Mapping[str, Row]
+    long_runs: Mapping[str, Row]  #: by case
     failures: Sequence[Row]
 
     @property
@@ -137,6 +136,7 @@ class RunSummary:
 
 def summarise_run(store: ResultStore) -> RunSummary:
     """Summarize the results that a store has read."""
+    # Rows by case and setting, then by method and by repeat.
     rows_by_case: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}
     failures: dict[tuple[str, str, int, str], Row] = {}
     for row in store.rows("result"):
@@ -145,17 +145,17 @@ def summarise_run(store: ResultStore) -> RunSummary:
             failures[key] = row
             continue
         failures.pop(key, None)
-        method_rows = rows_by_case.setdefault((row["case"], row["setting"]), {})
-        method_rows.setdefault(row["method"], {})[row["repeat"]] = row
+        rows_by_method = rows_by_case.setdefault((row["case"], row["setting"]), {})
+        rows_by_method.setdefault(row["method"], {})[row["repeat"]] = row
     timed_rows = (row for row in store.rows("timing") if row["status"] == "ok")
     timings = {(row["case"], row["method"]): row for row in timed_rows}
     is_quick = store.header.get("profile") == "quick"
     views_by_table = {
         table.key: [
-            _case_view(case.quick() if is_quick else case, setting, table, case_rows, timings)
+            _case_view(case.quick() if is_quick else case, setting, table, rows, timings)
             for case in table.cases
             for setting in SETTINGS
-            if (case_rows := rows_by_case.get((case.key, setting)))
+            if (rows := rows_by_case.get((case.key, setting)))
         ]
         for table in TABLES.values()
     }
@@ -176,82 +176,86 @@ def _case_view(
     case: Case,
     setting: str,
     table: Table,
-    case_rows: Mapping[str, Mapping[int, Row]],
+    rows: Mapping[str, Mapping[int, Row]],
     timings: Mapping[tuple[str, str], Row],
 ) -> CaseView:
-    method_rows = {key: dict(sorted(case_rows[key].items())) for key in METHODS if key in case_rows}
-    scores: dict[str, dict[str, dict[int, float]]] = {}  # by metric and method
+    """Summarize the rows of a case, by method and repeat, in one setting."""
+    rows_by_method = {key: dict(sorted(rows[key].items())) for key in METHODS if key in rows}
+    scores: dict[str, dict[str, dict[int, float]]] = {}  # by metric, method and repeat
     summaries: dict[str, dict[str, Summary]] = {}
     best_means: dict[str, float] = {}
     for key in case.metrics:
         scores[key] = {
             name: {i: row["metrics"][key] for i, row in repeats.items() if key in row["metrics"]}
-            for name, repeats in method_rows.items()
+            for name, repeats in rows_by_method.items()
         }
         summaries[key] = {n: summarise(list(s.values())) for n, s in scores[key].items() if s}
-        means = [ours.mean for name, ours in summaries[key].items() if METHODS[name].competes]
+        means = [summary.mean for name, summary in summaries[key].items() if METHODS[name].competes]
         choose_best = max if METRICS[key].greater_is_better else min
         best_means[key] = choose_best(filter(np.isfinite, means), default=np.nan)
-    ranking_scores = scores[case.metrics[0]]
+    primary_scores = scores[case.metrics[0]]
     methods = []
-    for name, repeats in method_rows.items():
+    for name, repeats in rows_by_method.items():
         method = METHODS[name]
         dcm_key = "fastdcm" if method.landmark_rule and name != "fastdcm" else "dcm"
-        is_paired = dcm_key in ranking_scores and name != dcm_key
-        pair = ranking_scores.get(dcm_key, {}), ranking_scores[name]
-        timing, paper_numbers = timings.get((case.key, name), {}), case.paper.get(name, {})
+        has_test = dcm_key in primary_scores and name != dcm_key
+        paired_scores = primary_scores.get(dcm_key, {}), primary_scores[name]
+        timing, paper_numbers = timings.get((case.key, name), {}), case.paper_numbers.get(name, {})
         if setting != "paper":
             timing, paper_numbers = {}, {}
         cells = {}
         for key in case.metrics:
-            if ours := summaries[key].get(name):
-                paper, is_within = paper_numbers.get(key), None
-                if paper is not None and not table.stand_in:
-                    is_within = abs(ours.mean - paper[0]) <= paper[1]
-                is_best = bool(np.isclose(ours.mean, best_means[key], rtol=1e-9, atol=0.0))
-                cells[key] = CellView(ours, paper, is_within, method.competes and is_best)
+            if summary := summaries[key].get(name):
+                paper_mean_sd, is_within_sd = paper_numbers.get(key), None
+                if paper_mean_sd is not None and not table.stand_in:
+                    is_within_sd = abs(summary.mean - paper_mean_sd[0]) <= paper_mean_sd[1]
+                has_best_mean = bool(np.isclose(summary.mean, best_means[key], rtol=1e-9, atol=0.0))
+                is_best = method.competes and has_best_mean
+                cells[key] = CellView(summary, paper_mean_sd, is_within_sd, is_best)
         invariances = [row["invariance"] for row in repeats.values() if row.get("invariance")]
         methods.append(
             MethodView(
                 key=name,
                 label=method.name(case.task),
                 cells=cells,
-                scores=ranking_scores[name],
-                paired_test=compare(*pair) if is_paired else None,
+                scores=primary_scores[name],
+                paired_test=compare(*paired_scores) if has_test else None,
                 seconds=timing.get("seconds"),
                 paper_seconds=paper_numbers.get("seconds"),
                 peak_mib=timing.get("peak_mib"),
                 invariance={
                     key: float(np.mean([invariance[key] for invariance in invariances]))
-                    for key in (INVARIANCE if invariances else ())
+                    for key in (INVARIANCE_MEASURES if invariances else ())
                 },
             )
         )
-    all_rows = [row for repeats in method_rows.values() for row in repeats.values()]
-    row_counts = [row["n_train"] for row in all_rows]
+    all_rows = [row for repeats in rows_by_method.values() for row in repeats.values()]
+    source_row_counts = [row["n_train"] for row in all_rows]
+    rule = all_rows[0]["selection"]["rule"] if setting == "tuned" else ""
     return CaseView(
         case=case,
         setting=setting,
         stand_in=bool(table.stand_in),
         methods=methods,
-        n_repeats=max(map(len, method_rows.values())),
-        n_train=(min(row_counts), max(row_counts)),
-        rule=all_rows[0]["selection"]["rule"].rsplit(", ", 1)[0] if setting == "tuned" else "",
+        n_repeats=max(map(len, rows_by_method.values())),
+        n_train_range=(min(source_row_counts), max(source_row_counts)),
+        tuning_rule=rule.rsplit(", ", 1)[0],
     )
 
 
 def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
     """Rank methods over data sets, averaging the ranks over the cases of each data set."""
-    cases = [case for table in tables for case in table.in_setting(setting)]
-    names = [name for name in RANKED if all(case.find(name) is not None for case in cases)]
-    if not cases or len(names) < 2:
+    cases = [case for table in tables for case in table.cases_in(setting)]
+    keys = [key for key in RANKED_METHODS if all(case.find_method(key) for case in cases)]
+    if not cases or len(keys) < 2:
         return None
-    ranks_by_source: dict[str, list[np.ndarray]] = {}
+    ranks_by_dataset: dict[str, list[np.ndarray]] = {}
     for case in cases:
-        sign = 1.0 if case.primary.greater_is_better else -1.0
-        means = {method.key: method.cells[case.primary.key].ours.mean for method in case.methods}
-        signed_means = np.array([[sign * means[name] for name in names]])
-        case_ranks = rank_methods(signed_means, names).average_ranks
-        ranks_by_source.setdefault(case.case.source, []).append(case_ranks)
-    negative_ranks = [-np.mean(source_ranks, axis=0) for source_ranks in ranks_by_source.values()]
-    return rank_methods(np.array(negative_ranks), [METHODS[name].label for name in names])
+        metric = case.primary_metric
+        sign = 1.0 if metric.greater_is_better else -1.0
+        means = {method.key: method.cells[metric.key].our_summary.mean for method in case.methods}
+        signed_means = np.array([[sign * means[key] for key in keys]])
+        case_ranks = rank_methods(signed_means, keys).average_ranks
+        ranks_by_dataset.setdefault(case.case.source, []).append(case_ranks)
+    mean_ranks = np.array([np.mean(ranks, axis=0) for ranks in ranks_by_dataset.values()])
+    return rank_methods(-mean_ranks, [METHODS[key].label for key in keys])

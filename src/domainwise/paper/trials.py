@@ -1,7 +1,7 @@
 """One repeat of a case: sample domains, choose parameters, fit, and score on unseen domains.
 
-In the tuned setting, parameters are chosen by holding out source domains, never on unseen domains,
-with scikit-learn's grid search. The numbers in the tables depend on the grids, on the order of the
+In the tuned setting, scikit-learn's grid search chooses parameters on held-out source domains,
+never on unseen domains. The numbers in the tables depend on the grids, on the order of the
 candidates (which breaks ties), on the rows sampled for tuning, and on the held-out groups.
 """
 
@@ -48,8 +48,8 @@ class Split:
     test_domain: Array
 
     @property
-    def has_missing(self) -> bool:
-        """Whether the pipeline needs an imputer."""
+    def has_nan(self) -> bool:
+        """Whether any feature is missing, so that the pipeline needs an imputer."""
         return bool(np.isnan(self.X).any() or np.isnan(self.X_test).any())
 
 
@@ -76,16 +76,16 @@ def make_split(case: Case, root_seed: int, repeat: int) -> Split:
 def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
     """Sample source and unseen domains, and rows from each domain."""
     domains = np.unique(bunch.sample_domain)
-    n_needed = case.train_domains + case.test_domains
-    if len(domains) < n_needed:
+    n_required = case.train_domains + case.test_domains
+    if len(domains) < n_required:
         raise ValueError(
-            f"{case.key} requires {n_needed} domains, but the data have {len(domains)}; check that"
-            " the data file is complete"
+            f"{case.key} requires {n_required} domains, but the data have {len(domains)}; check"
+            " that the data file is complete"
         )
     sample = partial(sample_rows, stratified=case.stratified, rng=rng)
     domain_rows = [
         sample(np.flatnonzero(bunch.sample_domain == domain), bunch.target, case.rows_per_domain)
-        for domain in rng.permutation(domains)[:n_needed]
+        for domain in rng.permutation(domains)[:n_required]
     ]
     train_rows = np.concatenate(domain_rows[: case.train_domains])
     test_rows = np.concatenate(domain_rows[case.train_domains :])
@@ -96,7 +96,7 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
 def sample_rows(
     rows: Array, target: Array, max_rows: int | None, *, stratified: bool, rng: np.random.Generator
 ) -> Array:
-    """Sample up to ``max_rows`` row indices, sorted; ``stratified`` preserves the class ratio."""
+    """Sample at most ``max_rows`` row indices; ``stratified`` preserves the class ratio."""
     if max_rows is None or len(rows) <= max_rows:
         return rows
     if not stratified:
@@ -104,12 +104,12 @@ def sample_rows(
     classes, class_sizes = np.unique(target[rows], return_counts=True)
     # Counts with the largest remainders are rounded up, so that the sum is ``max_rows``.
     exact_counts = class_sizes * max_rows / len(rows)
-    class_counts = np.floor(exact_counts).astype(int)
-    order = np.argsort(class_counts - exact_counts, kind="stable")
-    class_counts[order[: max_rows - class_counts.sum()]] += 1
+    sample_counts = np.floor(exact_counts).astype(int)
+    order = np.argsort(sample_counts - exact_counts, kind="stable")
+    sample_counts[order[: max_rows - sample_counts.sum()]] += 1
     samples = [
-        rng.choice(rows[target[rows] == label], class_count, replace=False)
-        for label, class_count in zip(classes, class_counts, strict=True)
+        rng.choice(rows[target[rows] == label], sample_count, replace=False)
+        for label, sample_count in zip(classes, sample_counts, strict=True)
     ]
     return np.sort(np.concatenate(samples))
 
@@ -121,23 +121,23 @@ def _load_data(name: str, params: tuple[tuple[str, Any], ...]) -> Any:
 
 # Tuned parameters ---------------------------------------------------------------------------------
 
-#: Values in the grids; gammas are multiples of the value from the median rule.
+#: Values in the grids; gammas are multiples of the gamma from the median rule.
 GAMMAS = (0.3, 1.0, 3.0)
 SVM_GAMMAS = (0.1, 0.3, 1.0, 3.0)
 SVM_COSTS = (0.1, 1.0, 10.0, 100.0)
 RIDGES = (1e-3, 1e-1, float("inf"))
-WEIGHTS = (0.01, 1.0)
+DOMAIN_WEIGHTS = (0.01, 1.0)
 INVARIANT_WEIGHTS = (0.01, 0.1, 1.0)  #: searched after C and gamma, which are chosen with weight 0
 MIDA_WEIGHTS = (0.1, 1.0, 10.0)  #: divided by the number of rows
-_SCATTER = {"ridge": (1e-4, 1e-2, 1.0), "domain_weight": WEIGHTS}
+_SCATTER_GRID = {"ridge": (1e-4, 1e-2, 1.0), "domain_weight": DOMAIN_WEIGHTS}
 #: Grids of projections, without gamma; a fast method has the grid of its exact version.
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "kpca": {"n_components": (2, 10)},
     "coir": {"ridge": RIDGES},
-    "dcm": {"ridge": RIDGES, "domain_weight": WEIGHTS},
+    "dcm": {"ridge": RIDGES, "domain_weight": DOMAIN_WEIGHTS},
     "dica": {"lam": (1e-3, 1e-1, 10.0)},
-    "sca": _SCATTER,
-    "mda": _SCATTER,
+    "sca": _SCATTER_GRID,
+    "mda": _SCATTER_GRID,
 }
 
 
@@ -146,9 +146,9 @@ def tune(
 ) -> tuple[Parameters, dict[str, Any]]:
     """Choose the parameters of a method on source domains, with rows and folds sampled by ``rng``.
 
-    Also returns a record with the rule, the parameters and their score on held-out source domains.
+    Also returns a record of the rule, the parameters, their score and the number of candidates.
     """
-    rows = tuning_rows(split, case, rng)
+    rows = sample_tuning_rows(split, case, rng)
     X, y, sample_domain = split.X[rows], split.y[rows], split.sample_domain[rows]
     held_out_masks = list(domain_folds(sample_domain, case.tuning_folds, rng))
     metric = METRICS[tuning_metric(case)]
@@ -156,10 +156,10 @@ def tune(
 
     def select_best(candidates: list[Parameters]) -> tuple[Parameters, float]:
         """Return the candidate with the best mean score (in a tie, the first), and the score."""
-        models = [build_pipeline(case, method, c, impute=impute) for c in candidates]
+        pipelines = [build_pipeline(case, method, c, impute=impute) for c in candidates]
         search = GridSearchCV(
-            Pipeline([("model", models[0])]),
-            {"model": models},
+            Pipeline([("model", pipelines[0])]),
+            {"model": pipelines},
             scoring=make_scorer(metric.score, greater_is_better=metric.greater_is_better),
             cv=[(np.flatnonzero(~mask), np.flatnonzero(mask)) for mask in held_out_masks],
             refit=False,
@@ -171,7 +171,7 @@ def tune(
         sign = 1.0 if metric.greater_is_better else -1.0
         return candidates[search.best_index_], sign * float(search.best_score_)
 
-    candidates = grid(case, method, _scaled(case, X), random_state)
+    candidates = list_candidates(case, method, _scale(case, X), random_state)
     best_candidate, score = select_best(candidates)
     if method.key == "invariant":
         weighted_candidates = [replace(best_candidate, domain_weight=w) for w in INVARIANT_WEIGHTS]
@@ -190,11 +190,11 @@ def tune(
 
 
 def tuning_metric(case: Case) -> str:
-    """Return the metric for tuning: the first metric, but balanced accuracy for the label AUC."""
+    """Return the key of the case's first metric, but balanced accuracy for the label AUC."""
     return "balanced_accuracy" if case.metrics[0] == "label_auc" else case.metrics[0]
 
 
-def tuning_rows(split: Split, case: Case, rng: np.random.Generator) -> Array:
+def sample_tuning_rows(split: Split, case: Case, rng: np.random.Generator) -> Array:
     """Sample at most ``case.tuning_rows`` rows per source domain, with the domain's class ratio."""
     sample = partial(sample_rows, stratified=case.task == "classification", rng=rng)
     masks = (split.sample_domain == domain for domain in np.unique(split.sample_domain))
@@ -208,7 +208,7 @@ def domain_folds(sample_domain: Array, n_folds: int, rng: np.random.Generator) -
         yield np.isin(sample_domain, group)
 
 
-def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parameters]:
+def list_candidates(case: Case, method: Method, X: Array, random_state: int) -> list[Parameters]:
     """Return a method's candidates; gammas are computed from the scaled source rows ``X``."""
     median_gamma = resolve_gamma("median", "rbf", X)
     defaults = Parameters(
@@ -219,21 +219,21 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
         n_landmarks=method.n_landmarks(len(X), case.m),
         random_state=random_state,
     )
-    options: dict[str, Any]
+    values: dict[str, Any]  # by parameter
     if method.projection is None:
-        options = {"C": SVM_COSTS, "gamma": [median_gamma * factor for factor in SVM_GAMMAS]}
+        values = {"C": SVM_COSTS, "gamma": [median_gamma * factor for factor in SVM_GAMMAS]}
         defaults = replace(defaults, predictor_gamma=None, domain_weight=0.0)
     else:
-        options = {"gamma": [median_gamma * factor for factor in GAMMAS]}
-        options |= GRIDS.get(method.key.removeprefix("fast"), {})
+        values = {"gamma": [median_gamma * factor for factor in GAMMAS]}
+        values |= GRIDS.get(method.key.removeprefix("fast"), {})
         if method.key == "mida":
-            options["domain_weight"] = [weight / len(X) for weight in MIDA_WEIGHTS]
-    combinations = itertools.product(*options.values())
-    return [replace(defaults, **dict(zip(options, c, strict=True))) for c in combinations]
+            values["domain_weight"] = [weight / len(X) for weight in MIDA_WEIGHTS]
+    combinations = itertools.product(*values.values())
+    return [replace(defaults, **dict(zip(values, c, strict=True))) for c in combinations]
 
 
-def _scaled(case: Case, X: Array) -> Array:
-    """Scale rows as the pipeline does before the projection."""
+def _scale(case: Case, X: Array) -> Array:
+    """Scale rows like the pipeline, to compute gammas; after scaling, missing values are 0."""
     if case.scaling == "none":
         return X
     if case.scaling == "minmax":
@@ -245,10 +245,10 @@ def _scaled(case: Case, X: Array) -> Array:
 
 # A repeat -----------------------------------------------------------------------------------------
 
-#: Measuring invariance takes quadratic time, so only the first repeats and some rows are used.
-INVARIANCE_REPEATS = 5
-INVARIANCE_ROWS = 1000
-INVARIANCE = ("domain_dependence", "target_dependence", "mean_mmd")  #: measures that are stored
+#: Measuring invariance takes quadratic time, so the numbers of repeats and rows are limited.
+MAX_INVARIANCE_REPEATS = 5
+MAX_INVARIANCE_ROWS = 1000
+INVARIANCE_MEASURES = ("domain_dependence", "target_dependence", "mean_mmd")
 
 _PAPER_RULE = "the paper's parameters; where the paper gives none, ridge 1e-3, λ = N·ridge, C = 1"
 
@@ -276,10 +276,10 @@ class Trial:
         """
         with threadpool_limits(limits=1):
             split = make_split(self.case, self.root_seed, self.repeat)
-            return [self._row(METHODS[key], split) for key in self.methods]
+            return [self._compute_row(METHODS[key], split) for key in self.methods]
 
     def choose_parameters(self, method: Method, split: Split) -> tuple[Parameters, dict[str, Any]]:
-        """Return the parameters of a method in this setting, and how they were chosen."""
+        """Return a method's parameters in this setting, and a record of how they were chosen."""
         seed_arguments = (self.root_seed, self.case.key, self.repeat)
         random_state = int(derive_seed(*seed_arguments, "method").generate_state(1)[0] % 2**31)
         if self.setting != "tuned" or method.key == "majority":
@@ -289,7 +289,7 @@ class Trial:
         rng = np.random.default_rng(derive_seed(*seed_arguments, "tuning"))
         return tune(self.case, method, split, rng, random_state)
 
-    def _row(self, method: Method, split: Split) -> Row:
+    def _compute_row(self, method: Method, split: Split) -> Row:
         row: Row = {
             "kind": "result",
             "table": self.case.table,
@@ -318,31 +318,31 @@ class Trial:
 
     def _fit_and_score(self, method: Method, split: Split) -> Row:
         parameters, selection = self.choose_parameters(method, split)
-        pipeline = build_pipeline(self.case, method, parameters, impute=split.has_missing)
+        pipeline = build_pipeline(self.case, method, parameters, impute=split.has_nan)
         fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
-        predictions, decisions = pipeline.predict(split.X_test), None
+        predictions, decision_values = pipeline.predict(split.X_test), None
         if "score_auc" in self.case.metrics and hasattr(pipeline, "decision_function"):
-            decisions = pipeline.decision_function(split.X_test)
-        scores = score_predictions(self.case.metrics, split.y_test, predictions, decisions)
+            decision_values = pipeline.decision_function(split.X_test)
+        scores = score_predictions(self.case.metrics, split.y_test, predictions, decision_values)
         row: Row = {"metrics": scores, "selection": selection}
         projection = pipeline.named_steps.get("project")
         if projection is not None:
             row["eigenvalues"] = [float(eigenvalue) for eigenvalue in projection.eigenvalues_[:12]]
-        has_features = projection is not None or method.key == "svm"
-        if self.setting == "paper" and self.repeat < INVARIANCE_REPEATS and has_features:
-            # Dependence of the features on domain and target, measured on unseen domains.
-            rows = evenly_spaced(len(split.X_test), INVARIANCE_ROWS)
+        is_measured = projection is not None or method.key == "svm"
+        if self.setting == "paper" and self.repeat < MAX_INVARIANCE_REPEATS and is_measured:
+            # Measure on unseen domains how much the features depend on domain and target.
+            rows = evenly_spaced(len(split.X_test), MAX_INVARIANCE_ROWS)
             features = split.X_test[rows]
             if len(pipeline) > 1:
                 features = pipeline[:-1].transform(features)
             report = invariance_report(features, split.y_test[rows], split.test_domain[rows])
-            row["invariance"] = {name: getattr(report, name) for name in INVARIANCE}
+            row["invariance"] = {name: getattr(report, name) for name in INVARIANCE_MEASURES}
         return row
 
 
 def plan_trials(
     cases: Iterable[Case],
-    results: Iterable[Row],
+    result_rows: Iterable[Row],
     *,
     root_seed: int,
     repeats: int | None = None,
@@ -354,7 +354,7 @@ def plan_trials(
     """
     finished_keys = {
         (row["case"], row["setting"], row["repeat"], row["method"])
-        for row in results
+        for row in result_rows
         if row["status"] == "ok"
     }
     trials = []
