@@ -38,7 +38,7 @@ from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 from domainwise import InvariantSVC, InvariantSVR, datasets
-from domainwise.invariant.search import KernelPath
+from domainwise.invariant.search import SplitKernels
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.selection import InvariantSearchCV, LeaveDomainsOut
 
@@ -133,7 +133,7 @@ def score_held(
     scores: dict[str, list[float]] = {str(name): [] for name in held}
     grid = candidates(regression)
     for gamma, by_gamma in itertools.groupby(grid, key=lambda c: c.gamma):
-        path = None
+        split_kernels = None
         for (weight, conditional), group in itertools.groupby(
             by_gamma, key=lambda c: (c.weight, c.conditional)
         ):
@@ -143,9 +143,9 @@ def score_held(
                     svm: Any = InvariantSVR(candidate.C, **arguments)
                 else:
                     svm = InvariantSVC(candidate.C, class_weight="balanced", **arguments)
-                if path is None:
-                    path = KernelPath.evaluate(svm, X_train, X_test)
-                fitted_svm, test_kernel = path.fitted(svm, y_train, domain[~test])
+                if split_kernels is None:
+                    split_kernels = SplitKernels.evaluate(svm, X_train, X_test)
+                fitted_svm, test_kernel = split_kernels.fit_svm(svm, y_train, domain[~test])
                 predicted = fitted_svm.predict(test_kernel)
                 for name in held:
                     in_domain = test_domain == name

@@ -10,7 +10,7 @@ from sklearn.svm import SVC, SVR
 
 from domainwise import DICA, KPCA, MDA, MIDA, SCA
 from domainwise.models.registry import ClassMeans
-from domainwise.models.search import MethodKind, MethodSearch
+from domainwise.models.search import MethodSearch, MethodSearchKind
 from domainwise.search.driver import Data
 from domainwise.search.heads import QuickDiscriminant, quick_head
 from domainwise.search.scores import SmoothScore
@@ -63,7 +63,7 @@ def test_candidates_with_a_common_kernel_are_scored_as_if_fitted_separately(name
     numbers = "SVR" in name or "numbers" in name
     y = t if numbers else y
     scorer = SmoothScore(y, d, None if numbers else np.unique(y))
-    kind, data = MethodKind(model, step, []), Data(X, y, d)
+    kind, data = MethodSearchKind(model, step, []), Data(X, y, d)
     groups = kind.batches(candidates)
     assert len(groups) == len({str(c.get("gamma")) for c in candidates})
     for split in LeaveDomainsOut(2).split(X, None, d):

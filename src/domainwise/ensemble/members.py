@@ -32,7 +32,7 @@ from domainwise.ensemble.held_out import HeldOutScore
 from domainwise.ensemble.symmetric import SymmetricBoostingClassifier, SymmetricBoostingRegressor
 from domainwise.gram.tiles import one_thread
 from domainwise.invariant import InvariantSVC, InvariantSVR
-from domainwise.invariant.search import KernelPath
+from domainwise.invariant.search import SplitKernels
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.ridge.scores import Rows
@@ -423,8 +423,8 @@ class _InvariantSVM(MemberType):
         rows = data.sample(train, self.COMPARED_ROWS)
         y, domain_codes = data.y[rows], data.domain.codes[rows]
         machines = [self.weighted_estimator(data, candidate) for candidate in batch]
-        kernel_path = KernelPath.evaluate(machines[0], data.X[rows], data.X[test])
-        pairs = (kernel_path.fitted(machine, y, domain_codes) for machine in machines)
+        split_kernels = SplitKernels.evaluate(machines[0], data.X[rows], data.X[test])
+        pairs = (split_kernels.fit_svm(machine, y, domain_codes) for machine in machines)
         return [score.outcome(model, test_kernel, data.y[test]) for model, test_kernel in pairs]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:

@@ -48,7 +48,7 @@ FITTED_ATTRIBUTES = (
 
 
 @dataclass(frozen=True)
-class DCMKind:
+class DCMSearchKind:
     """A search for arguments of DCM; candidates with the same gamma share matrix products."""
 
     template: Projection  #: unfitted model with the arguments that are not searched
@@ -166,7 +166,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
         y_array = target.values if is_continuous else target.names[target.codes]
         if is_continuous and y_array.shape[1] == 1:
             y_array = y_array[:, 0]
-        search_kind = DCMKind(
+        search_kind = DCMSearchKind(
             self.unfitted(),
             self._grid(X),
             self._fold,

@@ -1,4 +1,4 @@
-"""InvariantKernel, and InvariantFeatures for linear models and many rows."""
+"""InvariantKernel, and InvariantFeatures, its approximation for linear models and many rows."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class InvariantKernel(
         return K.astype(rows.dtype, copy=False)
 
     def correct(self, K: Array) -> Array:
-        """Correct centred kernel values between rows and training rows; may overwrite K."""
+        """Make centred kernel values between rows and training rows invariant; may overwrite K."""
         if self._positive is not None:
             K = (K @ self._positive) @ self._positive.T
         K -= (K @ self._dual) @ self._images.T
@@ -158,7 +158,7 @@ class InvariantKernel(
 
     @property
     def column_means(self) -> Array:
-        """Values that are subtracted from each column of kernel values, after the row means."""
+        """The value subtracted from each column of kernel values, after the row means."""
         means: Array = self._row_means - self._row_means.mean()
         return means
 
@@ -215,7 +215,7 @@ class InvariantKernel(
 @with_shared_arguments
 @arguments
 class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjection):
-    r"""Nystrom features whose inner products are the invariant kernel.
+    r"""Nystrom features whose inner products approximate the invariant kernel.
 
     The centred Nystrom features :math:`\Phi` give :math:`K \approx \Phi\Phi'`. Along the singular
     directions of :math:`\Phi'F`, in which domains differ, they are multiplied by
@@ -241,7 +241,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     classes_ : ndarray
         Class labels seen so far; only if ``conditional=True``.
     solver_info_ : dict
-        How many landmarks were requested and used.
+        The numbers of landmarks that were requested and used.
     {features_seen}
 
     See Also
@@ -323,14 +323,14 @@ def symmetrized(K: Array) -> Array:
 
 
 def corrected_gram(K: Array, images: Array) -> Array:
-    """Return ``K - T T'``, where T is ``images``; the result is exactly symmetric if K is."""
+    """Return ``K - T T'``, where T is ``images`` (``KFA``); exactly symmetric if K is."""
     # NumPy computes one triangle of a product of a matrix and its transpose, and mirrors it.
     product = images @ images.T
     return np.subtract(K, product, out=product)
 
 
 def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Array) -> Array:
-    """Return kernel values between X and training rows in float64, centred by the training means.
+    """Return kernel values between X and training rows in float64, centred with the training means.
 
     For a precomputed kernel, X contains the values before centring. ``row_means`` are the row means
     of the training Gram matrix; a constant added to all of them has no effect.
@@ -413,10 +413,10 @@ def domain_factor(
     return labels.rows(label_factor(labels.space.domain, n_samples, estimator.domain_epsilon))
 
 
-def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Array]:
+def correction(FKF: Array, weight: float, tolerance: float) -> tuple[Array, Array]:
     """Return A with ``k_w(x, x') = k(x, x') - k(x)'F A A' F'k(x')``, and the eigenvalues.
 
-    ``inner`` is ``F'KF``; its eigenvalues, in descending order, measure how much the kernel
+    ``FKF`` is ``F'KF``; its eigenvalues, in descending order, measure how much the kernel
     separates domains. An infinite weight removes all directions whose eigenvalues are larger than
     ``tolerance`` times the largest one.
 
@@ -424,7 +424,7 @@ def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Ar
     >>> float((A @ A.T).squeeze())
     0.25
     """
-    eigenvalues, U = np.linalg.eigh((inner + inner.T) / 2)
+    eigenvalues, U = np.linalg.eigh((FKF + FKF.T) / 2)
     eigenvalues, U = np.maximum(eigenvalues[::-1], 0.0), U[:, ::-1]
     max_eigenvalue = float(eigenvalues[0]) if len(eigenvalues) else 0.0
     if np.isinf(weight):

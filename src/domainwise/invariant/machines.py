@@ -27,7 +27,7 @@ from domainwise.invariant.kernel import InvariantFeatures, InvariantKernel, chec
 from domainwise.splits.folds import domain_folds, row_folds
 
 #: Up to this many rows, ``solver="auto"`` is exact. The Gram matrix then takes up to 200 MB, and
-#: three times as much while it is computed.
+#: up to three times as much while it is computed.
 EXACT_ROWS = 5000
 #: Maximum number of iterations of an exact SVM, which might never converge if X is not scaled.
 MAX_ITER = 50_000_000
@@ -48,8 +48,8 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     __metadata_request__fit = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
-    _machines: ClassVar[tuple[Any, Any]]  #: SVM classes for a precomputed kernel, and for features
-    _extra_argument: ClassVar[str]  #: an argument of these SVMs besides ``C`` and ``tol``
+    _svm_types: ClassVar[tuple[Any, Any]]  #: for a precomputed kernel, and for features
+    _extra_argument: ClassVar[str]  #: passed to these SVMs in addition to ``C`` and ``tol``
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Fit the SVM to rows from source domains.
@@ -61,7 +61,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         """
         self._validate_params()
         with one_thread_if_small(X):
-            self._fit_target(X, y, sample_domain)
+            self._check_and_fit(X, y, sample_domain)
         return self
 
     def predict(self, X: ArrayLike) -> Array:
@@ -76,7 +76,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         return self._machine_outputs(X, "predict")
 
     @abstractmethod
-    def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
         """Check X and y, and fit the SVM to them."""
 
     def _fit_machine(self, X: Array, y: Array, sample_domain: Any) -> None:
@@ -87,7 +87,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         else:
             self.transformer_ = InvariantFeatures(random_state=self.random_state, **kernel_args)
         Z = self.transformer_.fit_transform(X, y, sample_domain=sample_domain)
-        self.machine_ = self._machine(is_exact).fit(Z, y)
+        self.machine_ = self._unfitted_svm(is_exact).fit(Z, y)
         self.gamma_ = self.transformer_.gamma_
         self.domains_ = self.transformer_.domains_
         self.n_iter_ = int(np.max(self.machine_.n_iter_))
@@ -103,20 +103,20 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
             return True
         return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)
 
-    def _machine(self, is_exact: bool) -> Any:
+    def _unfitted_svm(self, is_exact: bool) -> Any:
         """Return an unfitted SVM, for a precomputed kernel or for features."""
-        svm_arguments = {name: getattr(self, name) for name in ("C", "tol", self._extra_argument)}
+        svm_args = {name: getattr(self, name) for name in ("C", "tol", self._extra_argument)}
         if is_exact:
-            return self._machines[0](kernel="precomputed", max_iter=MAX_ITER, **svm_arguments)
-        return self._machines[1](dual=False, intercept_scaling=INTERCEPT_SCALING, **svm_arguments)
+            return self._svm_types[0](kernel="precomputed", max_iter=MAX_ITER, **svm_args)
+        return self._svm_types[1](dual=False, intercept_scaling=INTERCEPT_SCALING, **svm_args)
 
-    def _machine_outputs(self, X: Any, method: str) -> Array:
+    def _machine_outputs(self, X: Any, method_name: str) -> Array:
         """Call a method of the SVM for batches of rows, to limit memory."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
         batch_size = max(1, tile_side(8) ** 2 * 8 // self.transformer_._n_features_out)
         outputs = [
-            getattr(self.machine_, method)(self.transformer_.transform(X[batch]))
+            getattr(self.machine_, method_name)(self.transformer_.transform(X[batch]))
             for batch in gen_batches(len(X), batch_size)
         ]
         return np.concatenate(outputs)
@@ -141,8 +141,8 @@ def _check_proba(estimator: InvariantSVC) -> bool:
 class InvariantSVC(ClassifierMixin, InvariantMachine):
     r"""Support vector classifier with a penalty on differences between domains.
 
-    This is :class:`sklearn.svm.SVC` with the kernel of :class:`InvariantKernel`, and equivalent to
-    SVC for ``domain_weight=0`` or a single domain. Multiclass problems are solved one-vs-one.
+    This is :class:`sklearn.svm.SVC` (one-vs-one for several classes) with the kernel of
+    :class:`InvariantKernel`. With ``domain_weight=0`` or a single domain, it is equivalent to SVC.
 
     Parameters
     ----------
@@ -155,8 +155,8 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     probability : bool, default=False
         Whether to enable ``predict_proba``. This needs more fits: source domains are held out, in
         at most ten groups, and a logistic regression turns their decision values into
-        probabilities, which are then calibrated for unseen domains. Without ``sample_domain``, or
-        if a class occurs in only one group of domains, rows are held out instead, with a warning.
+        probabilities that are calibrated for unseen domains. Without ``sample_domain``, or if a
+        class occurs in only one group of domains, rows are held out instead, with a warning.
 
     Attributes
     ----------
@@ -188,9 +188,9 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 
     class_weight: ClassWeight = None
     probability: bool = False
-    _machines, _extra_argument = (SVC, LinearSVC), "class_weight"
+    _svm_types, _extra_argument = (SVC, LinearSVC), "class_weight"
 
-    def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
         target = inputs.check_classes(y, len(X))
         inputs.check_class_weight(self.class_weight, target.names)
@@ -202,13 +202,13 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 
     def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> Calibration:
         """Fit the calibration to decision values on held-out domains."""
-        checked_domains = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
+        domain_labels = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
         domains = None if sample_domain is None else np.asarray(sample_domain)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RowFoldsWarning)
             splits, held_out_unit = domain_folds(
                 y,
-                checked_domains.codes,
+                domain_labels.codes,
                 classification=True,
                 usable=lambda y_train, _: len(np.unique(y_train)) == len(self.classes_),
             )
@@ -217,19 +217,19 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
             splits, held_out_unit = row_folds(y, True), "rows"
         if held_out_unit == "rows":
             reason = "fewer than two different domain labels were passed"
-            if checked_domains.codes is not None and checked_domains.n_categories > 1:
+            if domain_labels.codes is not None and domain_labels.n_categories > 1:
                 reason = "a class occurs in only one group of domains"
             warn_caller(
                 "Probabilities were calibrated on stratified folds of rows instead of held-out "
                 f"domains, because {reason}. They may be overconfident on unseen domains."
             )
-        unfitted_model, decisions = clone(self).set_params(probability=False), []
+        unfitted_model, outputs = clone(self).set_params(probability=False), []
         for train, test in splits:
             columns = train if self.kernel == "precomputed" else slice(None)
             model = fit_rows(unfitted_model, X[:, columns], y, domains, train)
-            decisions.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
+            outputs.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
         test_rows = np.concatenate([test for _, test in splits])
-        return Calibration.fit(np.concatenate(decisions), y[test_rows])
+        return Calibration.fit(np.concatenate(outputs), y[test_rows])
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return decision values: for the second of two classes, or for each of several classes.
@@ -261,8 +261,8 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 class InvariantSVR(RegressorMixin, InvariantMachine):
     r"""Support vector regression with a penalty on differences between domains.
 
-    This is :class:`sklearn.svm.SVR` with the kernel of :class:`InvariantKernel`, and equivalent to
-    SVR for ``domain_weight=0`` or a single domain.
+    This is :class:`sklearn.svm.SVR` with the kernel of :class:`InvariantKernel`. With
+    ``domain_weight=0`` or a single domain, it is equivalent to SVR.
 
     Parameters
     ----------
@@ -297,10 +297,10 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     """
 
     epsilon: float = field(default=0.1, kw_only=False)
-    _machines = (SVR, partial(LinearSVR, loss="squared_epsilon_insensitive"))
+    _svm_types = (SVR, partial(LinearSVR, loss="squared_epsilon_insensitive"))
     _extra_argument = "epsilon"
 
-    def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
         if self.conditional:
             raise ValueError(
                 "conditional=True compares domains within classes, but the target of InvariantSVR "
@@ -313,8 +313,8 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
         self._target_mean = 0.0 if is_exact else float(np.mean(y, dtype=np.float64))
         self._fit_machine(X, y - self._target_mean, sample_domain)
 
-    def _machine_outputs(self, X: Any, method: str) -> Array:
-        return self.on_target_scale(super()._machine_outputs(X, method))
+    def _machine_outputs(self, X: Any, method_name: str) -> Array:
+        return self.on_target_scale(super()._machine_outputs(X, method_name))
 
     def on_target_scale(self, outputs: Array) -> Array:
         """Add the mean that was subtracted from the target before the SVM was fitted."""

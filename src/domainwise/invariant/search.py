@@ -47,25 +47,25 @@ from domainwise.splits.folds import Split, domain_folds
 
 #: Arguments of InvariantSVC and InvariantSVR that do not change the kernel.
 SVM_ARGUMENTS = ("C", "epsilon", "class_weight", "tol")
-#: Arguments in which candidates with shared kernel values may differ.
-PATH_ARGUMENTS = (*SVM_ARGUMENTS, "domain_weight", "conditional")
+#: Arguments in which the candidates of a batch, which share kernel values, may differ.
+BATCH_ARGUMENTS = (*SVM_ARGUMENTS, "domain_weight", "conditional")
 
 
 @dataclass
-class KernelPath:
-    """Kernel values of one split, from which all invariant kernels of the split are computed."""
+class SplitKernels:
+    """Kernel values for one split, from which invariant kernels with any weight are computed."""
 
     gram: Array  #: centred kernel matrix of the training rows
-    cross: Array  #: kernel values between held-out and training rows, centred by training means
+    cross: Array  #: kernel values between held-out and training rows, centred with training means
     tolerance: float  #: see :func:`~domainwise.invariant.kernel.correction`
     #: By ``conditional``: ``F'KF``, ``KF`` and ``cross F``, with the domain factor F and K = gram.
-    _products: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
+    _products_by_conditional: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
     _last_kernels: Any = None  #: the last (weight, conditional), and the kernels for them
 
     @classmethod
     def evaluate(
         cls, machine: Any, X: Array, X_new: Array, kernel: Kernel | None = None
-    ) -> KernelPath:
+    ) -> SplitKernels:
         """Evaluate a machine's kernel among training rows, and between new and training rows."""
         kernel = kernel or resolved_kernel(machine, Backend(), X)
         no_labels = RowLabels(LabelSpace(len(X)))
@@ -73,14 +73,14 @@ class KernelPath:
         cross = centred_cross(kernel, X_new, X, gram.row_means)
         return cls(symmetrized(gram.K), cross, gram.tolerance)
 
-    def fitted(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
+    def fit_svm(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
         """Fit an SVM with the machine's arguments; return it and the new rows' kernel values."""
-        kernels = self.gram, self.cross
+        gram, cross = self.gram, self.cross
         if machine.domain_weight:
-            kernels = self._invariant_kernels(machine, y, sample_domain)
+            gram, cross = self._invariant_kernels(machine, y, sample_domain)
         # The matrices are finite, and checking this again could take as long as a fit.
         with config_context(assume_finite=True, skip_parameter_validation=True):
-            return machine._machine(is_exact=True).fit(kernels[0], y), kernels[1]
+            return machine._unfitted_svm(is_exact=True).fit(gram, y), cross
 
     def _invariant_kernels(self, machine: Any, y: Any, sample_domain: Any) -> tuple[Array, Array]:
         """Return invariant kernel values among training rows, and between new and training rows.
@@ -88,16 +88,16 @@ class KernelPath:
         The last values are reused for machines with the same weight and ``conditional``.
         """
         weight, conditional = machine.domain_weight, machine.conditional
-        if conditional not in self._products:
+        if conditional not in self._products_by_conditional:
             labels = check_invariance_labels(machine, y, sample_domain, len(self.gram))
             # All candidates share the factor, which is accurate enough for the largest weight.
             F = domain_factor(machine, len(self.gram), *labels, LARGEST_WEIGHT)
             KF = self.gram @ F
-            self._products[conditional] = (F.T @ KF, KF, self.cross @ F)
+            self._products_by_conditional[conditional] = (F.T @ KF, KF, self.cross @ F)
         if self._last_kernels is None or self._last_kernels[0] != (weight, conditional):
             self._last_kernels = None  # free memory before the next kernels are computed
-            inner, KF, cross_F = self._products[conditional]
-            A, _ = correction(inner, weight, self.tolerance)
+            FKF, KF, cross_F = self._products_by_conditional[conditional]
+            A, _ = correction(FKF, weight, self.tolerance)
             images = KF @ A
             kernels = corrected_gram(self.gram, images), self.cross - (cross_F @ A) @ images.T
             self._last_kernels = (weight, conditional), kernels
@@ -118,8 +118,8 @@ def find_machine(estimator: Any) -> tuple[str, Any]:
 
 
 @dataclass(frozen=True)
-class InvariantKind:
-    """How to search for arguments of an invariant SVM; candidates share kernel values."""
+class InvariantSearchKind:
+    """A search for arguments of an invariant SVM; candidates in a batch share kernel values."""
 
     estimator: Any
     grid: Any
@@ -130,27 +130,27 @@ class InvariantKind:
         return list(ParameterGrid(self.grid))
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Group candidates that differ only in ``PATH_ARGUMENTS``."""
+        """Group candidates that differ only in ``BATCH_ARGUMENTS``."""
         prefix, _ = find_machine(self.estimator)
         names = dict.fromkeys(name for candidate in candidates for name in candidate)
-        grouping_names = [name for name in names if name.removeprefix(prefix) not in PATH_ARGUMENTS]
-        return driver.batches_by(candidates, grouping_names)
+        shared_names = [name for name in names if name.removeprefix(prefix) not in BATCH_ARGUMENTS]
+        return driver.batches_by(candidates, shared_names)
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit the estimator with each candidate's arguments."""
-        models = [self._model(candidate) for candidate in chosen]
+        models = [self._unfitted_model(candidate) for candidate in chosen]
         with inputs.quiet_about_domains():
             return [fit_with_domains(m, data.X, data.y, data.sample_domain) for m in models]
 
-    def _model(self, candidate: Candidate) -> Any:
+    def _unfitted_model(self, candidate: Candidate) -> Any:
         return clone(self.estimator).set_params(**clone(candidate, safe=False))
 
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Score candidates on one split; they share its kernel values."""
+        """Score the candidates of a batch on one split, with shared kernel values if possible."""
         ((train, test),) = splits
-        estimator = self._model(batch[0])
+        estimator = self._unfitted_model(batch[0])
         prefix, machine = find_machine(estimator)
         y, y_test = data.y[train], data.y[test]
         domains = None if data.sample_domain is None else data.sample_domain[train]
@@ -158,44 +158,45 @@ class InvariantKind:
         machines = []
         for candidate in batch:
             machines.append(copy(machine))
-            for name in PATH_ARGUMENTS:
+            for name in BATCH_ARGUMENTS:
                 if prefix + name in candidate:
                     setattr(machines[-1], name, candidate[prefix + name])
             validate_arguments(machines[-1])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             kernel = resolved_kernel(machine, Backend(), X)
-        # Each machine computes the positive part of an indefinite kernel in its own fit.
+        # Values cannot be shared if each fit chooses landmarks or modifies an indefinite kernel.
         if not (machine._is_exact(len(train)) and kernel.sound):
             with inputs.quiet_about_domains(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
                 models = [m.fit(X, y, sample_domain=domains) for m in machines]
             return Outcomes([[score.outcome(model, X_test, y_test)] for model in models])
-        kernel_path = KernelPath.evaluate(machine, X, X_test, kernel)
-        keys = [
+        split_kernels = SplitKernels.evaluate(machine, X, X_test, kernel)
+        machine_keys = [
             (
                 m.domain_weight,
-                bool(m.conditional and m.domain_weight),  # no effect on the kernel if weight is 0
+                bool(m.conditional and m.domain_weight),  # has no effect if the weight is 0
                 repr([getattr(m, name, None) for name in SVM_ARGUMENTS]),
             )
             for m in machines
         ]
-        outcomes: dict[Any, Outcome] = {}
-        for i in sorted(range(len(batch)), key=lambda i: keys[i][:2]):
-            if keys[i] not in outcomes:
-                svm, K_test = kernel_path.fitted(machines[i], y, domains)
+        outcomes_by_key: dict[Any, Outcome] = {}
+        for i in sorted(range(len(batch)), key=lambda i: machine_keys[i][:2]):
+            if machine_keys[i] not in outcomes_by_key:
+                svm, K_test = split_kernels.fit_svm(machines[i], y, domains)
                 with config_context(assume_finite=True, skip_parameter_validation=True):
-                    outcomes[keys[i]] = score.outcome(svm, K_test, y_test)
-        return Outcomes([[outcomes[key]] for key in keys])
+                    outcomes_by_key[machine_keys[i]] = score.outcome(svm, K_test, y_test)
+        return Outcomes([[outcomes_by_key[key]] for key in machine_keys])
 
 
 def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tuple[Array, Array]:
     """Return the machine's training and test rows, after the other steps of the pipeline."""
     if isinstance(estimator, Pipeline):
-        source, held_out_data = (data.take(rows) for rows in split)
-        X_pair = [source.X, held_out_data.X]
+        train_data, test_data = (data.take(rows) for rows in split)
+        X_pair = [train_data.X, test_data.X]
         if len(estimator) > 1:
-            other_steps = fit_with_domains(estimator[:-1], source.X, source.y, source.sample_domain)
+            labels = train_data.y, train_data.sample_domain
+            other_steps = fit_with_domains(estimator[:-1], train_data.X, *labels)
             X_pair = [other_steps.transform(X) for X in X_pair]
     else:
         columns = split[0] if machine.kernel == "precomputed" else slice(None)
@@ -210,9 +211,9 @@ _Grid = Mapping[str, Sequence[Any]]
 @with_shared_arguments
 @arguments
 class InvariantSearchCV(SearchAttributes, MetaEstimator):
-    """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
+    """Grid search for InvariantSVC and InvariantSVR that evaluates the kernel once per split.
 
-    Scores and the best candidate are as in :class:`sklearn.model_selection.GridSearchCV`.
+    Scores and the best candidate are the same as in :class:`sklearn.model_selection.GridSearchCV`.
     Candidates that differ only in ``domain_weight``, ``conditional``, ``C``, ``epsilon``,
     ``class_weight`` or ``tol`` share kernel values. For N rows, two N x N matrices are stored.
 
@@ -247,7 +248,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     best_estimator_ : estimator
         The estimator with these arguments, fitted to all rows.
     members_ : list of dict
-        Arguments of the candidates whose predictions are combined, the best first.
+        Arguments of the candidates whose predictions are combined, best first.
     estimators_ : list of estimator
         The estimators with these arguments, each fitted to all rows.
     {scores}
@@ -261,8 +262,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
 
     Notes
     -----
-    Candidates that are not exact (``solver="fast"``, or ``"auto"`` with many rows) do not share
-    kernel values, and are fitted one by one.
+    Candidates with ``solver="fast"``, or ``"auto"`` and many rows, do not share kernel values.
 
     Examples
     --------
@@ -289,7 +289,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     )
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
-        """Score every candidate on held-out domains, and fit the best one to all rows.
+        """Score every candidate on held-out domains, and fit the best ones to all rows.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         """
         self._validate_params()
         prefix, _ = find_machine(self.estimator)
-        # Data frames are not converted, because steps may select columns by name.
+        # Data frames are not converted, because pipeline steps may select columns by name.
         inputs.validate_rows(self, X, numeric=False, skip_check_array=True)
         rows: Any = X
         if not hasattr(X, "iloc"):
@@ -321,16 +321,16 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
         score = as_score(scorer)
-        kind = InvariantKind(self.estimator, self.param_grid)
+        search_kind = InvariantSearchKind(self.estimator, self.param_grid)
         data = Data(rows, y_array, domains)
         # Select the best candidate for each kernel and weight, and the best n_average of these.
         svm_arguments = {prefix + name for name in SVM_ARGUMENTS}
         rule = partial(driver.best_of_paths, path=svm_arguments, n=self.n_average)
         with one_thread_if_small(rows):
-            search_result = driver.search(kind, data, splits, score, rule, n_jobs=self.n_jobs)
-        self._record_search(search_result, arguments=False)
-        self.members_ = search_result.chosen
-        self.estimators_: list[Any] = kind.fit(data, self.members_)
+            result = driver.search(search_kind, data, splits, score, rule, n_jobs=self.n_jobs)
+        self._record_search(result, arguments=False)
+        self.members_ = result.chosen
+        self.estimators_: list[Any] = search_kind.fit(data, self.members_)
         self.best_estimator_: Any = self.estimators_[0]
         return self
 
@@ -401,7 +401,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Score predictions with the scorer ``scoring``; larger is better.
+        """Score predictions with ``scoring``, by default accuracy or R2; larger is better.
 
         Parameters
         ----------

@@ -50,7 +50,7 @@ RACE_SPLITS = 3
 
 
 @dataclass(frozen=True)
-class MethodKind:
+class MethodSearchKind:
     """A search for an estimator's arguments; candidates are fitted like the final model.
 
     With ``use_shortcuts``, candidates of an SVM or an exact projection that have the same kernel
@@ -221,7 +221,7 @@ class MethodSearch(MetaEstimator):
             if self.searches:
                 return self._fit_search(data, splits, grids, scorer, selected_on)
             use_shortcuts = not self.own and isinstance(X, np.ndarray)
-            kind = MethodKind(self.estimator, self.step, grids, use_shortcuts)
+            kind = MethodSearchKind(self.estimator, self.step, grids, use_shortcuts)
             # A user's score may be too noisy on individual domains to drop candidates early.
             race = Race(first=RACE_SPLITS) if self.scoring is None and not self.own else None
             score, n_jobs = as_score(scorer), self.n_jobs
