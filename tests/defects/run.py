@@ -94,8 +94,8 @@ DEFECTS = [
     ),
     Defect(
         "a ridge search trains on the first part that it tests on",
-        "for held_out_cells in test_cells[:0:-1]:",
-        "for held_out_cells in test_cells[::-1]:",
+        "for test_cells in test_cells_by_split[:0:-1]:",
+        "for test_cells in test_cells_by_split[::-1]:",
         ("ridge/test_moments.py",),
     ),
     Defect(
@@ -106,7 +106,7 @@ DEFECTS = [
     ),
     Defect(
         "parts of a batch follow the order of its rows",
-        "order = random_order(keys, division) if index == 0 else order",
+        "order = random_order(keys, division) if part_index == 0 else order",
         "order = np.arange(len(keys))",
         ("ensemble/test_batches.py",),
     ),

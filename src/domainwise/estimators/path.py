@@ -269,7 +269,7 @@ def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterat
         cell_rows = sums.CellRows.of_parts(
             part_codes, class_codes, domain_codes, n_categories, label_columns, by_class
         )
-        width = template._map.n_features + cell_rows.width
+        width = template._map.n_features + cell_rows.n_extra_columns
         sums.check_cell_memory(len(cell_rows.cell_keys), [width], X, MEMORY_ADVICE)
         (cells,) = backend_of(X).sum_cells([template._map], X, cell_rows).maps
         for train_cells, _ in sums.cells_by_split(cells, split_parts):

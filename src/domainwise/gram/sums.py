@@ -31,7 +31,7 @@ BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class NystromSums:
-    """Sums over rows: of the Nystrom features Phi, and of the features of continuous labels.
+    """Sums over rows, of the Nystrom features Phi and of the features of continuous labels.
 
     :meth:`partial` sums over a batch, :meth:`merge` adds two sums, and :func:`finalize` turns sums
     into a Gram operator. A distributed computation needs only these three functions.
@@ -61,25 +61,25 @@ class NystromSums:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         counts_and_totals = zip(state["counts"], state["totals"], strict=True)
-        keys = [tuple(key) for key in state["groups"]]
+        group_keys = [tuple(key) for key in state["groups"]]
         for name in ("n_samples", "mean", "second"):
             object.__setattr__(self, name, state[name])
-        object.__setattr__(self, "groups", dict(zip(keys, counts_and_totals, strict=True)))
+        object.__setattr__(self, "groups", dict(zip(group_keys, counts_and_totals, strict=True)))
 
     @classmethod
     def partial(
         cls,
         features: Any,
         group_codes: Any,
-        keys: Sequence[Hashable],
+        group_keys: Sequence[Hashable],
         label_features: Any = None,
         *,
         moments: bool = True,
     ) -> NystromSums:
         """Sum over one batch of rows; ``features``, an array or a tensor, is overwritten.
 
-        ``group_codes`` contains the group of each row, as an index into ``keys``, the (class,
-        domain) pairs. ``label_features`` contains the features of continuous labels.
+        ``group_codes`` contains the group of each row, as an index into ``group_keys``, the
+        (class, domain) pairs. ``label_features`` contains the features of continuous labels.
         ``moments=False`` sets the second moments of ``features`` to zero.
         """
         n, m = features.shape
@@ -98,15 +98,15 @@ class NystromSums:
         second_moments[start:] = cast(columns[:, start:].T @ columns, xp.float64)
         second_moments[start:] -= n * xp.outer(mean_errors[start:], mean_errors)
         second_moments[:start, start:] = second_moments[start:, :start].T
-        counts = to_host(xp.bincount(group_codes, minlength=len(keys)))
-        nonempty_ids = np.flatnonzero(counts)
+        counts = to_host(xp.bincount(group_codes, minlength=len(group_keys)))
+        nonempty_ids = np.flatnonzero(counts).tolist()
         if len(nonempty_ids) == 1:
             sums = n * (mean + mean_errors)[None]
         else:
-            nonempty_codes = to_device_of(np.cumsum(counts > 0) - 1, columns)[group_codes]
-            sums = group_sums(columns, nonempty_codes, len(nonempty_ids))
+            renumbered_codes = to_device_of(np.cumsum(counts > 0) - 1, columns)[group_codes]
+            sums = group_sums(columns, renumbered_codes, len(nonempty_ids))
             sums += to_device_of(counts[nonempty_ids], columns)[:, None] * mean
-        groups = {keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(nonempty_ids.tolist())}
+        groups = {group_keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(nonempty_ids)}
         return cls(n, mean + mean_errors, second_moments, groups)
 
     def of_features(self, nystrom: NystromMap) -> NystromSums:
@@ -126,7 +126,7 @@ class NystromSums:
         return NystromSums(self.n_samples, solve(self.mean, constant), second_moments, groups)
 
     def mapped(self, convert: Callable[[Any], Any]) -> NystromSums:
-        """Return the same sums with every array converted."""
+        """Return the same sums, with every array converted by ``convert``."""
         groups = {key: (count, convert(total)) for key, (count, total) in self.groups.items()}
         return NystromSums(self.n_samples, convert(self.mean), convert(self.second), groups)
 
@@ -134,9 +134,9 @@ class NystromSums:
         """Return the set of classes that have rows."""
         return {key[0] for key in self.groups}
 
-    def regrouped(self, key_of: Callable[[Any], Any]) -> NystromSums:
-        """Return the same sums, with groups merged if ``key_of`` returns the same key for them."""
-        groups = add_groups((key_of(key), sums) for key, sums in self.groups.items())
+    def regrouped(self, get_key: Callable[[Any], Any]) -> NystromSums:
+        """Return the same sums, with groups merged if ``get_key`` maps them to the same key."""
+        groups = add_groups((get_key(key), sums) for key, sums in self.groups.items())
         return replace(self, groups=groups)
 
     def merge(self, other: NystromSums) -> NystromSums:
@@ -150,10 +150,10 @@ class NystromSums:
         return NystromSums(n, self.mean + weight * delta, second_moments, groups)
 
 
-def add_groups(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
+def add_groups(group_items: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
     """Add the counts and sums of groups with the same key."""
     sums: dict[Any, tuple[int, Any]] = {}
-    for key, (count, total) in groups:
+    for key, (count, total) in group_items:
         old_count, old_total = sums.get(key, (0, None))
         sums[key] = (old_count + count, total if old_total is None else old_total + total)
     return sums
@@ -163,26 +163,26 @@ def sum_rows(
     nystrom: NystromMap,
     X: Any,
     group_codes: Any,
-    keys: Sequence[Hashable],
-    label_features_of: Callable[[slice], Array | None],
+    group_keys: Sequence[Hashable],
+    get_label_features: Callable[[slice], Array | None],
     *,
     moments: bool = True,
     batch_rows: int | None = None,
 ) -> NystromSums:
     """Sum over the rows of X, batch by batch, in threads whose results are merged in order.
 
-    ``label_features_of`` returns the features of continuous labels for a slice of rows, or None;
+    ``get_label_features`` returns the features of continuous labels for a slice of rows, or None;
     see :meth:`NystromSums.partial` for the other arguments.
     """
     batches = panels(len(X), batch_rows or BATCH_ROWS)
-    compiled = use_compiled(len(X) * nystrom.n_features)
+    is_compiled = use_compiled(len(X) * nystrom.n_features)
 
     def work(thread: int, pool_size: int) -> NystromSums:
         memory = _batch_memory([nystrom], X)
 
         def sum_batch(rows: slice) -> NystromSums:
-            summands = nystrom.summands(X[rows], memory, compiled=compiled)
-            label_args = group_codes[rows], keys, label_features_of(rows)
+            summands = nystrom.summands(X[rows], memory, compiled=is_compiled)
+            label_args = group_codes[rows], group_keys, get_label_features(rows)
             return NystromSums.partial(summands, *label_args, moments=moments)
 
         return reduce(NystromSums.merge, map(sum_batch, batches[thread::pool_size]))
@@ -191,13 +191,13 @@ def sum_rows(
 
 
 def _batch_memory(maps: Sequence[NystromMap], X: Any) -> Array | None:
-    """Return memory for the features of a batch, which a thread reuses for all batches."""
+    """Return memory for the features of a batch, to be reused by a thread; None for tensors."""
     if is_tensor(X):
         return None
     return np.empty(BATCH_ROWS * max(nystrom.n_features for nystrom in maps))
 
 
-Cells = dict[Any, NystromSums]  #: sums over the rows of each cell, by the key of the cell
+Cells = dict[Any, NystromSums]  #: sums over the rows of each cell, by cell key
 
 
 @dataclass(frozen=True)
@@ -224,11 +224,11 @@ class CellRows:
         extra_columns: Any,
         by_class: bool,
     ) -> CellRows:
-        """Return one cell for each part of the rows, or for each (part, class) if ``by_class``.
+        """Make each part of the rows a cell, or each (part, class) pair if ``by_class``.
 
         A part is a set of rows that no split divides. ``part_codes``, ``class_codes`` and
-        ``domain_codes`` contain one code per row. ``n_categories`` contains the numbers of classes
-        and of domains; 0 means that there are no class or domain labels.
+        ``domain_codes`` contain one code per row. ``n_categories`` contains the number of classes
+        and the number of domains, which are 0 if there are no class or domain labels.
         """
         class_keys: list[Any] = list(range(n_categories[0])) or [None]
         n_domains, parts = max(1, n_categories[1]), range(int(part_codes.max()) + 1)
@@ -241,18 +241,18 @@ class CellRows:
         )
 
     @property
-    def width(self) -> int:
+    def n_extra_columns(self) -> int:
         """Number of extra columns."""
         return 0 if self.extra_columns is None else int(self.extra_columns.shape[1])
 
     def batches(self, batch_rows: int) -> Iterator[tuple[Hashable, Any]]:
-        """Yield the key of a cell and the indices of a batch of its rows, for all batches."""
+        """Yield (cell key, row indices) for each batch of each cell."""
         xp = namespace(self.cell_codes)
         order = xp.argsort(self.cell_codes, stable=True)
         ends = np.cumsum(to_host(xp.bincount(self.cell_codes, minlength=len(self.cell_keys))))
         for key, start, end in zip(self.cell_keys, [0, *ends[:-1]], ends, strict=True):
-            for a in range(start, end, batch_rows):
-                yield key, order[a : min(a + batch_rows, end)]
+            for batch_start in range(start, end, batch_rows):
+                yield key, order[batch_start : min(batch_start + batch_rows, end)]
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class CellSums:
         return CellSums([merged_cells(a, b) for a, b in pairs])
 
     def mapped(self, convert: Callable[[Any], Any]) -> CellSums:
-        """Return the same sums with every array converted."""
+        """Return the same sums, with every array converted by ``convert``."""
         return CellSums(
             [{key: cell.mapped(convert) for key, cell in cells.items()} for cells in self.maps]
         )
@@ -316,32 +316,32 @@ def cells_by_split(
 ) -> Iterator[tuple[Cells, Cells]]:
     """Yield the training cells and the test cells of each split, merged by class.
 
-    The keys of ``cells`` are (part, class). A split consists of training parts and test parts.
+    The keys of ``cells`` are (part, class) pairs. A split is a pair (training parts, test parts).
     """
     cells_by_part: dict[int, Cells] = {}
     for (part, class_label), cell in cells.items():
         cells_by_part.setdefault(part, {})[class_label] = cell
 
-    def union(parts: Iterable[int]) -> Cells:
+    def merge_parts(parts: Iterable[int]) -> Cells:
         return reduce(merged_cells, (cells_by_part.get(part, {}) for part in parts), {})
 
     all_parts = set().union(*(parts for split in splits for parts in split))
-    test_parts = [part for _, test in splits for part in test]
-    if sorted(test_parts) != sorted(all_parts) or any(
-        len(train) + len(test) != len(all_parts) for train, test in splits
+    all_test_parts = [part for _, test_parts in splits for part in test_parts]
+    if sorted(all_test_parts) != sorted(all_parts) or any(
+        len(train_parts) + len(test_parts) != len(all_parts) for train_parts, test_parts in splits
     ):
-        for train, test in splits:
-            yield union(train), union(test)
+        for train_parts, test_parts in splits:
+            yield merge_parts(train_parts), merge_parts(test_parts)
         return
-    # Each part is held out once: the training cells are all cells before and after the test cells.
-    test_cells = [union(test) for _, test in splits]
+    # Each part is held out once: train on the test cells of all splits before and after this one.
+    test_cells_by_split = [merge_parts(test_parts) for _, test_parts in splits]
     cells_after: list[Cells] = [{}]
-    for held_out_cells in test_cells[:0:-1]:
-        cells_after.append(merged_cells(held_out_cells, cells_after[-1]))
+    for test_cells in test_cells_by_split[:0:-1]:
+        cells_after.append(merged_cells(test_cells, cells_after[-1]))
     cells_before: Cells = {}
-    for held_out_cells in test_cells:
-        yield merged_cells(cells_before, cells_after.pop()), held_out_cells
-        cells_before = merged_cells(cells_before, held_out_cells)
+    for test_cells in test_cells_by_split:
+        yield merged_cells(cells_before, cells_after.pop()), test_cells
+        cells_before = merged_cells(cells_before, test_cells)
 
 
 def sum_cells(
@@ -349,7 +349,7 @@ def sum_cells(
 ) -> CellSums:
     """Sum over the rows of X in each cell, in threads whose results are merged in order.
 
-    If there are several maps, their kernels are Laplacian and share distances to the landmarks.
+    Several maps must have Laplacian kernels, which share the distances to the landmarks.
     """
     xp, batches = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
@@ -374,7 +374,7 @@ def sum_cells(
         return CellSums(cells_by_map)
 
     total = reduce(CellSums.merge, in_threads(len(batches), work, sequential=is_tensor(X)))
-    direct_cells = [
+    unconverted_cells = [
         (cells, key, nystrom)
         for nystrom, cells in zip(maps, total.maps, strict=True)
         for key in cells
@@ -382,17 +382,17 @@ def sum_cells(
     ]
 
     def convert_to_features(thread: int, pool_size: int) -> None:
-        for cells, key, nystrom in direct_cells[thread::pool_size]:
+        for cells, key, nystrom in unconverted_cells[thread::pool_size]:
             cells[key] = cells[key].of_features(nystrom)
 
-    in_threads(len(direct_cells), convert_to_features)
+    in_threads(len(unconverted_cells), convert_to_features)
     return total
 
 
 def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) -> None:
     """Raise MemoryError if the cells do not fit into the memory of the device of X.
 
-    ``widths`` contains the number of columns of each feature map. Merging doubles the memory.
+    ``widths`` contains the number of columns for each feature map. Merging doubles the memory.
     """
     needed_bytes = 2.0 * 8.0 * n_cells * sum(width**2 for width in widths)
     free_bytes = available_memory(X)
@@ -406,7 +406,7 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
 
 
 def common_landmarks(maps: Sequence[NystromMap]) -> Any:
-    """Return the landmarks of all maps in one array, unused ones as zeros; None for one map."""
+    """Return an array of all maps' landmarks (zeros for unused ones), or None for a single map."""
     first_landmarks = maps[0].landmarks
     if len(maps) == 1 or maps[0].chosen is None:
         return None
@@ -432,13 +432,13 @@ def finalize(
     continuous labels.
     """
     m = nystrom.n_features
-    keys: list[Any] = sorted(sums.groups, key=repr)
-    counts = np.array([sums.groups[key][0] for key in keys], dtype=np.float64)
-    totals = np.array([sums.groups[key][1] for key in keys])
-    classes = sorted({key[0] for key in keys if key[0] is not None})
-    domains = sorted({key[1] for key in keys if key[1] is not None})
-    class_codes = _encode([key[0] for key in keys], classes) if classes else None
-    domain_codes = _encode([key[1] for key in keys], domains) if len(domains) > 1 else None
+    group_keys: list[Any] = sorted(sums.groups, key=repr)
+    counts = np.array([sums.groups[key][0] for key in group_keys], dtype=np.float64)
+    totals = np.array([sums.groups[key][1] for key in group_keys])
+    classes = sorted({key[0] for key in group_keys if key[0] is not None})
+    domains = sorted({key[1] for key in group_keys if key[1] is not None})
+    class_codes = _encode([key[0] for key in group_keys], classes) if classes else None
+    domain_codes = _encode([key[1] for key in group_keys], domains) if len(domains) > 1 else None
     group_space = category_space(counts, class_codes, domain_codes, conditional=conditional)
     # Products of the orthonormal group directions 1_g / sqrt(n_g) with the centred features.
     centred_sums = (totals - counts[:, None] * sums.mean) / np.sqrt(counts)[:, None]
@@ -471,12 +471,13 @@ def _joint_space(
     gram = np.block([[group_gram, centred_sums[:, m:]], [centred_sums[:, m:].T, label_moments]])
     # Scale label features to norm 1. Group directions are not scaled: they can be zero.
     squared_norms = np.diagonal(label_moments)
-    floor = np.finfo(float).eps * float(squared_norms.max(initial=np.finfo(float).tiny))
-    scales = np.concatenate([np.ones(n_groups), np.sqrt(np.maximum(squared_norms, floor))])
+    min_squared_norm = np.finfo(float).eps * float(squared_norms.max(initial=np.finfo(float).tiny))
+    label_norms = np.sqrt(np.maximum(squared_norms, min_squared_norm))
+    scales = np.concatenate([np.ones(n_groups), label_norms])
     d, U = np.linalg.eigh(gram / np.outer(scales, scales))
-    keep = d > len(d) * np.finfo(float).eps * d[-1]
-    d, U = d[keep], U[:, keep]
-    coordinates = (np.sqrt(d)[:, None] * U.T) * scales  # one column per group direction and feature
+    is_nonzero = d > len(d) * np.finfo(float).eps * d[-1]
+    d, U = d[is_nonzero], U[:, is_nonzero]
+    coordinates = (np.sqrt(d)[:, None] * U.T) * scales  # one column per direction or label feature
     basis = U / np.sqrt(d) / scales[:, None]
     cross = basis.T @ np.vstack([centred_sums[:, :m], sums.second[m:, :m]])
     n_target_features = 0 if target is None else target.n_features
@@ -486,15 +487,15 @@ def _joint_space(
         coordinates, ends, axis=1
     )
 
-    def from_groups(factor: Array | None) -> Array | None:
+    def combine_directions(factor: Array | None) -> Array | None:
         return None if factor is None else group_directions @ factor
 
     space = LabelSpace(
         sums.n_samples,
-        from_groups(group_space.target) if target is None else target_features,
-        from_groups(group_space.domain) if domain is None else domain_features,
-        from_groups(group_space.domain_means) if domain is None else None,
-        from_groups(group_space.sign) if target is None else target_values[:, 0],
+        combine_directions(group_space.target) if target is None else target_features,
+        combine_directions(group_space.domain) if domain is None else domain_features,
+        combine_directions(group_space.domain_means) if domain is None else None,
+        combine_directions(group_space.sign) if target is None else target_values[:, 0],
     )
     return space, cross
 

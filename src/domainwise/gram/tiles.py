@@ -1,4 +1,4 @@
-"""Products of kernel matrices with arrays and tensors, tile by tile, without storing the matrix.
+"""Products of a kernel matrix with arrays or tensors, tile by tile, without storing the matrix.
 
 A tile is small enough to stay in the cache between its evaluation and its use. The assignment of
 tiles to threads is fixed, and the sums of the threads are added in order. The bits of a result
@@ -6,7 +6,7 @@ therefore depend only on the number of threads that BLAS may use, and on whether
 by NumPy or by Numba (for large matrices, if Numba is installed).
 
 Products of float64 rows can be evaluated in float32 (``float32=True``), which is faster. Sums over
-tiles are always in float64. K is uncentred, and ``kernel.constant`` is subtracted from its entries.
+tiles are always in float64. The matrix is not centred; its entries are k - ``kernel.constant``.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _device_tile_side(X: Any, dtype: Any, max_bytes: int | None = None) -> int:
     return tile_side(dtype.itemsize, CUDA_TILE_BYTES if is_cuda else max_bytes)
 
 
-def panels(n: int, side: int) -> list[slice]:
-    """Divide n rows into slices of at most ``side`` rows."""
-    return [slice(i, min(i + side, n)) for i in range(0, n, side)]
+def panels(n: int, panel_rows: int) -> list[slice]:
+    """Divide n rows into slices of at most ``panel_rows`` rows."""
+    return [slice(i, min(i + panel_rows, n)) for i in range(0, n, panel_rows)]
 
 
 def upper_tiles(n: int, side: int) -> list[tuple[slice, slice]]:
@@ -110,7 +110,7 @@ def in_threads(
 ) -> list[Any]:
     """Run ``work(thread, pool_size)`` in up to ``n_tasks`` threads; return the results in order.
 
-    ``sequential=True`` uses one thread, for tensors, because torch starts its own threads.
+    ``sequential=True`` uses one thread. Pass it for tensors, because torch starts its own threads.
     """
     pool_size = 1 if sequential or n_tasks < 2 else min(n_threads(), n_tasks)
     if pool_size == 1:
@@ -121,7 +121,7 @@ def in_threads(
 
 @dataclass(frozen=True)
 class FusedTiles:
-    """Rows prepared for compiled functions: scaled, divided into blocks, and in one precision."""
+    """Rows prepared for compiled functions: scaled, divided into blocks, and cast to one dtype."""
 
     functions: Any  #: the module :mod:`domainwise.kernels.compiled`
     formula: int  #: how a tile is evaluated, such as ``functions.INNER``
@@ -175,7 +175,7 @@ class FusedTiles:
                 left, self.right, self.formula, self.coefs, pairs[batch], Z_left, Z_right, out
             )
 
-    def symmetric(self, V: Array) -> Array:
+    def symmetric_product(self, V: Array) -> Array:
         """Return ``K V`` for the kernel matrix K of the rows."""
         n_blocks, dtype = len(self.right), self.right.dtype
         Z = self.functions.pack_thin(V, n_blocks, dtype)
@@ -189,32 +189,33 @@ class FusedTiles:
         total = np.sum(in_threads(len(pairs), work), axis=0)
         return np.asarray(self.functions.unpack_thin(total, len(V)))
 
-    def cross(self, prepare_panel: Callable[[slice], Array], n_left: int, V: Array) -> Array:
+    def cross_product(self, prepare: Callable[[slice], Array], n_left: int, V: Array) -> Array:
         """Return ``k(X, rows) V`` for the ``n_left`` rows of X, prepared panel by panel."""
         n_blocks, dtype = len(self.right), self.right.dtype
         Z, block_rows = self.functions.pack_thin(V, n_blocks, dtype), self.functions.BLOCK
         thread_rows = -(-n_left // (n_threads() * block_rows)) * block_rows
-        row_panels, total = panels(n_left, min(8192, thread_rows)), np.empty((n_left, V.shape[1]))
+        row_panels = panels(n_left, min(8192, thread_rows))
+        products = np.empty((n_left, V.shape[1]))
 
         def work(thread: int, pool_size: int) -> None:
             for panel in row_panels[thread::pool_size]:
-                left = self.pack(prepare_panel(panel))
+                left = self.pack(prepare(panel))
                 out = np.zeros((len(left), *Z.shape[1:]))
                 pairs = np.argwhere(np.ones((len(left), n_blocks), dtype=bool))
                 self.add_products(left, pairs, Z[:0], Z, out)
-                total[panel] = self.functions.unpack_thin(out, panel.stop - panel.start)
+                products[panel] = self.functions.unpack_thin(out, panel.stop - panel.start)
 
         in_threads(len(row_panels), work)
-        return total
+        return products
 
 
 def use_compiled(n_entries: int) -> bool:
-    """Return whether compiled functions are installed, and fast for a matrix of this size."""
+    """Return whether compiled functions are installed and worthwhile for this many entries."""
     return n_entries >= COMPILED_ENTRIES and compiled_functions() is not None
 
 
 def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
-    """Return whether float32 products of these float64 rows are faster, and precise enough."""
+    """Return whether float32 products of these float64 rows are faster and precise enough."""
     if rows.left.dtype != np.float64 or kernel.is_product or not isinstance(kernel, Kernel):
         return False
     eps = float(np.finfo(np.float32).eps)
@@ -231,7 +232,7 @@ def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
 
 
 def product_path(kernel: Basis, rows: Prepared, *, float32: bool = False) -> str:
-    """Return the implementation of products and the precision of kernel values, in words."""
+    """Describe how products are computed and, except for features, in which precision."""
     if kernel.is_product:
         return "feature products"
     n, dtype = len(rows.left), np.float32 if float32 else rows.left.dtype
@@ -248,10 +249,10 @@ def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, float32: bool = 
         return thin_product(rows.left, thin_product(rows.right.T, V))
     xp, n = namespace(V), len(rows.left)
     dtype = np.dtype(np.float32) if float32 else rows.left.dtype
-    scales = column_scale(V) if dtype == xp.float32 else 1.0
+    scales = column_scales(V) if dtype == xp.float32 else 1.0
     fused_tiles = FusedTiles.plan(kernel, rows, n, dtype)
     if fused_tiles is not None:
-        return fused_tiles.symmetric(V / scales) * scales
+        return fused_tiles.symmetric_product(V / scales) * scales
     V, left, right = cast(V / scales, dtype), cast(rows.left, dtype), cast(rows.right, dtype)
     side = _device_tile_side(V, dtype)
     tiles = upper_tiles(n, side)
@@ -280,10 +281,10 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
     def prepare_panel(panel: slice) -> Any:
         return kernel.prepare(cast(X[panel], dtype)).left
 
-    scales = column_scale(V) if dtype == xp.float32 else 1.0
+    scales = column_scales(V) if dtype == xp.float32 else 1.0
     fused_tiles = FusedTiles.plan(kernel, rows, len(X), dtype)
     if fused_tiles is not None:
-        return fused_tiles.cross(prepare_panel, len(X), V / scales) * scales
+        return fused_tiles.cross_product(prepare_panel, len(X), V / scales) * scales
     V, side = cast(V / scales, dtype), _device_tile_side(V, dtype)
     row_panels = panels(len(X), side)
     total = xp.zeros((len(X), V.shape[1]), dtype=xp.float64, device=V.device)
@@ -300,25 +301,25 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
     return total * scales
 
 
-def column_scale(V: Any) -> Any:
+def column_scales(V: Any) -> Any:
     """Return the largest absolute value of each column (1 if it is 0), to scale V for float32."""
     largest_values = namespace(V).amax(abs(V), 0)
     return largest_values + (largest_values == 0)
 
 
 def kernel_matrix(kernel: Kernel, X: Any) -> Any:
-    """Return the whole uncentred kernel matrix of rows in float64, exactly symmetric."""
+    """Return the whole uncentred kernel matrix of X in float64, exactly symmetric."""
     xp, n, rows = namespace(X), len(X), kernel.prepare(X)
     if kernel.is_product:
         rows = Prepared(cast(rows.left, xp.float64), cast(rows.right, xp.float64))
     K = xp.empty((n, n), dtype=xp.float64, device=X.device)
     max_bytes = None if kernel.function or is_tensor(X) else COPIED_TILE_BYTES
     tiles = upper_tiles(n, _device_tile_side(X, rows.left.dtype, max_bytes))
-    compiled = use_compiled(n * n)
+    is_compiled = use_compiled(n * n)
 
     def work(thread: int, pool_size: int) -> None:
         for a, b in tiles[thread::pool_size]:
-            tile = kernel.block(rows.left[a], rows.right[b], compiled=compiled)
+            tile = kernel.block(rows.left[a], rows.right[b], compiled=is_compiled)
             K[a, b] = (tile + tile.T) / 2 if a == b else tile
             if a != b:
                 K[b, a] = tile.T
@@ -329,7 +330,7 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
 
 
 def thin_product(A: Any, B: Any) -> Any:
-    """Return ``A B`` in float64 without a float64 copy of the whole float32 A.
+    """Return ``A B`` in float64 without a float64 copy of a whole float32 A.
 
     A product rounded to float32 is not in the column space of K, which would make projections with
     a small ridge inaccurate.
@@ -343,14 +344,14 @@ def thin_product(A: Any, B: Any) -> Any:
     return xp.vstack([cast(A[a], xp.float64) @ B for a in slices])
 
 
-#: Number of rows of a tile: 1024 x 1024 float64 numbers take 8 MiB, so a few fit into a cache.
+#: Number of rows of a tile: 1024 x 1024 float64 numbers take 8 MiB, so a few fit into the cache.
 TILE_ROWS = 1024
 
-TileFunction = Callable[[slice, slice], NDArray[np.float64]]  #: evaluates (rows, columns)
+TileFunction = Callable[[slice, slice], NDArray[np.float64]]  #: evaluates the tile (rows, columns)
 
 
 def centred_inner_products(
-    tile_functions: list[TileFunction], n_samples: int, block_size: int
+    tile_functions: list[TileFunction], n_samples: int, tile_rows: int
 ) -> NDArray[np.float64]:
     """Return tr(H K_i H K_j) for all pairs of kernels, in one pass over their tiles.
 
@@ -358,7 +359,7 @@ def centred_inner_products(
     """
     products = np.zeros((len(tile_functions), len(tile_functions)))
     row_sums = np.zeros((len(tile_functions), n_samples))
-    for rows, columns in upper_tiles(n_samples, block_size):
+    for rows, columns in upper_tiles(n_samples, tile_rows):
         kernel_tiles = [evaluate_tile(rows, columns) for evaluate_tile in tile_functions]
         is_off_diagonal = rows != columns
         for i, tile in enumerate(kernel_tiles):

@@ -182,7 +182,7 @@ class RowSearch(RidgeSearch):
     def groups(self) -> list[list[NystromMap]]:
         """Return groups of maps that are summed together; single maps if memory is short."""
         n_cells = max(len(cell_rows.cell_keys) for cell_rows, _, _ in self.passes)
-        label_width, advice = self.passes[0][0].width, ADVICE
+        label_width, advice = self.passes[0][0].n_extra_columns, ADVICE
         if self.by_class and self.scorer is None and self.penalties.class_weight is None:
             advice += ", or use scoring='balanced_accuracy', which needs no sums by class"
 
@@ -359,7 +359,7 @@ def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> Cel
     cell_keys = list(product(domain_names, class_names))
     group_keys = [(label, domain) for domain, label in cell_keys]
     cell_rows = CellRows(cell_codes, cell_codes, cell_keys, group_keys, extra_columns)
-    widths = [nystrom.n_features + cell_rows.width for nystrom in maps]
+    widths = [nystrom.n_features + cell_rows.n_extra_columns for nystrom in maps]
     check_cell_memory(len(cell_keys), widths, rows.X, ADVICE)
     sums = [backend.sum_cells(group, rows.X, cell_rows) for group in group_by_distances(maps)]
     return CellSums([cells for group_sums in sums for cells in group_sums.maps])
