@@ -257,7 +257,7 @@ def problem(n=500, *, twins=None, offset=0.0, far=None):
 @pytest.mark.parametrize("method", [DCM, DICA])
 def test_float32_iterations_give_the_results_of_accurate_ones(case, method, path, monkeypatch):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
-    change, arguments = CASES[case]
+    change, arguments = map(dict, CASES[case])  # copies, because "ridge" is removed below
     if method is DICA and (lam := arguments.pop("ridge", None)) is not None:
         arguments["lam"] = 500 * lam
     X, y, domain = problem(**change)
