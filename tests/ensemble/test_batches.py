@@ -11,7 +11,7 @@ from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.checks import ClassShareWarning, ContextWarning
 from domainwise.ensemble import batches
 from domainwise.ensemble.batches import (
-    MAX_PARTS,
+    N_CONTEXTS,
     OUTLIER_RATE,
     Batch,
     SourceRange,
@@ -101,7 +101,7 @@ def test_context_costs_at_most_seven_predictions_row_by_row(n):
     alone, Counting.rows = Counting.rows, 0
     model.predict_proba(new, sample_domain=np.zeros(n))
     assert alone == n
-    times = 1 if n == 1 else 2 if n < 30 else 1 + MAX_PARTS
+    times = 1 if n == 1 else 2 if n < 30 else 1 + N_CONTEXTS
     assert Counting.rows == times * n <= 7 * alone
 
 
@@ -111,7 +111,7 @@ def test_batches_are_divided_into_parts_as_large_as_source_domains(n, parts):
     Z = np.random.default_rng(0).normal(size=(n, 2))
     keys = row_keys(Z, 0)
     batch = Batch.from_rows(Z, keys, 20)
-    assert batch.n_parts == (1 if parts == 1 else MAX_PARTS)
+    assert batch.n_contexts == (1 if parts == 1 else N_CONTEXTS)
     for part in batch.parts:
         assert abs(len(part.keys) - n / parts) < 1
     division = [k for part in batch.parts[:parts] for k in part.keys]
@@ -139,7 +139,7 @@ def test_statistics_around_a_row_are_those_of_the_part_that_it_joins():
                 np.testing.assert_allclose(
                     around.squares[i, j], ((values - mean) ** 2).sum(), atol=1e-12
                 )
-    assert inside == 10 * MAX_PARTS
+    assert inside == 10 * N_CONTEXTS
 
 
 def test_large_batches_are_predicted_as_the_mean_over_parts():
@@ -150,13 +150,13 @@ def test_large_batches_are_predicted_as_the_mean_over_parts():
     whole = outputs(model, X, np.zeros(64))
     model._trust, trust = None, model._trust  # no parts, and full weight of context
     expected = np.zeros(64)
-    for number in range(MAX_PARTS):
+    for number in range(N_CONTEXTS):
         division, place = divmod(number, 3)
         part = np.array_split(random_order(keys, division), 3)[place]
         for i in range(64):
             rows = part if i in part else np.append(part[:-1], i)
             together = outputs(model, X[rows], np.zeros(len(rows)))
-            expected[i] += together[list(rows).index(i)] / MAX_PARTS
+            expected[i] += together[list(rows).index(i)] / N_CONTEXTS
     assert trust.size == 20
     np.testing.assert_allclose(whole, expected, rtol=1e-9)
 
@@ -264,7 +264,7 @@ def known_noise(monkeypatch):
         inside = np.array([Z[mine].var(axis=0) for mine in rows])
         return np.array([inside, np.full_like(inside, 2.0)])
 
-    monkeypatch.setattr(batches, "_noise", noise)
+    monkeypatch.setattr(batches, "_noise_variances", noise)
 
 
 @pytest.mark.parametrize("n", [4, 20])
@@ -275,7 +275,7 @@ def test_distances_equal_those_computed_with_loops(n, known_noise):
     outlier = known.outlier(Moments.of_rows(batch, np.zeros(n, dtype=int), 1))
     assert (outlier.statistic, outlier.feature) == ("mean", 0)
     sources = [X[codes == d] for d in range(7)]
-    assert outlier.distance == pytest.approx(by_loops(sources, batch, [0, 2]))
+    assert outlier.z_score == pytest.approx(by_loops(sources, batch, [0, 2]))
 
 
 def test_the_limit_is_an_upper_quantile_of_the_distances_of_source_domains(known_noise):
@@ -292,7 +292,7 @@ def test_the_limit_is_an_upper_quantile_of_the_distances_of_source_domains(known
 def test_noise_of_a_log_variance_is_that_of_random_halves():
     rng = np.random.default_rng(3)
     rows = np.split(np.arange(400 * 200), 400)
-    noise = batches._noise(rng.normal(size=(400 * 200, 2)), rows)
+    noise = batches._noise_variances(rng.normal(size=(400 * 200, 2)), rows)
     np.testing.assert_allclose(noise[0].mean(axis=0), 1.0, rtol=0.05)
     np.testing.assert_allclose(noise[1].mean(axis=0), 2.0, rtol=0.2)  # 2 for normal rows
 

@@ -28,7 +28,7 @@ from domainwise.checks.inputs import (
 )
 from domainwise.checks.signatures import arguments
 from domainwise.ensemble.batches import (
-    TRUST_ROWS,
+    TRUST_TRAINING_ROWS,
     Batch,
     Outlier,
     SourceRange,
@@ -367,7 +367,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         results_by_half = []
         for held_out_domains, batches in samples.halves(self._seed):
             is_held_out = np.isin(data.domain.codes, held_out_domains)
-            train = data.sample(np.flatnonzero(~is_held_out), TRUST_ROWS)
+            train = data.sample(np.flatnonzero(~is_held_out), TRUST_TRAINING_ROWS)
             has_one_domain = len(np.unique(data.domain.codes[train])) < 2
             if has_one_domain or (data.n_classes and len(np.unique(data.y[train])) < 2):
                 continue
@@ -447,15 +447,15 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         plain_sum = mix(outputs, self.context_weights_)[context_rows]
         context_sum = np.zeros(plain_sum.shape)
         context_codes = domain_codes[context_rows]
-        n_parts = np.array([batches[code].n_parts for code in context_codes.tolist()], dtype=int)
-        for part_index in range(n_parts.max(initial=0)):
-            indices = np.flatnonzero(n_parts > part_index)
+        n_contexts = np.array([batches[c].n_contexts for c in context_codes.tolist()], dtype=int)
+        for part_index in range(n_contexts.max(initial=0)):
+            indices = np.flatnonzero(n_contexts > part_index)
             rows = context_rows[indices]
             moments = context_moments(batches, part_index, Z[rows], keys[rows], domain_codes[rows])
             X_context = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
             context_outputs = self._member_outputs(X_context, in_context=True)
             context_sum[indices] += mix(context_outputs, self.context_weights_)
-        context_predictions = context_sum / n_parts[:, None] + plain_sum
+        context_predictions = context_sum / n_contexts[:, None] + plain_sum
         t = trust[context_codes][:, None]
         weighted_sum = t * context_predictions + (1.0 - t) * plain_predictions[context_rows]
         predictions[context_rows] = np.where(t < 1.0, weighted_sum, context_predictions)

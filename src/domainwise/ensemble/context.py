@@ -46,7 +46,7 @@ class DomainStatistics:
 def rounded(values: Any) -> Any:
     """Round to multiples of 2^-36, which are much larger than rounding errors of sums.
 
-    Without rounding, the order of rows could decide on which side of a tree's threshold a value is.
+    Without rounding, the order of rows could decide on which side of a tree's threshold values lie.
     """
     return namespace(values).round(values * 2.0**36) / 2.0**36
 
@@ -80,11 +80,11 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     relative : bool, default=True
-        Add the relative values.
+        Whether to add the relative values.
     summary : bool, default=False
-        Add statistics of the domain: :math:`a \mu_d` and :math:`\log(a \sigma_d^2 + 1 - a) / 2` of
-        each feature. An RBF kernel on the features and these statistics is a product of a row
-        kernel and a domain kernel, as in marginal transfer learning.
+        Whether to add :math:`a \mu_d` and :math:`\log(a \sigma_d^2 + 1 - a) / 2` of each feature.
+        An RBF kernel on the features and these domain statistics is a product of a row kernel and a
+        domain kernel, as in marginal transfer learning.
     shrinkage : float, default=20.0
         The :math:`\kappa` above, as a number of rows.
     clip : float, default=6.0
@@ -298,7 +298,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return X
 
     def _standardized(self, X: Any) -> Any:
-        """Standardize rows with the mean and deviation of the sources, in float64."""
+        """Standardize rows with the mean and deviation of the source rows, in float64."""
         X = cast(X, namespace(X).float64)
         return (X - as_type_of(self.mean_, X)) / as_type_of(self.scale_, X)
 
@@ -335,10 +335,10 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return RELATIVE_FACTOR * rounded(ratio)
 
     def _shrunk_moments(self, moments: Moments, *, with_domains: bool) -> tuple[Any, Any]:
-        """Return ``a mu`` and ``a sigma^2 + 1 - a`` (see the class) for each domain and feature."""
+        """Return ``a mu`` and ``a sigma^2 + 1 - a`` of each domain, as in the class docstring."""
         xp = namespace(moments.count)
-        total = moments.count + self.shrinkage
-        a = moments.count / xp.where(total > 0, total, 1.0) * float(with_domains)
+        denominator = moments.count + self.shrinkage
+        a = moments.count / xp.where(denominator > 0, denominator, 1.0) * float(with_domains)
         return a * moments.mean, a * moments.variance + 1.0 - a
 
     def __sklearn_tags__(self) -> Any:

@@ -20,7 +20,7 @@ DomainMoments = tuple[Array, Moments]
 
 
 def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> SourceMoments:
-    """Return the number of rows, the moments and the levels of all partitions."""
+    """Return the number of rows, the moments and the levels over all partitions."""
     source = partitions.partitions_of(X, None, sample_domain)
     validate_data(context, source.empty_X, reset=reset, skip_check_array=True)
     tasks = [call(_moments, rows, source.layout) for rows in source.rows]
@@ -83,7 +83,7 @@ def _domain_moments(rows: Any, labels: Any, context: Any, layout: Layout) -> Dom
 def _join_domains(partition_moments: list[DomainMoments]) -> DomainMoments:
     name_arrays = [names for names, _ in partition_moments if len(names)]
     names = np.unique(np.concatenate(name_arrays)) if name_arrays else partition_moments[0][0]
-    merged_moments: Moments | None = None
+    total: Moments | None = None
     for partition_names, moments in partition_moments:
         if not len(partition_names):
             continue
@@ -92,9 +92,9 @@ def _join_domains(partition_moments: list[DomainMoments]) -> DomainMoments:
         for array in (moments.count, moments.mean, moments.squares):
             expanded_arrays.append(np.zeros((len(names), array.shape[1])))
             expanded_arrays[-1][domain_codes] = array
-        expanded = Moments(*expanded_arrays)
-        merged_moments = expanded if merged_moments is None else merged_moments.merged(expanded)
-    return names, partition_moments[0][1] if merged_moments is None else merged_moments
+        expanded_moments = Moments(*expanded_arrays)
+        total = expanded_moments if total is None else total.merged(expanded_moments)
+    return names, partition_moments[0][1] if total is None else total
 
 
 @task

@@ -39,7 +39,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     ----------
     members : "auto" or list, default="auto"
         Names of member types (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
-        ``invariant_svm``; "auto" is all of these), or pairs ``(name, estimator)``. The
+        ``invariant_svm``; "auto" is all of these), or ``(name, estimator)`` pairs. The
         ``boosting`` extra adds ``lightgbm`` and ``catboost``, which cannot be saved to model files.
     context : "auto" or bool, default="auto"
         Whether to also fit members that use context. "auto" does so with at least two source
@@ -47,8 +47,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         domain has only one class, the statistics of a domain would reveal the class.
     class_weight : dict or "balanced", default=None
         Class weights. With None, all rows have equal weights; predictions are then poor for domains
-        whose class shares differ from those of the sources, and ``fit`` warns if class shares
-        differ strongly between source domains.
+        with other class shares than the source domains, and ``fit`` warns if class shares differ
+        strongly between source domains.
     calibration : {"cv", "split"}, default="cv"
         How prediction sets are calibrated. "cv" uses predictions for each domain by members fitted
         without it; the coverage is *approximate*. "split" reserves half of the domains; the
@@ -61,13 +61,13 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         A scikit-learn scorer with which parameters are chosen and ``domain_scores_`` are computed.
         It does not affect the weights of members.
     n_jobs : int, default=None
-        Number of parallel jobs in the search of each member.
+        Number of parallel jobs in the search for each member.
     random_state : int, RandomState instance or None, default=None
         Random seed. None uses a fixed seed, so that a refit gives the same result.
     time_budget : float, default=None
         Approximate limit in seconds. Members expected to exceed it are omitted, with a warning.
     verbose : int, default=0
-        Whether to print a line for each member.
+        If not 0, print a line for each member.
 
     Attributes
     ----------
@@ -80,8 +80,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     weights_, context_weights_ : dict of float
         Weights of members in predictions without and with context.
     domain_scores_, context_domain_scores_ : ndarray of shape (n_domains,)
-        Balanced accuracy, or ``scoring``, on each source domain, by members fitted without it and
-        weighted on the other domains. The members' parameters were chosen on all domains.
+        Balanced accuracy, or ``scoring``, on each source domain, of members fitted and weighted
+        without this domain. The members' parameters were chosen on all domains.
     expected_score_, context_expected_score_ : tuple of float
         Mean score over domains, and its approximate 95 % interval (bootstrap over domains). With
         context, it is the score if all rows of a domain are predicted together.
@@ -114,7 +114,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     See Also
     --------
     DomainContext : Values of a row relative to its domain.
-    domainwise.selection.InvariantRidgeClassifierCV : The member that is most often the best one.
+    domainwise.selection.InvariantRidgeClassifierCV : The member that is best most often.
 
     Notes
     -----
@@ -227,9 +227,9 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         if self.context is True:
             warn_caller(
                 f"context=True is ignored, because only {len(usable_domains)} of "
-                f"{domain.n_categories} source domains contain two classes with at least five rows "
-                "each; in the others, the domain reveals the class. Use context='auto' or "
-                "context=False to avoid this warning."
+                f"{domain.n_categories} source domains can be used: they must contain at least two "
+                "classes with at least five rows each, or the domain would reveal the class. Use "
+                "context='auto' or context=False to avoid this warning."
             )
         return np.array([], dtype=np.intp)
 
@@ -239,10 +239,10 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
 class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsemble):
     """Regressor that averages models of different types, weighted on held-out domains.
 
-    Like :class:`DomainEnsembleClassifier`, for a continuous target. Parameters are chosen by the
-    mean squared error on held-out source domains, which have equal weights. The weights of members
-    decrease exponentially with the logarithm of the RMSE. Context requires at least two source
-    domains.
+    Like :class:`DomainEnsembleClassifier`, but for a continuous target. Parameters are chosen by
+    the mean squared error on held-out source domains, which have equal weights. The weights of
+    members decrease exponentially with the logarithm of the RMSE. Context requires at least two
+    source domains.
 
     Parameters
     ----------

@@ -16,26 +16,26 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.tree import ExtraTreeRegressor
 
-FORESTS = (ExtraTreesClassifier, ExtraTreesRegressor)
+FOREST_TYPES = (ExtraTreesClassifier, ExtraTreesRegressor)
 INVALID_TREE = "a tree refers to nodes, features or values that do not exist"
 
 
 def round_leaves(forest: Any) -> Any:
     """Round the leaf values of a forest to the precision of model files, and return the forest."""
     for tree in forest.estimators_:
-        leaf_values = tree.tree_.value  # a view of the tree's own array
-        leaf_values[...] = leaf_values.astype(_precision(forest))
+        node_values = tree.tree_.value  # a view of the tree's own array
+        node_values[...] = node_values.astype(_leaf_dtype(forest))
     return forest
 
 
-def _precision(forest: Any) -> Any:
-    """Return the type of leaf values; class shares need fewer digits than regression targets."""
+def _leaf_dtype(forest: Any) -> Any:
+    """Return the dtype of leaf values; class shares need fewer digits than regression targets."""
     return np.float16 if isinstance(forest, ExtraTreesClassifier) else np.float32
 
 
 def pack_forest(model: Any) -> Any:
     """Return a forest as a dict of arrays, and any other model unchanged."""
-    if not isinstance(model, FORESTS) or model.n_outputs_ != 1:
+    if not isinstance(model, FOREST_TYPES) or model.n_outputs_ != 1:
         return model
     trees = [tree.tree_ for tree in model.estimators_]
     right_child, feature, threshold = (
@@ -55,45 +55,45 @@ def pack_forest(model: Any) -> Any:
         "feature": np.where(is_split, feature, -1).astype("i4" if feature.max() > 2**15 else "i2"),
         "threshold": np.where(threshold_32 > threshold, lower_neighbor, threshold_32)[is_split],
         "right": right_child[is_split].astype(np.int32),
-        "values": node_values[~is_split].astype(_precision(model)),
+        "values": node_values[~is_split].astype(_leaf_dtype(model)),
     }
 
 
 def unpack_forest(state: Any) -> Any:
-    """Restore a forest from :func:`pack_forest`; raise ValueError if a tree is not valid."""
+    """Restore a forest packed by :func:`pack_forest`; raise ValueError if a tree is not valid."""
     if not isinstance(state, dict):
         return state
-    forest, sizes, feature = copy(state["forest"]), state["sizes"], state["feature"]
-    (template,), right = forest.estimators_, state["right"]
-    n_classes = int(getattr(forest, "n_classes_", 1))
-    is_split = feature >= 0
+    forest, tree_sizes, feature = copy(state["forest"]), state["sizes"], state["feature"]
+    (template,), right_child = forest.estimators_, state["right"]
+    n_classes, is_split = int(getattr(forest, "n_classes_", 1)), feature >= 0
     if not (
-        sizes.min() >= 1
-        and sizes.sum(dtype=np.int64) == len(feature)
-        and len(state["threshold"]) == len(right) == is_split.sum()
+        tree_sizes.min() >= 1
+        and tree_sizes.sum(dtype=np.int64) == len(feature)
+        and len(state["threshold"]) == len(right_child) == is_split.sum()
         and state["values"].shape == ((~is_split).sum(), n_classes)
     ):
         raise ValueError(INVALID_TREE)
-    ends = np.cumsum(sizes, dtype=np.int64)
-    node_indices = np.arange(len(feature)) - np.repeat(ends - sizes, sizes)
-    is_valid = (right > node_indices[is_split] + 1) & (right < np.repeat(sizes, sizes)[is_split])
+    stops = np.cumsum(tree_sizes, dtype=np.int64)
+    node_indices = np.arange(len(feature)) - np.repeat(stops - tree_sizes, tree_sizes)
+    max_child = np.repeat(tree_sizes, tree_sizes)[is_split] - 1
+    is_valid = (right_child > node_indices[is_split] + 1) & (right_child <= max_child)
     if not (is_valid.all() and feature.max() < forest.n_features_in_):
         raise ValueError(INVALID_TREE)
     example_tree = ExtraTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0]).tree_
     nodes = np.zeros(len(feature), dtype=example_tree.__getstate__()["nodes"].dtype)
     nodes["left_child"] = np.where(is_split, node_indices + 1, -1)
     nodes["right_child"] = nodes["feature"] = nodes["threshold"] = -1
-    nodes["right_child"][is_split] = right
+    nodes["right_child"][is_split] = right_child
     nodes["feature"][is_split] = feature[is_split]
     nodes["threshold"][is_split] = state["threshold"]
     nodes["n_node_samples"] = nodes["weighted_n_node_samples"] = 1
     values = np.zeros((len(feature), 1, n_classes))
     values[~is_split, 0] = state["values"]
     forest.estimators_ = []
-    for start, end, depth in zip(ends - sizes, ends, state["depths"], strict=True):
+    for start, stop, depth in zip(stops - tree_sizes, stops, state["depths"], strict=True):
         tree = type(example_tree)(forest.n_features_in_, np.array([n_classes], dtype=np.intp), 1)
-        tree_state: dict[str, Any] = {"max_depth": int(depth), "node_count": int(end - start)}
-        tree.__setstate__(tree_state | {"nodes": nodes[start:end], "values": values[start:end]})
+        tree_state: dict[str, Any] = {"max_depth": int(depth), "node_count": int(stop - start)}
+        tree.__setstate__(tree_state | {"nodes": nodes[start:stop], "values": values[start:stop]})
         estimator = copy(template)
         estimator.tree_ = tree
         forest.estimators_.append(estimator)

@@ -73,7 +73,7 @@ class HeldOutScore:
         return outputs(model, X, self.n_classes).astype(np.float32)
 
     def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
-        """Return scores of shape (candidates, domains), from the mean output of each row.
+        """Return scores of shape (n_candidates, n_domains), from the mean output of each row.
 
         The search selects candidates by their mean score.
         """
@@ -83,9 +83,9 @@ class HeldOutScore:
         if self.scoring is None:
             max_rows = max(COMPARED_ROWS, 2 * self.n_domains)
             rows = rows[draw_rows(self.domain_codes[rows], max_rows, 0)]
-        subset, present_domains = replace(self, rows=rows), np.unique(self.domain_codes[rows])
-        candidate_outputs = (outputs_by_row(values, tests, n) for values in outcomes)
-        scores = np.array([subset.selection_scores(o)[present_domains] for o in candidate_outputs])
+        score, present_domains = replace(self, rows=rows), np.unique(self.domain_codes[rows])
+        row_outputs = (outputs_by_row(split_outputs, tests, n) for split_outputs in outcomes)
+        scores = np.array([score.selection_scores(o)[present_domains] for o in row_outputs])
         is_defined = np.isfinite(scores).any(axis=0)
         return scores[:, is_defined]
 
@@ -172,7 +172,7 @@ class HeldOutScore:
         return HeldOut.from_rows(*labels, *predictions, member_predictions, rows=self.rows)
 
     def on_target_scale(self, values: Array) -> Array:
-        """Convert a standardized target to its scale; codes and probabilities are unchanged."""
+        """Convert a standardized target to its original scale; return other values unchanged."""
         return values if self.classes is not None else self.mean + self.deviation * values
 
     def scores(self, predictions: Array) -> Array:
@@ -190,10 +190,10 @@ class HeldOutScore:
         last_error = None
         for code in np.unique(self.domain_codes[self.rows]):
             rows = self.rows[self.domain_codes[self.rows] == code]
-            y, values = self.on_target_scale(self.y[rows]), self.on_target_scale(predictions[rows])
-            y = y if class_names is None else class_names[y]
+            y, domain_predictions = self.y[rows], self.on_target_scale(predictions[rows])
+            y = self.on_target_scale(y) if class_names is None else class_names[y]
             try:
-                scores[code] = scorer(scored_model, values, y)
+                scores[code] = scorer(scored_model, domain_predictions, y)
             except ValueError as error:  # for example if the score requires two classes
                 last_error = error
         if last_error is not None and np.isnan(scores).all():
@@ -210,8 +210,8 @@ def balanced_accuracies(
     """Return the balanced accuracy on each domain, over its classes; NaN without rows."""
     weights = equal_weights(domain_codes, class_codes)
     weight_sums = np.bincount(domain_codes, weights, minlength=n_domains)
-    hits = weights * (predicted_codes == class_codes)
-    hit_sums = np.bincount(domain_codes, hits, minlength=n_domains)
+    hit_weights = weights * (predicted_codes == class_codes)
+    hit_sums = np.bincount(domain_codes, hit_weights, minlength=n_domains)
     return np.asarray(hit_sums / np.where(weight_sums > 0, weight_sums, np.nan))
 
 
@@ -244,8 +244,8 @@ def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[S
     groups = np.array_split(np.arange(len(splits)), min(len(splits), EXPENSIVE_SPLITS))
     fewer_splits = []
     for group in groups:
-        trains, tests = zip(*(splits[i] for i in group), strict=True)
-        fewer_splits.append((reduce(np.intersect1d, trains), np.concatenate(tests)))
+        training_sets, test_sets = zip(*(splits[i] for i in group), strict=True)
+        fewer_splits.append((reduce(np.intersect1d, training_sets), np.concatenate(test_sets)))
     if any(len(np.unique(y[train])) < (2 if classification else 1) for train, _ in fewer_splits):
         return splits
     return fewer_splits
