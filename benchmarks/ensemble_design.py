@@ -44,11 +44,11 @@ from domainwise.search.scores import decision_outputs
 class Histograms(MEMBER_TYPES["boosting"]):  # type: ignore[misc]
     """Trees that grow leaf by leaf, as in an earlier version of the member."""
 
-    name, shared, sizes = "histograms", ("max_leaf_nodes",), 2 * ((4, 16),)
+    name, shared_arguments, sizes = "histograms", ("max_leaf_nodes",), 2 * ((4, 16),)
     settings: dict[str, Any] = {"l2_regularization": 1.0, "max_bins": 63}
 
     def outputs(self, data: Any, train: Any, test: Any, batch: Any, score: Any) -> list[Any]:
-        model = self.fitted(data, batch[-1], train)
+        model = self.fit_candidate(data, batch[-1], train)
         staged = model.staged_decision_function if data.n_classes else model.staged_predict
         max_iters = {candidate["max_iter"] for candidate in batch}
         stages = [values for i, values in enumerate(staged(data.X[test]), 1) if i in max_iters]

@@ -51,16 +51,16 @@ from domainwise.splits.folds import Split, draw_rows
 
 #: Number of trees in the final forest, and during the search.
 TREES, COMPARED_TREES = 100, 30
-#: With more rows, boosting uses deeper trees, and forests do not try small leaves, which gain
-#: little and make model files large.
+#: With more rows than this, boosting uses deeper trees, and forests do not try small leaves, which
+#: gain little and make model files large.
 MANY_ROWS = 1500
-#: With more features, forests try only the smaller number of features per split.
+#: With more features than this, forests try only the smaller number of features per split.
 MANY_FEATURES = 50
 
 
 @dataclass(frozen=True)
 class MemberData(Data):
-    """Standardized rows; targets are class codes, or have unit variance."""
+    """Standardized rows; targets are class codes, or numbers scaled to unit variance."""
 
     target: Any = None
     domain: Any = None
@@ -86,7 +86,7 @@ class Member:
 
     name: str
     in_context: bool  #: whether it uses context
-    parameters: list[Candidate]  #: the selected candidates, the best first
+    parameters: list[Candidate]  #: the selected candidates, best first
     estimators: list[Any]  #: fitted estimators, whose outputs are averaged
     n_classes: int  #: 0 for a continuous target
     clip: float | None  #: limit that large values approach, in standard deviations
@@ -102,8 +102,8 @@ class Member:
         """Return class probabilities, or a column of predicted targets, for standardized rows."""
         X = soft_clip(X, self.clip)
         estimator_outputs = [outputs(model, X, self.n_classes) for model in self.estimators]
-        for array in estimator_outputs:
-            check_outputs(array, len(X), self.name)
+        for model_outputs in estimator_outputs:
+            check_outputs(model_outputs, len(X), self.name)
         mean = np.mean(estimator_outputs, axis=0)
         return np.asarray(mean if self.curve is None else self.curve.probabilities(mean))
 
@@ -114,7 +114,7 @@ class MemberType:
     name: str
     path: ClassVar[str] = ""  #: name of the argument in which the candidates of a path differ
     #: Arguments that the candidates of a batch share; None puts each candidate in its own batch.
-    shared: ClassVar[tuple[str, ...] | None] = None
+    shared_arguments: ClassVar[tuple[str, ...] | None] = None
     n_average: ClassVar[int] = 1
     #: Maximum number of rows to which estimators are fitted; None for no limit.
     max_rows: ClassVar[int | None] = 20_000
@@ -154,8 +154,8 @@ class MemberType:
             mean = search_result.held_out.mean(axis=0, dtype=np.float64)
             curve = score.curve(mean) if score.n_classes else None
             estimators = self.fit(data if all_data is None else all_data, search_result.chosen)
-        output_arguments = (score.n_classes, self.clip, curve)
-        member = Member(name, in_context, search_result.chosen, estimators, *output_arguments)
+        output_settings = (score.n_classes, self.clip, curve)
+        member = Member(name, in_context, search_result.chosen, estimators, *output_settings)
         return member, np.asarray(mean if curve is None else curve.probabilities(mean))
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -164,31 +164,31 @@ class MemberType:
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Group candidates that share computations, and return their indices."""
-        if self.shared is None:
+        if self.shared_arguments is None:
             return [[i] for i in range(len(candidates))]
-        return batches_by(candidates, self.shared)
+        return batches_by(candidates, self.shared_arguments)
 
     def outcomes(
         self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
         """Return the outputs of candidates for the test rows of each split."""
-        with one_thread():  # results do not depend on n_jobs, not even their last bits
+        with one_thread():  # results do not depend on n_jobs, not even in the last bits
             outputs_by_split = [self.outputs(data, *split, batch, score) for split in splits]
         return Outcomes(list(zip(*outputs_by_split, strict=True)))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Any]:
         """Return the outputs of a batch of candidates for the test rows of a split."""
         rows = data.sample(train, self.max_rows)
-        models = [self.fitted(data, candidate, rows) for candidate in batch]
+        models = [self.fit_candidate(data, candidate, rows) for candidate in batch]
         return [score.outcome(model, data.X[test], data.y[test]) for model in models]
 
     def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit the chosen candidates to all rows."""
         rows = data.sample(np.arange(len(data.X)), self.max_rows)
-        return [self.fitted(data, candidate, rows) for candidate in chosen]
+        return [self.fit_candidate(data, candidate, rows) for candidate in chosen]
 
     def refit_predict(self, data: Any, member: Member, train: Array, X: Array) -> Array:
-        """Fit the best candidate of a member to the rows ``train``, and predict ``X``."""
+        """Fit the best candidate of a member to the rows ``train``, and predict for ``X``."""
         data = replace(data, X=soft_clip(data.X, self.clip)).take(train)
         with threadpool_limits(1), one_thread():
             models = self.fit(data, member.parameters[:1])
@@ -205,14 +205,14 @@ class MemberType:
             model.set_params(class_weight=data.class_weight)
         return model
 
-    def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
-        """Return the estimator for a candidate, fitted to these rows."""
+    def fit_candidate(self, data: Any, candidate: Candidate, rows: Array) -> Any:
+        """Fit the estimator for a candidate to these rows, and return it."""
         model, y = self.weighted_estimator(data, candidate), data.y[rows]
         fit_arguments: dict[str, Any] = {}
         if has_fit_parameter(model, "sample_domain"):
             fit_arguments["sample_domain"] = data.domain.codes[rows]
-        lacks_weights = data.class_weight is not None and "class_weight" not in model.get_params()
-        if lacks_weights and has_fit_parameter(model, "sample_weight"):
+        needs_weights = data.class_weight is not None and "class_weight" not in model.get_params()
+        if needs_weights and has_fit_parameter(model, "sample_weight"):
             fit_arguments["sample_weight"] = compute_sample_weight(data.class_weight, y)
         return model.fit(data.X[rows], y, **fit_arguments)
 
@@ -237,7 +237,7 @@ def soft_clip(X: Array, clip: float | None) -> Array:
     return X if clip is None else clip * np.tanh(X / clip)
 
 
-def gammas(kernel: str, X: Array) -> list[float]:
+def gamma_grid(kernel: str, X: Array) -> list[float]:
     """Return values of gamma around that of the median rule, or around 1 if all rows are equal."""
     try:
         median_gamma = resolve_gamma("median", kernel, X)
@@ -277,11 +277,11 @@ class _ExtraTrees(MemberType):
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         if data.n_classes > 2:
-            small_forests = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
-            return super().outputs(data, train, test, small_forests, score)
-        # For two classes, the share of the second class is a mean, and splitting by its variance is
-        # the same as splitting by Gini impurity. Fitting individual trees takes half as long as
-        # fitting a scikit-learn forest.
+            small_batch = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
+            return super().outputs(data, train, test, small_batch, score)
+        # For classes coded as 0 and 1, regression trees have the same splits as classification
+        # trees, because the variance is half the Gini impurity. Fitting individual trees takes half
+        # as long as fitting a scikit-learn forest.
         rows = data.sample(train, self.max_rows)
         X, X_test = (data.X[indices].astype(np.float32) for indices in (rows, test))
         y, sample_weight = data.y[rows].astype(np.float64)[:, None], None
@@ -294,14 +294,14 @@ class _ExtraTrees(MemberType):
                 tree = ExtraTreeRegressor(**candidate, random_state=data.seed + i)
                 tree.fit(X, y, sample_weight, check_input=False)
                 output_sum += tree.predict(X_test, check_input=False)
-            mean = (output_sum / COMPARED_TREES)[:, None]
+            outputs = (output_sum / COMPARED_TREES)[:, None]
             if data.n_classes:
-                mean = log_probabilities(np.hstack([1.0 - mean, mean]))
-            batch_outputs.append(mean.astype(np.float32))
+                outputs = log_probabilities(np.hstack([1.0 - outputs, outputs]))
+            batch_outputs.append(outputs.astype(np.float32))
         return batch_outputs
 
-    def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
-        return round_leaves(super().fitted(data, candidate, rows))
+    def fit_candidate(self, data: Any, candidate: Candidate, rows: Array) -> Any:
+        return round_leaves(super().fit_candidate(data, candidate, rows))
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         forest = ensemble.ExtraTreesClassifier if data.n_classes else ensemble.ExtraTreesRegressor
@@ -310,10 +310,10 @@ class _ExtraTrees(MemberType):
 
 
 class _Boosting(MemberType):
-    """Gradient boosting, with the best number of rounds on held-out domains."""
+    """Gradient boosting, with the number of rounds chosen on held-out domains."""
 
     name, path, max_rows, expensive = "boosting", "max_iter", None, True
-    shared: ClassVar[tuple[str, ...]] = ("max_depth",)
+    shared_arguments: ClassVar[tuple[str, ...]] = ("max_depth",)
     #: Tree sizes for few rows, and for many rows.
     sizes: ClassVar[tuple[tuple[int, ...], tuple[int, ...]]] = grids.BOOSTING_DEPTHS
     max_rounds: ClassVar[int] = 120
@@ -322,15 +322,15 @@ class _Boosting(MemberType):
     def candidates(self, data: Any) -> list[Candidate]:
         round_counts = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]
         sizes = self.sizes[len(data.X) > MANY_ROWS]
-        candidates = grid(**{self.shared[0]: sizes, self.path: round_counts})
-        return restrict(candidates, data.plain_candidates, self.shared)
+        candidates = grid(**{self.shared_arguments[0]: sizes, self.path: round_counts})
+        return restrict(candidates, data.plain_candidates, self.shared_arguments)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        model = self.fitted(data, batch[-1], data.sample(train, self.max_rows))
+        model = self.fit_candidate(data, batch[-1], data.sample(train, self.max_rows))
         stage_outputs = model.staged(data.X[test], {candidate[self.path] for candidate in batch})
         if data.n_classes:
-            args = (model.classes_, data.n_classes)
-            stage_outputs = (decision_outputs(values, *args) for values in stage_outputs)
+            classes, n_classes = model.classes_, data.n_classes
+            stage_outputs = (decision_outputs(v, classes, n_classes) for v in stage_outputs)
         return [values.astype(np.float32) for values in stage_outputs]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
@@ -343,23 +343,23 @@ class _Rounds:
     """A boosting model from another package that predicts with its first rounds only."""
 
     model: Any
-    stop: dict[str, int]  #: argument of predict that sets the number of rounds
+    predict_arguments: dict[str, int]  #: the argument that sets the number of rounds
 
     @property
     def classes_(self) -> Array:
         return np.asarray(self.model.classes_)
 
     def predict(self, X: Array) -> Array:
-        return np.asarray(self.model.predict(X, **self.stop))
+        return np.asarray(self.model.predict(X, **self.predict_arguments))
 
     def predict_proba(self, X: Array) -> Array:
-        return np.asarray(self.model.predict_proba(X, **self.stop))
+        return np.asarray(self.model.predict_proba(X, **self.predict_arguments))
 
 
 class _OtherBoosting(_Boosting):
     """Gradient boosting from a package that the ``boosting`` extra installs."""
 
-    stop: ClassVar[str]  #: argument of predict that sets the number of rounds
+    rounds_argument: ClassVar[str]  #: argument of predict that sets the number of rounds
 
     def __init__(self) -> None:
         try:
@@ -371,16 +371,16 @@ class _OtherBoosting(_Boosting):
             ) from error
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        model = self.fitted(data, batch[-1], data.sample(train, self.max_rows))
-        models = (_Rounds(model, {self.stop: candidate[self.path]}) for candidate in batch)
-        return [score.outcome(m, data.X[test], data.y[test]) for m in models]
+        full_model = self.fit_candidate(data, batch[-1], data.sample(train, self.max_rows))
+        models = (_Rounds(full_model, {self.rounds_argument: c[self.path]}) for c in batch)
+        return [score.outcome(model, data.X[test], data.y[test]) for model in models]
 
 
 class _LightGBM(_OtherBoosting):
     """Gradient boosting with LightGBM."""
 
-    name, path, shared, stop = "lightgbm", "n_estimators", ("num_leaves",), "num_iteration"
-    sizes = ((4, 16), (4, 16))
+    name, path, rounds_argument = "lightgbm", "n_estimators", "num_iteration"
+    shared_arguments, sizes = ("num_leaves",), ((4, 16), (4, 16))
     settings: ClassVar[Candidate] = {"reg_lambda": 1.0}
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
@@ -394,8 +394,8 @@ class _LightGBM(_OtherBoosting):
 class _CatBoost(_OtherBoosting):
     """Gradient boosting with CatBoost."""
 
-    name, path, shared, stop = "catboost", "iterations", ("depth",), "ntree_end"
-    sizes = ((2, 6), (2, 6))
+    name, path, rounds_argument = "catboost", "iterations", "ntree_end"
+    shared_arguments, sizes = ("depth",), ((2, 6), (2, 6))
     settings: ClassVar[Candidate] = {"learning_rate": 0.1}
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
@@ -410,14 +410,14 @@ class _InvariantSVM(MemberType):
     """Support vector machines with the invariant kernel."""
 
     name, path, n_average, max_rows, in_context = "invariant_svm", "C", 3, 1000, False
-    clip, shared, expensive = 6.0, ("gamma",), True
+    clip, shared_arguments, expensive = 6.0, ("gamma",), True
     #: Maximum number of rows to which candidates are fitted during the search.
     COMPARED_ROWS = 400
 
     def candidates(self, data: Any) -> list[Candidate]:
         costs = grids.SVM_COSTS["classes" if data.n_classes else "numbers"]
         weights = grids.SVM_WEIGHTS if data.domain.n_categories > 1 else (0.0,)
-        return grid(gamma=gammas("rbf", data.X), domain_weight=weights, C=costs)
+        return grid(gamma=gamma_grid("rbf", data.X), domain_weight=weights, C=costs)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         rows = data.sample(train, self.COMPARED_ROWS)
@@ -435,10 +435,10 @@ class _InvariantRidge(MemberType):
     """Kernel ridge regression with the invariant kernel, fitted from moments of all rows."""
 
     name, path, n_average, clip, max_rows = "invariant_ridge", "alpha", 10, 6.0, None
-    shared, one_pass = ("kernel", "gamma"), True
+    shared_arguments, one_pass = ("kernel", "gamma"), True
     #: Number of landmarks during the search, and in the final model.
     COMPARED_LANDMARKS, LANDMARKS = 200, 400
-    #: Number of the best candidates without context whose kernels are also tried with context.
+    #: Number of best candidates without context whose kernels are also tried with context.
     CONTEXT_KERNELS = 3
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -449,7 +449,7 @@ class _InvariantRidge(MemberType):
         candidates: list[Candidate] = [
             {"kernel": kernel, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
             for kernel in ("rbf", "laplacian")
-            for gamma in gammas(kernel, data.X)
+            for gamma in gamma_grid(kernel, data.X)
             for (w, c), alpha in product(weight_pairs, grids.RIDGE_MEMBER_ALPHAS)
         ]
         best_candidates = data.plain_candidates[: self.CONTEXT_KERNELS]
@@ -462,9 +462,9 @@ class _InvariantRidge(MemberType):
         landmarks = data.X[data.sample(np.arange(len(data.X)), self.COMPARED_LANDMARKS)]
         rows = Rows(data.X, data.target, data.domain)
         with one_thread():
-            values = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)
+            outputs = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)
         convert = class_columns if data.n_classes else np.asarray
-        return Outcomes([[convert(v).astype(np.float32) for v in by_split] for by_split in values])
+        return Outcomes([[convert(v).astype(np.float32) for v in by_split] for by_split in outputs])
 
     def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
         model = self.estimator(data, {})
@@ -486,8 +486,8 @@ class UserMember(MemberType):
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         """Return the outputs of the estimator, and check them."""
         batch_outputs = super().outputs(data, train, test, batch, score)
-        for array in batch_outputs:
-            check_outputs(array, len(test), self.name)
+        for candidate_outputs in batch_outputs:
+            check_outputs(candidate_outputs, len(test), self.name)
         return batch_outputs
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
@@ -504,7 +504,7 @@ def grid(**values_by_argument: Sequence[Any]) -> list[Candidate]:
 def restrict(
     candidates: list[Candidate], chosen: Sequence[Candidate], names: Sequence[str]
 ) -> list[Candidate]:
-    """Return the candidates that share the values of arguments ``names`` with a chosen one.
+    """Return the candidates whose arguments ``names`` have the same values as in a chosen one.
 
     If ``chosen`` is empty, return all candidates. The values of gamma in the grid depend on the
     columns, so the value closest to the chosen one is used.
@@ -524,6 +524,6 @@ def restrict(
 
 
 _TYPES = (_Linear, _Boosting, _ExtraTrees, _InvariantRidge, _InvariantSVM, _LightGBM, _CatBoost)
-MEMBER_TYPES: dict[str, type[MemberType]] = {member.name: member for member in _TYPES}
+MEMBER_TYPES: dict[str, type[MemberType]] = {t.name: t for t in _TYPES}
 #: The member types for members="auto", which need no additional package.
 AUTO = tuple(name for name, t in MEMBER_TYPES.items() if not issubclass(t, _OtherBoosting))

@@ -52,8 +52,8 @@ class Moments:
 
     def by_group(self) -> list[Moments]:
         """Split into the moments of individual groups."""
-        rows_by_group = zip(self.count, self.mean, self.squares, strict=True)
-        return [Moments(*(row[None] for row in rows)) for rows in rows_by_group]
+        arrays_by_group = zip(self.count, self.mean, self.squares, strict=True)
+        return [Moments(*(array[None] for array in arrays)) for arrays in arrays_by_group]
 
     @property
     def variance(self) -> Any:

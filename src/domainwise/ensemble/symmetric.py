@@ -63,7 +63,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
         self.random_state = random_state
 
     def _fit(self, X: Array, target: Array, sample_weight: Array | None, start: Array) -> None:
-        """Fit trees one after the other, each to the gradients of the loss.
+        """Fit trees one after the other, each to the residuals (negative gradients of the loss).
 
         ``target`` has a column for each output, and ``start`` is the initial prediction.
         """
@@ -82,30 +82,30 @@ class SymmetricBoosting(BaseEstimator, ABC):
         self.thresholds_ = np.full(shape, np.inf)  # inf sends all rows to the left child
         self.leaves_ = np.zeros((self.max_iter, 2**self.max_depth, len(start)))
         for i in range(self.max_iter if n_borders.any() else 0):
-            gradient, curvature = self._derivatives(outputs, target)
-            gradient, curvature = row_weights[:, None] * gradient, row_weights[:, None] * curvature
+            residuals, curvature = self._derivatives(outputs, target)
+            residuals, curvature = (row_weights[:, None] * v for v in (residuals, curvature))
             rows: Any = slice(None)
             if len(X) > SEARCHED_ROWS:
                 rows = rng.permutation(len(X))[:SEARCHED_ROWS]
-            columns = np.sort(rng.permutation(np.flatnonzero(n_borders))[:SEARCHED_FEATURES])
-            row_values = np.column_stack([gradient[rows], row_weights[rows]])
+            features = np.sort(rng.permutation(np.flatnonzero(n_borders))[:SEARCHED_FEATURES])
+            row_values = np.column_stack([residuals[rows], row_weights[rows]])
             row_values *= rng.exponential(size=(len(row_values), 1))
-            # A cell is a pair of a column and a bin; a row adds the same values to all its cells.
-            cells = bin_codes[columns][:, rows] + self.max_bins * np.arange(len(columns))[:, None]
-            cell_values = [np.tile(column, len(columns)) for column in row_values.T]
+            # A cell is a pair of a feature and a bin; a row adds the same values to all its cells.
+            cells = bin_codes[features][:, rows] + self.max_bins * np.arange(len(features))[:, None]
+            cell_values = [np.tile(values, len(features)) for values in row_values.T]
             leaf_indices = np.zeros(len(X), dtype=np.intp)
             for level in range(self.max_depth):
                 gains = self._gains(cells, leaf_indices[rows], cell_values, 2**level)
-                gains[np.arange(gains.shape[1]) >= n_borders[columns][:, None]] = -np.inf
-                column_index, cut = np.unravel_index(int(gains.argmax()), gains.shape)
-                feature = columns[column_index]
+                gains[np.arange(gains.shape[1]) >= n_borders[features][:, None]] = -np.inf
+                best_index, cut = np.unravel_index(int(gains.argmax()), gains.shape)
+                feature = features[best_index]
                 self.features_[i, level] = feature
                 self.thresholds_[i, level] = borders[feature][cut]
                 leaf_indices = 2 * leaf_indices + (bin_codes[feature] > cut)
             n_leaves = self.leaves_.shape[1]
             numerator, denominator = (
                 np.stack([np.bincount(leaf_indices, v, n_leaves) for v in derivative.T], axis=1)
-                for derivative in (gradient, curvature)
+                for derivative in (residuals, curvature)
             )
             denominator += self.l2_regularization * curvature.mean()
             denominator = np.where(denominator > 0, denominator, 1.0)
@@ -113,7 +113,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
             outputs += self.leaves_[i][leaf_indices]
 
     def _gains(self, cells: Array, leaves: Array, cell_values: list[Array], n_leaves: int) -> Array:
-        """Return the gain of every cut of every feature, summed over the leaves that it divides."""
+        """Return the gain of each cut of each feature, summed over the leaves."""
         n_cells = len(cells) * self.max_bins
         indices = (cells + n_cells * leaves).ravel()
         cell_sums = [np.bincount(indices, values, n_leaves * n_cells) for values in cell_values]
@@ -121,20 +121,20 @@ class SymmetricBoosting(BaseEstimator, ABC):
         left_sums = np.stack(cell_sums).reshape(shape).cumsum(axis=-1)
         right_sums = (left_sums[..., -1:] - left_sums)[..., :-1]
         left_sums = left_sums[..., :-1]
-        # If weights are 0, gradients are 0 as well; a positive penalty avoids 0 / 0.
+        # If weights are 0, residuals are 0 as well; a positive penalty avoids 0 / 0.
         penalty = max(self.l2_regularization, 1e-12)
         gains = (left_sums[:-1] ** 2).sum(axis=0) / (left_sums[-1] + penalty)
         gains += (right_sums[:-1] ** 2).sum(axis=0) / (np.maximum(right_sums[-1], 0.0) + penalty)
         return np.asarray(gains.sum(axis=0))
 
-    def staged(self, X: Array, stages: set[int]) -> Iterator[Array]:
+    def staged(self, X: Array, tree_counts: set[int]) -> Iterator[Array]:
         """Yield outputs after these numbers of trees, of shape (n_rows, n_outputs)."""
         outputs = np.tile(self.start_, (len(X), 1))
         powers = 1 << np.arange(self.features_.shape[1])[::-1]
         trees = zip(self.features_, self.thresholds_, self.leaves_, strict=True)
         for n_trees, (features, thresholds, leaves) in enumerate(trees, 1):
             outputs += leaves[(X[:, features] > thresholds) @ powers]
-            if n_trees in stages:
+            if n_trees in tree_counts:
                 yield outputs.copy()
 
     def _outputs(self, X: Array) -> Array:
@@ -142,7 +142,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
 
     @abstractmethod
     def _derivatives(self, outputs: Array, target: Array) -> tuple[Array, Array]:
-        """Return the negative gradient and the curvature of the loss, for each row and output."""
+        """Return residuals (negative gradients) and curvatures of the loss, by row and output."""
 
 
 class SymmetricBoostingClassifier(ClassifierMixin, SymmetricBoosting):
@@ -196,7 +196,7 @@ class SymmetricBoostingRegressor(RegressorMixin, SymmetricBoosting):
 
 
 def bin_borders(column: Array, max_bins: int) -> Array:
-    """Return the borders of bins with similar counts, at midpoints between adjacent values."""
+    """Return borders of bins with similar counts, at midpoints between adjacent distinct values."""
     distinct_values, counts = np.unique(column, return_counts=True)
     midpoints = (distinct_values[1:] + distinct_values[:-1]) / 2
     if len(midpoints) < max_bins:

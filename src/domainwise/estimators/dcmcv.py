@@ -53,7 +53,7 @@ class DCMSearchKind:
 
     template: Projection  #: unfitted model with the arguments that are not searched
     grid: list[Candidate]
-    fold_type: type  #: class for one split with its rows in memory
+    fold_type: type  #: class of a fold whose rows are in memory
     predictor: Any  #: fitted to projected rows to score a candidate
     one_pass: bool = False  #: whether moments of all splits are computed in one pass over the rows
 
@@ -69,9 +69,9 @@ class DCMSearchKind:
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
         """Score candidates with the same gamma by fitting the predictor to their projections."""
-        # The smallest ridge and epsilon need the most precise computation: use it for all.
-        smallest_arguments = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
-        template = clone(self.template).set_params(gamma=batch[0]["gamma"], **smallest_arguments)
+        # All candidates are computed with the precision that the smallest ridge and epsilon need.
+        smallest_values = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
+        template = clone(self.template).set_params(gamma=batch[0]["gamma"], **smallest_values)
         if hasattr(template, "tol"):
             template.set_params(tol=max(template.tol, path.PATH_TOLERANCE))
         outcomes: list[list[Outcome]] = [[] for _ in batch]
@@ -89,8 +89,8 @@ class DCMSearchKind:
                 yield self.fold_type(clone(template), data.take(train), data.X[test])
             return
         assert data.target is not None
-        split_cells = path.training_cells(template, data, splits)
-        for (_, test), train_cells in zip(splits, split_cells, strict=True):
+        cells_by_split = path.training_cells(template, data, splits)
+        for (_, test), train_cells in zip(splits, cells_by_split, strict=True):
             yield path.MomentFold(template, train_cells, data.target, data.X[test])
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Projection]:
@@ -140,18 +140,18 @@ class DCMSearch(driver.SearchAttributes, Projection):
     verbose = 0
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
-        name, is_fast = self._estimator.__name__, self._fold is path.FastFold
+        estimator_name, is_fast = self._estimator.__name__, self._fold is path.FastFold
         refuse_tensors_and_dask(
             self,
             X,
-            f"Search on a sample of rows in memory and pass best_params_ to {name}, or use "
-            "InvariantRidgeClassifierCV or InvariantRidgeCV",
+            f"Search on a sample of rows in memory and pass best_params_ to {estimator_name}, "
+            "or use InvariantRidgeClassifierCV or InvariantRidgeCV",
         )
         X = validate_rows(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if self.kernel == "precomputed":
             raise ValueError(
                 f'{type(self).__name__} chooses gamma, which kernel="precomputed" does not have. '
-                f"Pass rows and the name of a kernel, or use {name}."
+                f"Pass rows and the name of a kernel, or use {estimator_name}."
             )
         target, domain = self._check_labels(backend, y, sample_domain, X)
         assert target is not None
@@ -174,13 +174,13 @@ class DCMSearch(driver.SearchAttributes, Projection):
             is_fast and self.estimator is None and len(X) > MAX_ROWS_FOR_SPLIT_LANDMARKS,
         )
         scoring = "neg_root_mean_squared_error" if is_continuous else "balanced_accuracy"
-        classification = not is_continuous
-        splits, _ = domain_folds(y_array, domain.codes, classification=classification, cv=self.cv)
+        has_classes = not is_continuous
+        splits, _ = domain_folds(y_array, domain.codes, classification=has_classes, cv=self.cv)
         search_result = driver.search(
             search_kind,
             Data(X, y_array, sample_domain, target, domain),
             splits,
-            as_score(scoring if self.scoring is None else self.scoring, classification),
+            as_score(scoring if self.scoring is None else self.scoring, has_classes),
             RULES[self.rule],
             n_jobs=self.n_jobs,
             verbose=10 * bool(self.verbose),
@@ -195,10 +195,8 @@ class DCMSearch(driver.SearchAttributes, Projection):
 
     def unfitted(self) -> Projection:
         """Return an unfitted DCM or FastDCM with the arguments that are not searched."""
-        names = self._estimator().get_params()
-        return self._estimator(
-            **{name: value for name, value in self.get_params(deep=False).items() if name in names}
-        )
+        defaults, params = self._estimator().get_params(), self.get_params(deep=False)
+        return self._estimator(**{name: params[name] for name in defaults if name in params})
 
     def _grid(self, X: Any) -> list[Candidate]:
         """Return all candidates; the last argument varies fastest."""
@@ -231,7 +229,7 @@ class DCMCV(ExactArguments, DCMSearch):
 
     Each combination of arguments is scored with a simple predictor on projected rows from held-out
     domains, and DCM is fitted to all rows with the best combination. Candidates with the same gamma
-    share products with the Gram matrix, so together they take little more time than the slowest.
+    share products with the Gram matrix, so all of them take little more time than the slowest.
 
     Parameters
     ----------
@@ -271,8 +269,8 @@ class DCMCV(ExactArguments, DCMSearch):
 class FastDCMCV(LabelLandmarkArguments, DCMSearch):
     """FastDCM with gamma, ridge and domain weight chosen by holding out source domains.
 
-    With more than 1000 rows and ``estimator=None``, there is one pass over the rows for each gamma,
-    and all splits share the same landmarks.
+    With more than 1000 rows and ``estimator=None``, the search passes over the rows once for each
+    gamma, and all splits share the same landmarks.
 
     Parameters
     ----------

@@ -143,7 +143,7 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
 
     Finds the directions with the largest :math:`\gamma` in
     :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta` (see :class:`DCM`), where :math:`L`
-    measures distances between domain means. In unsupervised DICA, without ``y``, :math:`P_y = I`.
+    measures distances between domain means. Without ``y`` (unsupervised DICA), :math:`P_y = I`.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 
     _method = staticmethod(pencils.mida)
     _uses_target = False
-    #: The domain kernel of continuous descriptors is as accurate as in DCM with this epsilon.
+    #: Kernels of continuous domains are approximated as accurately as in DCM with this epsilon.
     epsilon = 1e-5
 
 
@@ -243,8 +243,8 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
        = \gamma \, (w K D K + v K W K + K + N \rho I) \beta
 
     where :math:`K` is the centred kernel matrix of the N rows, :math:`B` is the scatter of class
-    means, :math:`D` of domain means, and :math:`W` within classes; :math:`b`, :math:`w`, :math:`v`
-    and :math:`\rho` are ``between``, ``domain_weight``, ``within_weight`` and ``ridge``.
+    means, :math:`D` that of domain means, and :math:`W` that within classes; :math:`b`, :math:`w`,
+    :math:`v` and :math:`\rho` are ``between``, ``domain_weight``, ``within_weight`` and ``ridge``.
 
     Parameters
     ----------
@@ -293,8 +293,8 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 
     where :math:`F` compares class means with each other, :math:`P` compares them with the overall
     mean, :math:`G` compares the means of a class in pairs of domains, and the other symbols are
-    those of :class:`SCA`. In a class mean, a domain is weighted by the share of its rows that have
-    this class.
+    those of :class:`SCA`. In a class mean, a domain is weighted by the share of its rows that
+    belong to this class.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class KernelProjection(MethodProjection):
         self._warn_about_domains(sample_domain, domain, len(rows))
         labels = self._label_rows(backend, rows, target, domain if self._uses_domain else None)
         kernel = resolved_kernel(self, backend, rows)
-        gram, indefinite_matrix, basis = self._gram(backend, rows, kernel, labels)
+        gram, indefinite_K, eigenvectors = self._gram(backend, rows, kernel, labels)
         is_continuous = target is not None and target.values is not None
         solution = self._solve(gram, labels.space, is_continuous)
         solution = standardize(gram, solution, labels.space, warn=self.n_components is not None)
@@ -43,9 +43,9 @@ class KernelProjection(MethodProjection):
         self._record_solution(gram, solution)
         self.dual_coef_ = solution.dual - solution.dual.mean(axis=0)
         self._offset, embedding = gram.offset(self.dual_coef_), solution.values
-        if basis is not None:  # indefinite kernel: project training rows as transform does
-            self.dual_coef_ = basis @ (basis.T @ self.dual_coef_)
-            embedding = indefinite_matrix @ self.dual_coef_
+        if eigenvectors is not None:  # indefinite kernel: project training rows as transform does
+            self.dual_coef_ = eigenvectors @ (eigenvectors.T @ self.dual_coef_)
+            embedding = indefinite_K @ self.dual_coef_
             self._offset = embedding.mean(0)
             embedding = embedding - self._offset
         self.__dict__.pop("X_fit_", None)  # from an earlier fit
@@ -72,9 +72,9 @@ class KernelProjection(MethodProjection):
             return None
         if labels.codes is not None:
             return factors.Feature(labels.codes, labels.n_categories)
-        kernel, gamma, residual = self._label_kernel(role)
-        name = f"the {role} kernel"
-        return factors.continuous_feature(labels.values, kernel, gamma, n * residual, name=name)
+        kernel, gamma, max_residual = self._label_kernel(role)
+        name, tolerance = f"the {role} kernel", n * max_residual
+        return factors.continuous_feature(labels.values, kernel, gamma, tolerance, name=name)
 
     def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
         """Return the result of :func:`make_gram` for this estimator's solver."""
@@ -106,15 +106,15 @@ def make_gram(
 ) -> tuple[Any, Any, Any]:
     """Return the Gram operator, the kernel matrix, and its eigenvectors with positive eigenvalues.
 
-    Matrix and eigenvectors are None, unless the kernel is indefinite.
+    The matrix and the eigenvectors are None unless the kernel is indefinite.
     """
     is_precomputed = kernel.name == "precomputed"
     if not (is_precomputed or dense):
         refuse_unsound(kernel, len(rows))
         return backend.streamed_gram(rows, kernel, labels, **options), None, None
-    indefinite_matrix = basis = None
+    indefinite_K = eigenvectors = None
     matrix = backend.copy_rows(rows) if is_precomputed else backend.kernel_matrix(kernel, rows)
     if not kernel.sound:
-        indefinite_matrix = cast(matrix, namespace(matrix).float64)
-        matrix, basis = positive_part(indefinite_matrix)
-    return backend.dense_gram(matrix, labels, rows.dtype, **options), indefinite_matrix, basis
+        indefinite_K = cast(matrix, namespace(matrix).float64)
+        matrix, eigenvectors = positive_part(indefinite_K)
+    return backend.dense_gram(matrix, labels, rows.dtype, **options), indefinite_K, eigenvectors

@@ -1,4 +1,4 @@
-"""FastDCM and the other Fast estimators: the same methods on Nystrom features."""
+"""FastDCM and the other Fast estimators: the projections on Nystrom features."""
 
 from __future__ import annotations
 
