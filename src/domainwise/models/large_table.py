@@ -131,8 +131,8 @@ class LargeTable:
     ) -> LargeTable:
         """Read a sample; see :func:`~domainwise.tables.schema.load_table` for the arguments."""
         footers: list[parquet.Footer] = parquet.read_footers(path)
-        schema, keys = footers[0].schema, footers[0].keys
-        column_names = [n for n in schema.names if n not in index_columns(schema)] + [*keys]
+        schema, folder_columns = footers[0].schema, [*footers[0].folder_columns]
+        column_names = [n for n in schema.names if n not in index_columns(schema)] + folder_columns
         roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
         features, drop = split_names(features, column_names), split_names(drop, column_names)
         feature_names, _ = choose_features(column_names, features=features, drop=drop, **roles)
