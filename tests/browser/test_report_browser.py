@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 def page(made_up_results):
     from domainwise.paper.report import publish
 
-    return publish(made_up_results(tables=("synthetic", "gvhd"))).html
+    return publish(made_up_results(tables=("synthetic", "gvhd"))).html_path
 
 
 @pytest.fixture
