@@ -141,7 +141,7 @@ class FusedTiles:
         uses_differences = kernel.by_differences or kernel.name == "laplacian"
         formula = functions.DIFFERENCES if kernel.by_differences else functions.INNER
         if kernel.name == "laplacian":
-            formula = functions.ABSOLUTE
+            formula = functions.LAPLACIAN
         elif kernel.name == "poly" and degree == kernel.degree and 1 <= degree <= MAX_DEGREE:
             formula = functions.POLYNOMIAL
         elif kernel.name != "rbf":

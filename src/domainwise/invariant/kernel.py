@@ -335,19 +335,19 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
     For a precomputed kernel, X contains the values before centring. ``row_means`` are the row means
     of the training Gram matrix; a constant added to all of them has no effect.
     """
-    train_rows = None if kernel.name == "precomputed" else kernel.prepare(X_fit)
+    prepared_train = None if kernel.name == "precomputed" else kernel.prepare(X_fit)
     K = np.empty((len(X), len(row_means)))
     column_means = row_means - row_means.mean()
     row_slices = panels(len(X), max(1, tile_side(8) ** 2 // max(1, len(row_means))))
-    is_compiled = use_compiled(len(X) * len(row_means))
+    use_numba = use_compiled(len(X) * len(row_means))
 
-    def fill_panels(thread: int, n_threads: int) -> None:
-        for panel in row_slices[thread::n_threads]:
-            if train_rows is None:
+    def fill_panels(thread_index: int, n_threads: int) -> None:
+        for panel in row_slices[thread_index::n_threads]:
+            if prepared_train is None:
                 K[panel] = X[panel]
             else:
-                left = kernel.prepare(X[panel]).left
-                K[panel] = kernel.block(left, train_rows.right, compiled=is_compiled)
+                prepared_left = kernel.prepare(X[panel]).left
+                K[panel] = kernel.block(prepared_left, prepared_train.right, compiled=use_numba)
             K[panel] -= K[panel].mean(axis=1, keepdims=True)
             K[panel] -= column_means
 

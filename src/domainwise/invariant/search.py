@@ -321,16 +321,16 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
         score = as_score(scorer)
-        search_kind = InvariantSearchKind(self.estimator, self.param_grid)
+        kind = InvariantSearchKind(self.estimator, self.param_grid)
         data = Data(rows, y_array, domains)
         # Select the best candidate for each kernel and weight, and the best n_average of these.
         svm_arguments = {prefix + name for name in SVM_ARGUMENTS}
         rule = partial(driver.best_of_paths, path=svm_arguments, n=self.n_average)
         with one_thread_if_small(rows):
-            result = driver.search(search_kind, data, splits, score, rule, n_jobs=self.n_jobs)
-        self._record_search(result, arguments=False)
-        self.members_ = result.chosen
-        self.estimators_: list[Any] = search_kind.fit(data, self.members_)
+            search_result = driver.search(kind, data, splits, score, rule, n_jobs=self.n_jobs)
+        self._record_search(search_result, arguments=False)
+        self.members_ = search_result.chosen
+        self.estimators_: list[Any] = kind.fit(data, self.members_)
         self.best_estimator_: Any = self.estimators_[0]
         return self
 

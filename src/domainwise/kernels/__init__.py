@@ -1,1 +1,1 @@
-"""Kernels of rows: their values, bandwidths, landmarks and precision."""
+"""Kernel functions between rows, rules for gamma, landmarks, and random Fourier features."""

@@ -1,10 +1,10 @@
 """Kernel values and their products on a CPU, compiled by Numba (``fast`` extra; theory 8.1).
 
-A product is computed one *strip* at a time: the kernel values between four rows and a block of
-``BLOCK`` rows. Exponents, kernel values and their products stay in the first-level cache, and no
-tile of K is stored. All loops run over a fixed number of contiguous values, so that they are
-compiled to vector instructions. The exponential does not prevent this: it combines a polynomial
-with the exponent bits of a float.
+A product is computed one *strip* ``t`` at a time: the kernel values between four rows (from row
+``i`` of their block on) and a block of ``BLOCK`` rows. Exponents, kernel values and their products
+stay in the first-level cache, and no tile of K is stored. All loops run over a fixed number of
+contiguous values, so that they are compiled to vector instructions; the exponential, too, is only
+a polynomial that is combined with the exponent bits of a float.
 
 The functions release the GIL and start no threads: they run in the threads of
 :mod:`domainwise.gram.tiles`. Importing this module imports Numba.
@@ -26,35 +26,35 @@ from domainwise.arrays import Array
 BLOCK = 128
 #: Number of features processed at a time; features are padded with zeros.
 FEATURES = 4
-#: Formulas: kernel values from inner products, squared or absolute differences, or powers.
-INNER, DIFFERENCES, ABSOLUTE, POLYNOMIAL = range(4)
+#: Formulas for kernel values: RBF from inner products, RBF from differences, Laplacian, polynomial.
+INNER, DIFFERENCES, LAPLACIAN, POLYNOMIAL = range(4)
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 #: Compiler flags that allow fused multiply-add instructions.
-_FUSED = {"contract"}
+_FUSED_FLAGS = {"contract"}
 #: Compiler flags that also allow sums over a strip to be reordered for vector registers.
-_SUMMED = {"contract", "reassoc", "nsz"}
+_SUM_FLAGS = {"contract", "reassoc", "nsz"}
 
 # _C and _D are coefficients of polynomials that interpolate ``(e^r - 1) / r`` at Chebyshev points,
 # for |r| up to log(2) / 2, with errors up to 1e-8 (float32) and 2e-17 (float64). Adding _SHIFT to a
 # number rounds it to an integer, which is then in the last bits of the sum.
 _LOG2E, _LN2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
-_SHIFT, _LOWEST, _ONE = np.float32(12582912.0), np.float32(-87.0), np.float32(1.0)
+_SHIFT, _MIN_EXPONENT, _ONE = np.float32(12582912.0), np.float32(-87.0), np.float32(1.0)
 _C = tuple(
     np.float32(value)
     for value in (1.0, 0.5, 0.1666650461303261, 0.04166646419740569, 0.008369220291803607,
                   0.0013933730715792083)
 )  # fmt: skip
-_LOG2E_64, _SHIFT_64, _LOWEST_64 = 1.4426950408889634, 6755399441055744.0, -708.0
+_LOG2E_64, _SHIFT_64, _MIN_EXPONENT_64 = 1.4426950408889634, 6755399441055744.0, -708.0
 #: log(2) as a sum of two numbers; the first ends in zero bits, so its integer multiples are exact.
-_HIGH, _LOW = 0.6931471803691238, 1.9082149292705877e-10
+_LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 _D = (1.0, 0.5000000000000006, 0.1666666666666667, 0.04166666666657239, 0.008333333333326084,
       0.0013888888932751, 0.0001984126987500228, 2.4801504014426906e-05, 2.755725517000089e-06,
       2.7626495546432196e-07, 2.5105312729622103e-08)  # fmt: skip
 
 
 @intrinsic
-def _bits(typing, x):
+def _bits(typing_context, x):
     """Return the bits of a float as an integer."""
     int_type = types.int32 if x.bitwidth == 32 else types.int64
     llvm_type = ir.IntType(x.bitwidth)
@@ -62,7 +62,7 @@ def _bits(typing, x):
 
 
 @intrinsic
-def _float(typing, x):
+def _float(typing_context, x):
     """Return the float with these bits."""
     is_single = x.bitwidth == 32
     llvm_type = ir.FloatType() if is_single else ir.DoubleType()
@@ -77,17 +77,17 @@ def _clip(x, low, high):
     return low if x < low else x
 
 
-def _exponentials(values):
+def _replace_by_expm1(values):
     """Replace numbers x <= 0 by ``e^x - 1``, which is precise even for small x."""
 
 
-@overload(_exponentials, jit_options={"fastmath": _FUSED, "error_model": "numpy"})
-def _exponentials_of(values):
+@overload(_replace_by_expm1, jit_options={"fastmath": _FUSED_FLAGS, "error_model": "numpy"})
+def _replace_by_expm1_of_dtype(values):
     if values.dtype == types.float32:
 
         def single(values):
             for j in range(values.size):
-                x = _clip(values[j], _LOWEST, np.float32(0.0))
+                x = _clip(values[j], _MIN_EXPONENT, np.float32(0.0))
                 shifted = x * _LOG2E + _SHIFT
                 r = x - (shifted - _SHIFT) * _LN2
                 p = _C[3] + r * (_C[4] + r * _C[5])
@@ -99,10 +99,10 @@ def _exponentials_of(values):
 
     def double(values):
         for j in range(values.size):
-            x = _clip(values[j], _LOWEST_64, 0.0)
+            x = _clip(values[j], _MIN_EXPONENT_64, 0.0)
             shifted = x * _LOG2E_64 + _SHIFT_64
             n = shifted - _SHIFT_64
-            r = (x - n * _HIGH) - n * _LOW
+            r = (x - n * _LN2_HIGH) - n * _LN2_LOW
             p = _D[6] + r * (_D[7] + r * (_D[8] + r * (_D[9] + r * _D[10])))
             p = _D[1] + r * (_D[2] + r * (_D[3] + r * (_D[4] + r * (_D[5] + r * p))))
             p = r * (_D[0] + r * p)
@@ -115,11 +115,11 @@ def _exponentials_of(values):
 @njit(**_OPTIONS)
 def expm1(values):
     """Replace a contiguous array of numbers x <= 0 (up to rounding) by ``e^x - 1``."""
-    _exponentials(values)
+    _replace_by_expm1(values)
 
 
-@njit(fastmath=_FUSED, **_OPTIONS)
-def _inner(left, i, right, width, t):
+@njit(fastmath=_FUSED_FLAGS, **_OPTIONS)
+def _write_inner_products(left, i, right, width, t):
     """Write inner products of four rows with a block, plus the last feature of both rows, to t."""
     last_feature = width * BLOCK
     for j in range(BLOCK):
@@ -141,15 +141,15 @@ def _inner(left, i, right, width, t):
             t[3 * BLOCK + j] += d0 * v0 + d1 * v1 + d2 * v2 + d3 * v3
 
 
-@njit(fastmath=_FUSED, **_OPTIONS)
-def _differences(left, i, right, width, squared, t):
+@njit(fastmath=_FUSED_FLAGS, **_OPTIONS)
+def _write_negative_distances(left, i, right, width, is_squared, t):
     """Write the negative squared or L1 distances between four rows and a block to t."""
     t[:] = 0
     for k in range(0, width, 2):
         u, v = left[k * BLOCK + i : (k + 2) * BLOCK], right[k * BLOCK : (k + 2) * BLOCK]
         a0, a1, b0, b1 = u[0], u[BLOCK], u[1], u[BLOCK + 1]
         c0, c1, d0, d1 = u[2], u[BLOCK + 2], u[3], u[BLOCK + 3]
-        if squared:
+        if is_squared:
             for j in range(BLOCK):
                 v0, v1 = v[j], v[BLOCK + j]
                 t[j] -= (a0 - v0) * (a0 - v0) + (a1 - v1) * (a1 - v1)
@@ -165,18 +165,18 @@ def _differences(left, i, right, width, squared, t):
                 t[3 * BLOCK + j] -= abs(d0 - v0) + abs(d1 - v1)
 
 
-@njit(fastmath=_FUSED, **_OPTIONS)
-def _powers(t, coefs, powers):
-    """Replace x by ``(x + c)^d - c^d``; ``coefs`` are the coefficients of Horner's rule."""
-    powers[:] = 1
-    for c in coefs:
+@njit(fastmath=_FUSED_FLAGS, **_OPTIONS)
+def _replace_by_powers(t, coefs, buffer):
+    """Replace x by ``(x + c)^d - c^d``, by Horner's rule; ``buffer`` is overwritten."""
+    buffer[:] = 1
+    for coef in coefs:
         for j in range(t.size):
-            powers[j] = powers[j] * t[j] + c
+            buffer[j] = buffer[j] * t[j] + coef
     for j in range(t.size):
-        t[j] *= powers[j]
+        t[j] *= buffer[j]
 
 
-@njit(fastmath=_SUMMED, **_OPTIONS)
+@njit(fastmath=_SUM_FLAGS, **_OPTIONS)
 def _multiply(t, i, thin, sums, n_columns):
     """Multiply a strip by the thin matrix of the block; add the products to 4 rows of ``sums``."""
     for c in range(n_columns):
@@ -190,7 +190,7 @@ def _multiply(t, i, thin, sums, n_columns):
         s[0], s[1], s[2], s[3] = s[0] + s0, s[1] + s1, s[2] + s2, s[3] + s3
 
 
-@njit(fastmath=_SUMMED, **_OPTIONS)
+@njit(fastmath=_SUM_FLAGS, **_OPTIONS)
 def _multiply_both(t, i, thin_left, thin_right, left_sums, right_sums, n_columns):
     """Add products of the strip to ``left_sums``, and of its transpose to ``right_sums``."""
     for c in range(n_columns):
@@ -208,20 +208,20 @@ def _multiply_both(t, i, thin_left, thin_right, left_sums, right_sums, n_columns
         s[0], s[1], s[2], s[3] = s[0] + s0, s[1] + s1, s[2] + s2, s[3] + s3
 
 
-@njit(fastmath=_FUSED, **_OPTIONS)
-def _strip(left, i, right, width, formula, coefs, t, powers):
+@njit(fastmath=_FUSED_FLAGS, **_OPTIONS)
+def _evaluate_strip(left, i, right, width, formula, coefs, t, buffer):
     """Write the kernel values of a strip, minus the kernel's constant (1 for RBF), to t."""
     if formula in (INNER, POLYNOMIAL):
-        _inner(left, i, right, width, t)
+        _write_inner_products(left, i, right, width, t)
     else:
-        _differences(left, i, right, width, formula == DIFFERENCES, t)
+        _write_negative_distances(left, i, right, width, formula == DIFFERENCES, t)
     if formula == POLYNOMIAL:
-        _powers(t, coefs, powers)
+        _replace_by_powers(t, coefs, buffer)
     else:
-        _exponentials(t)
+        _replace_by_expm1(t)
 
 
-@njit(fastmath=_FUSED, **_OPTIONS)
+@njit(fastmath=_FUSED_FLAGS, **_OPTIONS)
 def multiply(left, right, formula, coefs, pairs, thin_left, thin_right, out):
     """Multiply tiles (kernel values of pairs of blocks) by a thin matrix; add products to ``out``.
 
@@ -231,7 +231,7 @@ def multiply(left, right, formula, coefs, pairs, thin_left, thin_right, out):
     have the precision of the rows, and sums over tiles have the precision of ``out``.
     """
     width, n_columns = right.shape[1] - 1, thin_right.shape[1]
-    t, powers = np.empty(4 * BLOCK, left.dtype), np.empty(4 * BLOCK, left.dtype)
+    t, buffer = np.empty(4 * BLOCK, left.dtype), np.empty(4 * BLOCK, left.dtype)
     left_sums = np.empty(n_columns * BLOCK, left.dtype)
     right_sums = np.empty(n_columns * BLOCK, left.dtype)
     for pair_index in range(len(pairs)):
@@ -241,7 +241,7 @@ def multiply(left, right, formula, coefs, pairs, thin_left, thin_right, out):
         left_sums[:] = 0
         right_sums[:] = 0
         for i in range(0, BLOCK, 4):
-            _strip(x, i, y, width, formula, coefs, t, powers)
+            _evaluate_strip(x, i, y, width, formula, coefs, t, buffer)
             if is_mirrored:
                 _multiply_both(t, i, thin_left[a].ravel(), z, left_sums, right_sums, n_columns)
             else:
@@ -258,15 +258,15 @@ def multiply(left, right, formula, coefs, pairs, thin_left, thin_right, out):
 def pack_rows(X: Array, with_norms: bool) -> Array:
     """Divide rows into blocks with the layout ``[feature, row]``.
 
-    Features are padded with zeros to a multiple of ``FEATURES``, the rows of the last block to
-    ``BLOCK``. An extra last "feature" is -1/2 times the squared norm if ``with_norms``, else 0.
+    Zeros pad the features to a multiple of ``FEATURES``, and the last block to ``BLOCK`` rows. An
+    extra last "feature" is -1/2 times the squared norm if ``with_norms``, and 0 otherwise.
     """
     width = -(-X.shape[1] // FEATURES) * FEATURES
     blocks = np.zeros((-(-len(X) // BLOCK), width + 1, BLOCK), dtype=X.dtype)
     padded_X = np.zeros((blocks.shape[0] * BLOCK, X.shape[1]), dtype=X.dtype)
     padded_X[: len(X)] = X
     blocks[:, : X.shape[1]] = padded_X.reshape(-1, BLOCK, X.shape[1]).transpose(0, 2, 1)
-    if with_norms:  # of the rounded rows, so that distances are consistent
+    if with_norms:  # norms of rows in the precision of X, so that distances are consistent
         squared_norms = np.einsum("ij,ij->i", padded_X, padded_X, dtype=np.float64)
         blocks[:, width] = (-0.5 * squared_norms).reshape(-1, BLOCK)
     return blocks

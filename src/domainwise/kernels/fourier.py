@@ -18,15 +18,15 @@ FOURIER_KERNELS = ("rbf", "laplacian")
 
 @dataclass(frozen=True)
 class FourierMap:
-    """M features ``sqrt(2 / M) cos(w'x + b)`` whose expected inner product is the kernel.
+    """A map to M features ``sqrt(2 / M) cos(w'x + b)`` with the kernel as expected inner product.
 
     Frequencies w are drawn from the kernel's spectral distribution: normal for
     ``exp(-gamma |x - y|^2)``, Cauchy in each coordinate for ``exp(-gamma |x - y|_1)``. Each
     frequency is used for two features, a cosine and a sine, which is more precise than two
     frequencies with random phases. If M is odd, the last feature has a random phase.
 
-    ``orthogonal=True``, for the RBF kernel with few features, makes frequencies orthogonal within
-    blocks of ``n_columns``, with the root mean square length of independent frequencies. A block's
+    With ``orthogonal=True``, for the RBF kernel and few features, frequencies are orthogonal within
+    blocks of ``n_columns``, and their length is the root mean square of independent ones. A block's
     sines precede its cosines, so the first features are nearly linear in x if gamma is small.
 
     :meth:`prepare` and :meth:`block` have the interface of
@@ -63,17 +63,17 @@ class FourierMap:
             )
         if not (isinstance(self.gamma, Real) and self.gamma > 0 and isfinite(self.gamma)):
             raise ValueError(f"gamma must be a positive, finite number; got {self.gamma!r}")
-        for argument in ("n_columns", "n_features"):
-            count = getattr(self, argument)
+        for name in ("n_columns", "n_features"):
+            count = getattr(self, name)
             if not isinstance(count, Integral) or count < 1:
-                raise ValueError(f"{argument} must be an integer of at least 1; got {count!r}")
-        # RandomState draws the same numbers in all versions of NumPy, so that machines that share
+                raise ValueError(f"{name} must be an integer of at least 1; got {count!r}")
+        # RandomState draws the same numbers in all versions of NumPy, so that computers that share
         # only the seed compute the same features.
         rng = np.random.RandomState(self.seed)
-        points = self._orthogonal(rng) if self.orthogonal else self._independent(rng)
+        points = self._orthogonal_points(rng) if self.orthogonal else self._independent_points(rng)
         object.__setattr__(self, "points", points)
 
-    def _independent(self, rng: np.random.RandomState) -> Array:
+    def _independent_points(self, rng: np.random.RandomState) -> Array:
         shape = ((self.n_features + 1) // 2, self.n_columns)
         if self.kernel == "rbf":
             frequencies = sqrt(2.0 * self.gamma) * rng.standard_normal(shape)
@@ -85,7 +85,7 @@ class FourierMap:
             points[-1, -1] = rng.uniform(0.0, 2.0 * pi)
         return points
 
-    def _orthogonal(self, rng: np.random.RandomState) -> Array:
+    def _orthogonal_points(self, rng: np.random.RandomState) -> Array:
         """Return points with orthogonal frequencies; Gram-Schmidt, unlike QR, fixes their signs.
 
         Each vector is made orthogonal to the previous ones twice, to reduce rounding errors.
@@ -109,7 +109,7 @@ class FourierMap:
         return cast(self.block(rows, as_type_of(self.points, rows)), X.dtype)
 
     def prepare(self, X: Any) -> Prepared:
-        """Return X with a column of ones (as rows) and X itself (as points), in float64.
+        """Return X with a column of ones, for :meth:`block`, and X itself, both in float64.
 
         Cauchy frequencies can be so large that angles would be imprecise in float32.
         """
