@@ -73,7 +73,7 @@ def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     from domainwise.models import registry
     from domainwise.search import grids
 
-    monkeypatch.setattr(registry, "TREES", 3)
+    monkeypatch.setattr(registry, "N_TREES", 3)
     monkeypatch.setattr(grids, "MEMBER_GAMMAS", (1.0,))
     monkeypatch.setattr(members, "TREES", 8)
     monkeypatch.setattr(members, "COMPARED_TREES", 8)

@@ -160,7 +160,7 @@ def use_few_trees():
     """Reduce the sizes of ensembles and boosting."""
     for module, counts in (
         ("domainwise.ensemble.members", {"TREES": 3, "COMPARED_TREES": 3}),
-        ("domainwise.models.registry", {"TREES": 3}),
+        ("domainwise.models.registry", {"N_TREES": 3}),
     ):
         vars(import_module(module)).update(counts)
     MEMBER_TYPES["boosting"].max_rounds = 20

@@ -36,7 +36,7 @@ def table():
 
 @pytest.fixture
 def few_trees(monkeypatch):
-    monkeypatch.setattr("domainwise.models.registry.TREES", 3)
+    monkeypatch.setattr("domainwise.models.registry.N_TREES", 3)
     monkeypatch.setattr("domainwise.ensemble.members.TREES", 3)
     monkeypatch.setattr("domainwise.ensemble.members.COMPARED_TREES", 3)
 

@@ -82,7 +82,7 @@ def test_the_invariant_svm_is_weighted_in_the_paper_setting(tiny_case):
     assert row["status"] == "ok"
     assert row["selection"]["parameters"]["domain_weight"] == 1.0
     assert "invariance" not in row
-    assert METHODS["invariant"].name("regression") == "InvariantSVR"
+    assert METHODS["invariant"].label_for("regression") == "InvariantSVR"
 
 
 def test_held_out_domains_are_whole_and_cover_everything_once():

@@ -1,4 +1,4 @@
-"""The methods for `evaluate` and `fit` by name: their estimators, grids and descriptions.
+"""Methods that `evaluate` and `fit` accept by name: estimators, grids and descriptions.
 
 To add a method, add an entry to ``METHODS``.
 """
@@ -34,8 +34,8 @@ from domainwise.search import grids
 from domainwise.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
 from domainwise.shift.watch import ShiftWatch
 
-#: Maximum number of landmarks in a search; the time for its dozens of fits grows quadratically.
-SEARCH_LANDMARKS = 500
+#: Maximum number of landmarks in a search, whose time grows quadratically with this number.
+MAX_SEARCH_LANDMARKS = 500
 #: Suffix of a method's name if it predicts with the domains of new rows.
 CONTEXT = "+context"
 #: Predictors that can follow a projection, by task; the first is the default.
@@ -48,12 +48,12 @@ class Setting:
 
     classification: bool
     n_rows: int  #: number of training rows
-    scoring: Any = None  #: scorer of the search; None is a smooth score
+    scoring: Any = None  #: scorer of the search; None means a smooth score
     class_weight: str | None = None  #: "balanced" or None
     predictor: str = "auto"  #: predictor after a projection: "auto", or one of ``PREDICTORS``
-    probability: bool = False  #: whether to calibrate SVMs, which have no probabilities
-    pos_label: Any = None  #: see :class:`MethodSearch`, also for cv
-    cv: Any = None
+    probability: bool = False  #: whether to calibrate SVMs, so that they predict probabilities
+    pos_label: Any = None  #: as in :class:`MethodSearch`
+    cv: Any = None  #: as in :class:`MethodSearch`
     seed: int = 0
     n_jobs: int | None = None
 
@@ -101,7 +101,7 @@ class Method:
         return self.descriptions[0 if classification else 1]
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
-        """Return key and name of each row of a table, and whether its predictions use domains."""
+        """Return (key, name, whether predictions use domains) for each row in a table."""
         key, label = self.key, self.label(classification)
         context_rows = [(key + CONTEXT, label + CONTEXT, True)] if self.context else []
         return [(key, label, False), *context_rows]
@@ -132,11 +132,12 @@ class Method:
                 f"methods: {self.key!r} must be a {role}, because the task is {setting.task}"
             )
         grid = self.grid(setting.classification)
-        units = {name: v.unit for name, v in (grid or {}).items() if isinstance(v, InUnits)}
-        plain_grid = {n: v.values if isinstance(v, InUnits) else v for n, v in (grid or {}).items()}
+        items = (grid or {}).items()
+        units = {name: v.unit for name, v in items if isinstance(v, InUnits)}
+        values = {name: list(v.values if isinstance(v, InUnits) else v) for name, v in items}
         return MethodSearch(
             estimator,
-            None if grid is None else {name: list(v) for name, v in plain_grid.items()},
+            None if grid is None else values,
             units,
             step="project" if self.kind == "projection" else "",
             searches=self.searches,
@@ -175,10 +176,11 @@ class ClassMeans(LinearDiscriminantAnalysis):
 
 
 def own_method(entry: Any, prepare: bool = True) -> Method:
-    """Make a method from a user's ``(name, estimator)`` or ``(name, estimator, grid)``."""
+    """Make a method from a user's ``(name, estimator)`` or ``(name, estimator, grid)`` tuple."""
     if not isinstance(entry, tuple) or len(entry) not in (2, 3) or not isinstance(entry[0], str):
         raise ValueError(
-            f"methods must be names, (name, estimator) or (name, estimator, grid); got {entry!r}"
+            "methods must be names, (name, estimator) pairs or (name, estimator, grid) triples; "
+            f"got {entry!r}"
         )
     name, estimator, grid = (*entry, None)[:3]
     required_methods = ("fit", "predict", "get_params")
@@ -192,14 +194,15 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
         uses_context = has_argument(last_step.estimator.predict)
     else:
         uses_context = requests_domains(estimator, "predict") or has_argument(estimator.predict)
-    summary = type(estimator).__name__ + (f"; the search chooses {', '.join(grid)}" if grid else "")
+    search_note = f"; the search chooses {', '.join(grid)}" if grid else ""
+    description = type(estimator).__name__ + search_note
     return Method(
         name,
         (name, name),
         partial(_clone, estimator),
         None if grid is None else (grid, grid),
         "own",
-        (summary, summary),
+        (description, description),
         prepare=prepare,
         context=uses_context,
     )
@@ -217,13 +220,13 @@ def make_predictor(setting: Setting) -> Any:
             f"predictor={setting.predictor!r} is not supported for {setting.task}. Use one of "
             f"{', '.join(predictor_names)}"
         )
-    predictor = predictor_names[0] if setting.predictor == "auto" else setting.predictor
+    name = predictor_names[0] if setting.predictor == "auto" else setting.predictor
     class_weight = setting.class_weight
-    if predictor == "ridge":
+    if name == "ridge":
         return Ridge()
-    if predictor == "lda":
+    if name == "lda":
         return LinearDiscriminantAnalysis() if class_weight is None else ClassMeans()
-    if predictor == "logistic":
+    if name == "logistic":
         return LogisticRegression(max_iter=1000, class_weight=class_weight)
     if setting.classification:
         return SVC(class_weight=class_weight)
@@ -236,7 +239,7 @@ EXACT_ROWS = 5000
 #: Maximum number of rows for which method "auto" is the ensemble.
 ENSEMBLE_ROWS = 20_000
 N_SVMS = 5  #: number of SVMs that are averaged
-TREES = 100  #: number of boosting iterations
+N_TREES = 100  #: number of boosting iterations
 
 
 def _constant(setting: Setting) -> Any:
@@ -259,17 +262,17 @@ def _boosting(setting: Setting) -> Any:
     is_weighted = setting.classification and setting.class_weight is not None
     n_bins = (32 if is_weighted else 63) if setting.n_rows < 2000 else (63 if is_weighted else 255)
     n_bins = 255 if setting.n_rows <= 255 else n_bins
-    options: Any = dict(max_iter=TREES, max_bins=n_bins, random_state=setting.seed)
+    options: Any = dict(max_iter=N_TREES, max_bins=n_bins, random_state=setting.seed)
     return _by_task(*BOOSTING, setting, early_stopping=False, **options)
 
 
 def _by_n_rows(make_exact: Any, fast_class: type, setting: Setting, fast: bool = False) -> Any:
-    """Return the exact projection; with many rows or ``fast``, return the one with landmarks."""
+    """Return the exact projection; with many rows or ``fast``, the one with landmarks."""
     if not fast and setting.n_rows <= EXACT_ROWS:
         return make_exact()
-    use_fraction = landmark_count("auto", setting.n_rows) > SEARCH_LANDMARKS
+    use_fraction = landmark_count("auto", setting.n_rows) > MAX_SEARCH_LANDMARKS
     # Pass a fraction of the rows, because the search also fits to fewer rows.
-    n_landmarks = SEARCH_LANDMARKS / setting.n_rows if use_fraction else "auto"
+    n_landmarks = MAX_SEARCH_LANDMARKS / setting.n_rows if use_fraction else "auto"
     return fast_class(n_landmarks=n_landmarks, random_state=setting.seed)
 
 
@@ -304,10 +307,10 @@ _linear = partial(_by_task, partial(LogisticRegression, max_iter=1000), Ridge)
 # Iterative solvers converge slowly for DICA (theory 5.2).
 _dica = partial(_by_n_rows, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
-_DCM = "domain-based covariance minimization (DCM)"
-_LINEAR = "and a linear model; the search chooses"
-_SCATTER = f"{_LINEAR} gamma, ridge and domain weight"
-_MIDA = f"{_LINEAR} gamma, the number of components and domain weight"
+_DCM_TEXT = "domain-based covariance minimization (DCM)"
+_LINEAR_TEXT = "and a linear model; the search chooses"
+_SCATTER_TEXT = f"{_LINEAR_TEXT} gamma, ridge and domain weight"
+_MIDA_TEXT = f"{_LINEAR_TEXT} gamma, the number of components and domain weight"
 #: One-line description of each method, or a pair for classification and for regression.
 DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
     "constant": (
@@ -320,12 +323,12 @@ DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
         "ridge regression; the search chooses its penalty",
     ),
     "boosting": "gradient boosting with 100 trees; the search chooses their number of leaves",
-    "kpca": f"kernel PCA {_LINEAR} gamma and the number of components",
-    "coir": f"{_DCM} with domain weight 0 {_LINEAR} gamma and ridge",
-    "dica": f"domain-invariant component analysis {_LINEAR} gamma and lam",
-    "dcm": f"{_DCM} with domain weight 1, as in its paper, {_LINEAR} gamma and ridge",
-    "fastdcm": f"{_DCM} with landmarks {_SCATTER}",
-    "dcmcv": f"{_DCM}, which reduces differences between domains, {_SCATTER}",
+    "kpca": f"kernel PCA {_LINEAR_TEXT} gamma and the number of components",
+    "coir": f"{_DCM_TEXT} with domain weight 0 {_LINEAR_TEXT} gamma and ridge",
+    "dica": f"domain-invariant component analysis {_LINEAR_TEXT} gamma and lam",
+    "dcm": f"{_DCM_TEXT} with domain weight 1, as in its paper, {_LINEAR_TEXT} gamma and ridge",
+    "fastdcm": f"{_DCM_TEXT} with landmarks {_SCATTER_TEXT}",
+    "dcmcv": f"{_DCM_TEXT}, which reduces differences between domains, {_SCATTER_TEXT}",
     "invariant": (
         "vote of the five best SVMs, whose kernels reduce differences between domains",
         "mean of the five best SVMs, whose kernels reduce differences between domains",
@@ -342,12 +345,12 @@ DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
     "fastcoir": "COIR with landmarks",
     "fastdica": "DICA with landmarks",
     "fastkpca": "KPCA with landmarks",
-    "sca": f"scatter component analysis {_SCATTER}",
-    "mda": f"multidomain discriminant analysis {_SCATTER}",
-    "mida": f"maximum independence domain adaptation {_MIDA}",
-    "fastsca": f"scatter component analysis with landmarks {_SCATTER}",
-    "fastmda": f"multidomain discriminant analysis with landmarks {_SCATTER}",
-    "fastmida": f"maximum independence domain adaptation with landmarks {_MIDA}",
+    "sca": f"scatter component analysis {_SCATTER_TEXT}",
+    "mda": f"multidomain discriminant analysis {_SCATTER_TEXT}",
+    "mida": f"maximum independence domain adaptation {_MIDA_TEXT}",
+    "fastsca": f"scatter component analysis with landmarks {_SCATTER_TEXT}",
+    "fastmda": f"multidomain discriminant analysis with landmarks {_SCATTER_TEXT}",
+    "fastmida": f"maximum independence domain adaptation with landmarks {_MIDA_TEXT}",
 }
 
 _baseline: Callable[..., Method] = partial(Method, kind="baseline", is_default=True)
@@ -449,8 +452,8 @@ def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]
 def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
     """Look up methods by name; None means the defaults of `evaluate`, and "all" means all methods.
 
-    ``names`` is a list of names (or a str of names separated by commas), methods, and own
-    estimators as ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` says whether
+    ``names`` is a list of names (or a str of names separated by commas), methods, and a user's own
+    estimators as ``(name, estimator)`` or ``(name, estimator, grid)`` tuples. ``prepare`` says if
     own estimators get preprocessed rows. Methods from the registry come first, in its order.
     """
     if names is None:

@@ -129,11 +129,12 @@ def _bin_values(train_data: Data, X_test: Array, n_bins: int) -> tuple[Data, Arr
     if np.isnan(train_data.X).any():
         return train_data, X_test
     borders = [bin_borders(column, n_bins) for column in train_data.X.T]
-    X, X_test = (
-        np.column_stack([np.searchsorted(b, x) for b, x in zip(borders, A.T, strict=True)])
-        for A in (train_data.X, X_test)
-    )
-    return replace(train_data, X=X.astype(np.float64)), X_test.astype(np.float64)
+
+    def bin_numbers(X: Array) -> Array:
+        columns = zip(borders, X.T, strict=True)
+        return np.column_stack([np.searchsorted(b, x) for b, x in columns]).astype(np.float64)
+
+    return replace(train_data, X=bin_numbers(train_data.X)), bin_numbers(X_test)
 
 
 def _estimator_has(name: str) -> Any:
@@ -205,7 +206,7 @@ class MethodSearch(MetaEstimator):
             max_rows = max(SEARCH_ROWS, 2 * (int(domain_codes.max()) + 1))
             row_indices = draw_rows(domain_codes, max_rows, 0)
         data = Data(X, y, None if domains is None else np.asarray(domains))
-        sample = data if len(row_indices) == len(y) else data.take(row_indices)
+        search_data = data if len(row_indices) == len(y) else data.take(row_indices)
         y_and_codes = (y[row_indices], None if domain_codes is None else domain_codes[row_indices])
         scorer, is_usable = self._scorer(*y_and_codes)
         splits, selected_on = domain_folds(
@@ -216,7 +217,7 @@ class MethodSearch(MetaEstimator):
             usable=is_usable,
         )
         units = self.units or {}
-        grids = in_units(self.grid, units, sample, splits)
+        grids = in_units(self.grid, units, search_data, splits)
         with quiet_about_domains():  # domain_folds has warned already
             if self.searches:
                 return self._fit_search(data, splits, grids, scorer, selected_on)
@@ -225,7 +226,7 @@ class MethodSearch(MetaEstimator):
             # A user's score may be too noisy on individual domains to drop candidates early.
             race = Race(first=RACE_SPLITS) if self.scoring is None and not self.own else None
             score, n_jobs = as_score(scorer), self.n_jobs
-            search_result = search(kind, sample, splits, score, race=race, n_jobs=n_jobs)
+            search_result = search(kind, search_data, splits, score, race=race, n_jobs=n_jobs)
             # Rescale values that were chosen on fewer rows to all rows.
             ratio = len(y) / len(row_indices)
             factors = {"rows": ratio, "per row": 1.0 / ratio}
@@ -234,7 +235,7 @@ class MethodSearch(MetaEstimator):
                 for name, value in search_result.chosen[0].items()
             }
             (model,) = kind.fit(replace(data, sample_domain=domains), [chosen_arguments])
-            return self.set_fitted(model, chosen_arguments, kind.candidates(sample), selected_on)
+            return self.set_fitted(model, chosen_arguments, kind.candidates(data), selected_on)
 
     def _scorer(self, y: Array, domain_codes: Array | None) -> tuple[Any, Any]:
         """Return the scorer, and a function that returns whether it is defined on a split."""
@@ -268,17 +269,17 @@ class MethodSearch(MetaEstimator):
     def set_fitted(
         self,
         fitted_estimator: Any,
-        chosen: Candidate,
+        best_candidate: Candidate,
         candidates: Sequence[Candidate],
         selected_on: str | None = "domains",
     ) -> Self:
         """Set the fitted attributes; ``fitted_estimator`` has been fitted to all rows."""
         self.estimator_ = fitted_estimator
-        self.best_params_ = dict(chosen)
+        self.best_params_ = dict(best_candidate)
         self.n_candidates_ = len(candidates)
         self.selected_on_ = selected_on
-        values_by_name = {name: {repr(c.get(name)) for c in candidates} for name in chosen}
-        self.varied_ = [name for name in chosen if len(values_by_name[name]) > 1]
+        values = {name: {repr(c.get(name)) for c in candidates} for name in best_candidate}
+        self.varied_ = [name for name in best_candidate if len(values[name]) > 1]
         return self
 
     @property

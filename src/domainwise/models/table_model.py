@@ -49,7 +49,7 @@ class TableModel:
 
     @classmethod
     def load(cls, path: str | Path) -> TableModel:
-        """Read a file that :meth:`save` has written."""
+        """Read a file written by :meth:`save`."""
         info = read_info(path)["info"]
         try:
             schema = Schema.from_dict(info["schema"])
@@ -62,10 +62,10 @@ class TableModel:
 
     @config_context(transform_output="default")
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
-        """Predict the rows of a data frame from :meth:`Schema.prepare`.
+        """Predict for the rows of a data frame from :meth:`Schema.prepare`.
 
-        Returns a data frame with the column ``prediction``, for classification a probability or a
-        decision value for each class, and with ``coverage`` also prediction sets or intervals.
+        Returns a data frame with the column ``prediction``; for classification, with a probability
+        or decision value for each class; and with prediction sets or intervals for ``coverage``.
         """
         classes: Any = getattr(self.pipeline, "classes_", None)
         outputs = Predictions(self.pipeline, X, classes, sample_domain)
@@ -95,7 +95,7 @@ class TableModel:
         else:
             raise TableError(
                 "this model has no prediction sets, because it was fitted without the check on "
-                "held-out domains. Fit it again with domainwise fit, without --no-check"
+                "held-out domains. Fit it again with 'domainwise fit', without --no-check"
             )
         if outputs.classes is None:
             low, high = quantiles.intervals(outputs.labels.astype(np.float64), coverage).T
@@ -156,8 +156,8 @@ class TableModel:
         if projector is None:
             keys = [key for key, method in METHODS.items() if method.kind == "projection"]
             raise TableError(
-                f"this model ({self.info.get('method')}) has no projection. Fit one of the methods "
-                f"{', '.join(keys)}"
+                f"this model ({self.info.get('method')}) has no projection. Fit a model with one "
+                f"of the methods {', '.join(keys)}"
             )
         Z = projector.transform(self.pipeline.named_steps["prepare"].transform(X))
         return import_pandas().DataFrame(Z, columns=list(projector.get_feature_names_out()))
@@ -187,7 +187,7 @@ def labelled_rows(model: TableModel, path: str | Path, **options: Any) -> tuple[
             raise TableError(
                 f"{path}: all values of {schema.target!r} are between {y.min():.4g} and "
                 f"{y.max():.4g}, but the model was fitted to values between {low:.4g} and "
-                f"{high:.4g}. Check that the target and its unit are those of the training table"
+                f"{high:.4g}. Check that target and unit are the same as in the training table"
             )
     return schema.prepare(frame.iloc[row_indices]), y, len(frame) - len(row_indices)
 
@@ -266,7 +266,7 @@ def refuse_rows(method: str, contains_rows: object) -> None:
     """Raise a TableError if a model contains training rows."""
     if contains_rows:
         text = f"models fitted with method {method!r} contain training rows. Use one of "
-        remedy = f"{', '.join(WITHOUT_ROWS)}, or allow rows with ", Argument("rows", True)
+        remedy = f"{', '.join(WITHOUT_ROWS)}, or allow training rows with ", Argument("rows", True)
         raise TableError(text, *remedy)
 
 
@@ -279,7 +279,7 @@ def describe_model(
     domains: Sequence[tuple[Any, int]],
     notes: list[str],
 ) -> dict[str, Any]:
-    """Describe a fitted model; ``domains`` are pairs of a name and a number of rows."""
+    """Describe a fitted model; ``domains`` contains (name, number of rows) pairs."""
     projector, context = search.projection_, None
     model: Any = getattr(search, "estimator_", None)
     if getattr(model, "uses_context", False):
@@ -306,5 +306,5 @@ def describe_model(
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as JSON values; NaN and infinite numbers become text."""
     plain_values = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
-    not_finite = {n: isinstance(v, float) and not np.isfinite(v) for n, v in plain_values.items()}
-    return {n: str(v) if not_finite[n] else v for n, v in plain_values.items()}
+    is_text = {n: isinstance(v, float) and not np.isfinite(v) for n, v in plain_values.items()}
+    return {n: str(v) if is_text[n] else v for n, v in plain_values.items()}

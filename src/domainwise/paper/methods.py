@@ -134,7 +134,7 @@ class Parameters:
     random_state: int = 0
 
     def used_by(self, method: Method) -> dict[str, Any]:
-        """Return the parameters that a method uses, as a dict for JSON."""
+        """Return the parameters that a method uses, as JSON values."""
         if method.key == "majority":
             return {}
         landmark_parameters = ["n_landmarks"] if method.landmark_rule else []
@@ -150,7 +150,7 @@ class Method:
     label: str  #: name in tables
     kind: str  #: baseline, exact, ridge (other ridges), fast, reference, extra (not in the paper)
     parameter_names: tuple[str, ...] = ()  #: of the projection or, if there is none, of the SVM
-    projection: type[BaseEstimator] | None = None  #: None to predict from the features
+    projection: type[BaseEstimator] | None = None  #: None if the method predicts from the features
     landmark_rule: str = ""  #: "divisor" (N/M landmarks), "count" (M), "fifth" (N/5) or "" (none)
     ridge: float = Parameters.ridge  #: ridge in the paper setting
 
@@ -159,7 +159,7 @@ class Method:
         """Whether the method can be marked as the best; variants are only shown for comparison."""
         return self.kind in ("baseline", "exact", "fast") and self.landmark_rule in ("", "divisor")
 
-    def name(self, task: str) -> str:
+    def label_for(self, task: str) -> str:
         """Return the label for a task, such as SVR instead of SVM for regression."""
         regression_labels = {"majority": "constant", "svm": "SVR", "invariant": "InvariantSVR"}
         return regression_labels.get(self.key, self.label) if task == "regression" else self.label
@@ -220,8 +220,8 @@ def build_pipeline(
     is_regression = case.task == "regression"
     steps: list[tuple[str, Any]] = [("impute", SimpleImputer())] if impute else []
     if case.scaling != "none":
-        scaler = {"minmax": MinMaxScaler, "standard": StandardScaler}[case.scaling]
-        steps.append(("scale", scaler()))
+        scaler_type = {"minmax": MinMaxScaler, "standard": StandardScaler}[case.scaling]
+        steps.append(("scale", scaler_type()))
     if method.projection is not None:
         parameter_names = [*method.parameter_names]
         parameter_names += ["n_landmarks", "random_state"] if method.landmark_rule else []

@@ -1,4 +1,4 @@
-"""Figures in the report: functions that draw parts of a summary as :class:`Picture` objects."""
+"""Functions that draw the figures in the report, as :class:`Picture` objects."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 
 #: Colours by method, as in the report of ``evaluate``; DCM gets the colour of DCMCV.
 COLOURS = {**EVALUATION_COLOURS, "dcm": EVALUATION_COLOURS["dcmcv"]}
-#: Style of point labels.
-LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
+#: Style of labels next to points.
+LABEL_STYLE: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
 
 
 def ranking_plots(run: RunSummary) -> Iterator[Picture]:
-    """Draw average ranks and the critical difference, in settings with at least two data sets."""
+    """Draw average ranks and the critical difference, for settings with at least two data sets."""
     for setting, ranking in run.rankings.items():
         if ranking.n_datasets < 2:
             continue
@@ -76,43 +76,44 @@ def projection_plots(run: RunSummary) -> Iterator[Picture]:
 
 
 def time_plots(table: TableView) -> Iterator[Picture]:
-    """Draw the score against the time; hollow markers show the paper's results."""
+    """Draw the scores of methods against their times; hollow markers show the paper's results."""
     for case in table.cases_in("paper"):
+        metric = case.primary_metric
         timed_methods = [(view, view.seconds) for view in case.methods if view.seconds is not None]
         if len(timed_methods) < 2:
             continue
         with drawing(4.3, 2.9) as figure:
             axes = figure.subplots()
-            points = []
+            labelled_points = []
             for view, seconds in timed_methods:
                 colour = _colour(view)
                 marker = {"fast": "^", "reference": "s"}.get(METHODS[view.key].kind, "o")
-                cell = view.cells[case.primary_metric.key]
+                cell = view.cells[metric.key]
                 mean = cell.our_summary.mean
                 axes.plot(seconds, mean, marker, color=colour, markersize=6, alpha=0.9)
-                points.append((view.label, np.log10(seconds), mean))
+                labelled_points.append((view.label, np.log10(seconds), mean))
                 if view.paper_seconds and cell.paper_mean_sd and not case.stand_in:
                     style: Any = {"markerfacecolor": "none", "markeredgecolor": colour}
-                    paper_mean = cell.paper_mean_sd[0]
-                    axes.plot(view.paper_seconds, paper_mean, marker, markersize=6, **style)
+                    paper_point = view.paper_seconds, cell.paper_mean_sd[0]
+                    axes.plot(*paper_point, marker, markersize=6, **style)
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter("{x:g}")
             axes.margins(x=0.16, y=0.12)
-            for text, (x, y) in merged_labels(points):
-                axes.annotate(text, (10**x, y), **LABEL)
-            if not case.primary_metric.greater_is_better:
+            for text, (x, y) in merge_labels(labelled_points):
+                axes.annotate(text, (10**x, y), **LABEL_STYLE)
+            if not metric.greater_is_better:
                 axes.invert_yaxis()
-            axes.set(xlabel="seconds, one core", ylabel=case.primary_metric.label)
+            axes.set(xlabel="seconds, one core", ylabel=metric.label)
             axes.grid()
-            times = "; ".join(f"{view.label} {seconds:.3g} s" for view, seconds in timed_methods)
-            alt = f"{case.primary_metric.label} against time, {case.case.title}: {times}"
+            texts = (f"{view.label} {seconds:.3g} s" for view, seconds in timed_methods)
+            alt = f"{metric.label} against time, {case.case.title}: {'; '.join(texts)}"
             marker_note = "" if case.stand_in else ". Hollow markers show the paper's results"
             caption = f"{case.case.title}. Up and to the left is better{marker_note}"
             yield Picture(to_svg(figure, _id("time", case), alt), alt, caption)
 
 
 def invariance_plots(table: TableView) -> Iterator[Picture]:
-    """Draw how much features depend on domain and target, before and after a projection."""
+    """Draw how much the features depend on domain and target, before and after projections."""
     for case in table.cases_in("paper"):
         dependences = [
             (view, view.invariance["domain_dependence"], view.invariance["target_dependence"])
@@ -124,7 +125,7 @@ def invariance_plots(table: TableView) -> Iterator[Picture]:
             continue
         with drawing(4.3, 2.9) as figure:
             axes = figure.subplots()
-            points = []
+            labelled_points = []
             for view, x, y in dependences:
                 colour, label = _colour(view), view.label
                 if view.key == "svm":
@@ -133,9 +134,9 @@ def invariance_plots(table: TableView) -> Iterator[Picture]:
                 axes.plot(*line, color=colour, linewidth=0.7, alpha=0.5)
                 marker = "^" if METHODS[view.key].kind == "fast" else "o"
                 axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
-                points.append((label, x, y))
-            for text, position in merged_labels(points):
-                axes.annotate(text, position, **LABEL)
+                labelled_points.append((label, x, y))
+            for text, position in merge_labels(labelled_points):
+                axes.annotate(text, position, **LABEL_STYLE)
             axes.set(
                 xlabel="dependence on the domain (HSIC, 0–1)", ylabel="dependence on the target"
             )
@@ -181,11 +182,11 @@ def box_plot(case: CaseView) -> Picture | None:
         axes.grid(axis="x")
         title, winner = case.case.title, case.best_method()
         summaries = [(view.label, view.cells[metric.key].our_summary) for view in views]
-        means = [f"{name} {metric.format(s.mean, s.deviation)}" for name, s in summaries]
+        texts = (f"{label} {metric.format(s.mean, s.deviation)}" for label, s in summaries)
         alt = (
             f"Box plots of {metric.label} over {case.n_repeats} repeats, {title}"
             f" ({PARAMETER_TEXTS[case.setting]}). Best mean: {winner.label if winner else 'none'}. "
-            f"{'; '.join(means)}"
+            f"{'; '.join(texts)}"
         )
         caption = f"{title}: {case.n_repeats} repeats"
         if any(cell.paper_mean_sd for cell in cells):
@@ -227,23 +228,24 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
         return Picture(to_svg(figure, "spectrum", alt), alt, caption, wide=True)
 
 
-def merged_labels(
-    points: Sequence[tuple[str, float, float]],
+def merge_labels(
+    labelled_points: Sequence[tuple[str, float, float]],
 ) -> list[tuple[str, tuple[float, float]]]:
     """Merge the labels of points that nearly coincide, because they would overlap.
 
-    >>> merged_labels([("a", 0.0, 0.0), ("b", 0.001, 0.0), ("c", 1.0, 1.0)])
+    >>> merge_labels([("a", 0.0, 0.0), ("b", 0.001, 0.0), ("c", 1.0, 1.0)])
     [('a, b', (0.0, 0.0)), ('c', (1.0, 1.0))]
     """
-    positions = np.array([[x, y] for _, x, y in points], dtype=np.float64)
+    positions = np.array([[x, y] for _, x, y in labelled_points], dtype=np.float64)
     extent = np.ptp(positions, axis=0)
     # A label is about a fifth of the picture wide and a twentieth high.
     tolerance = np.where(extent > 0, extent, 1.0) * np.array([0.2, 0.055])
-    groups: dict[int, list[str]] = {}
+    labels_by_index: dict[int, list[str]] = {}  # by the index of the first point of a group
     for index, position in enumerate(positions):
-        neighbours = (i for i in groups if np.all(np.abs(positions[i] - position) < tolerance))
-        groups.setdefault(next(neighbours, index), []).append(points[index][0])
-    return [(", ".join(names), points[first][1:]) for first, names in groups.items()]
+        is_close = np.all(np.abs(positions - position) < tolerance, axis=1)
+        first_index = next((i for i in labels_by_index if is_close[i]), index)
+        labels_by_index.setdefault(first_index, []).append(labelled_points[index][0])
+    return [(", ".join(labels), labelled_points[i][1:]) for i, labels in labels_by_index.items()]
 
 
 def _colour(view: MethodView) -> str:

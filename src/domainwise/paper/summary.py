@@ -216,7 +216,7 @@ def _case_view(
         methods.append(
             MethodView(
                 key=name,
-                label=method.name(case.task),
+                label=method.label_for(case.task),
                 cells=cells,
                 scores=primary_scores[name],
                 paired_test=compare(*paired_scores) if has_test else None,
