@@ -246,14 +246,15 @@ def test_a_centre_close_to_a_single_row_is_rejected():
 
 
 def test_the_rules_are_those_in_the_documentation():
-    request = Request(n_columns=10, n_classes=2, n_maps=2, width=20, by_class=False, n_watch=50)
+    sizes = {"n_table_columns": 10, "n_classes": 2, "n_maps": 2, "width": 20, "n_per_domain": 50}
+    request = Request(**sizes, by_class=False)
     assert request.min_cell_rows() == 60  # three times the columns; 40 numbers would need 8 rows
     assert request.min_class_rows() == 60
     assert request.min_domain_rows() == 60  # 130 numbers would need 26 rows
     # 2 second moments with 210 numbers each, 80 sums, 50 domain statistics, and 100 from round one.
     assert request.min_site_rows(100) == max(130, int(np.ceil(np.sqrt(4 * 2 * 20**3))))
     assert replace(request, by_class=True).min_class_rows() == 253
-    assert replace(request, n_columns=1).min_cell_rows() == 80
+    assert replace(request, n_table_columns=1).min_cell_rows() == 80
 
 
 @pytest.mark.filterwarnings("error")

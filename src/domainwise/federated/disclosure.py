@@ -9,8 +9,8 @@ file is about a group if it depends only on rows in the group. Three rules apply
 2. A feature map has at most a third as many columns as the group has rows. Testing whether a row
    lies in the span of the other rows then reveals nothing.
 3. If second moments are sent, the number of maps times the cube of the number of columns is at most
-   a quarter of the square of the number of rows. With respect to the second moment, the leverage of
-   a row in the group then differs from that of other rows by less than half a standard deviation.
+   a quarter of the square of the number of rows. Leverages from the second moment then differ by
+   less than half a standard deviation between rows in the group and other rows.
 
 Groups that are too small are merged, or their rows are left out of the file. Notes for the site,
 which are not part of the file, name these groups.
@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isqrt
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -38,17 +37,17 @@ ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2
 LEVERAGE_RATIO = 4  #: minimum of rows^2 / (maps * columns^3) if second moments are sent (rule 3)
 #: With at least this number of columns per map, more maps are preferred to more columns.
 ENOUGH_COLUMNS = 100
-#: The number of columns is chosen so that sums include at least the share ``MIN_SHARE`` of rows.
-#: If this allows fewer than ``FEW_COLUMNS``, the share ``MIN_SHARE_FEW_COLUMNS`` is sufficient.
+#: The number of columns is chosen so that sums include at least ``MIN_SHARE`` of all rows.
+#: With up to ``FEW_COLUMNS`` columns, ``MIN_SHARE_FEW_COLUMNS`` of all rows are sufficient.
 MIN_SHARE, FEW_COLUMNS, MIN_SHARE_FEW_COLUMNS = 0.95, 8, 0.8
 MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500  #: limits for ``n_features="auto"``
-WATCH_POINTS = 30  #: maximum number of landmarks for comparing new rows with domains
+MAX_WATCH_LANDMARKS = 30  #: maximum number of landmarks for comparing new rows with domains
 ACCEPT_ADVICE = (
     "If you are allowed to disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
 )
 ADVICE = (
-    "Use a table with more rows, or ask for a plan with a smaller n_features, or with fewer "
-    f"kernels or gammas. {ACCEPT_ADVICE}"
+    "Use a table with more rows, or ask for a plan with a smaller n_features, fewer kernels "
+    f"or fewer gammas. {ACCEPT_ADVICE}"
 )
 
 
@@ -58,25 +57,25 @@ class DisclosureError(ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """How many numbers a plan requests from a site in the second round."""
+    """Sizes of the second-round file that a plan requests from a site."""
 
-    n_columns: int  #: feature columns of the table
+    n_table_columns: int  #: number of feature columns in the table
     n_classes: int  #: 1 for a continuous target
     n_maps: int
-    width: int  #: columns of a map, including those of a continuous target
+    width: int  #: number of columns of a map, including those for a continuous target
     by_class: bool  #: True: a second moment for each class; False: one for the site
-    n_watch: int  #: numbers sent about each domain, for comparing new rows with it
+    n_per_domain: int  #: how many numbers are sent about each domain, to compare new rows with it
 
     @classmethod
-    def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_points: int) -> Request:
-        """Return the request of a plan with this many maps, columns and landmark points."""
+    def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_landmarks: int) -> Self:
+        """Return the request of a plan; ``n_landmarks`` are those for comparing new rows."""
         schema = plan.schema
-        # 3 numbers, 4 for each numeric column, 2 for each text column, and the kernel means.
-        n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_points
-        return cls(len(schema.features), plan.n_classes, n_maps, width, by_class, n_watch)
+        # 3 numbers, 4 for each numeric column, 2 for each text column, and one for each landmark.
+        n_per_domain = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_landmarks
+        return cls(len(schema.features), plan.n_classes, n_maps, width, by_class, n_per_domain)
 
     @classmethod
-    def of_merged(cls, plan: Plan) -> Request:
+    def of_merged(cls, plan: Plan) -> Self:
         """Return the request of a merged plan."""
         width, by_class = max(map(plan.width, plan.maps)), plan.first_round("by_class")
         n_landmarks = len(plan.first_round("watch")["landmarks"])
@@ -89,83 +88,84 @@ class Request:
         return f"{self.n_maps} kernel feature map{ending} with {self.width} columns{each_text}"
 
     def min_cell_rows(self) -> int:
-        """Return the minimum number of rows for a cell, a class in a domain."""
+        """Return the minimum number of rows in a cell (a class within a domain)."""
         return self._min_rows(n_cells=1)
 
     def min_class_rows(self, n_domains: int = 1) -> int:
-        """Return the minimum number of rows for a class at a site with ``n_domains`` domains."""
+        """Return the minimum number of rows in a class at a site with ``n_domains`` domains."""
         return self._min_rows(n_cells=n_domains, n_second_moments=int(self.by_class))
 
     def min_domain_rows(self) -> int:
-        """Return the minimum number of rows for a domain at a site."""
-        return self._min_rows(n_cells=self.n_classes, n_others=self.n_watch)
+        """Return the minimum number of rows in a domain at a site."""
+        return self._min_rows(n_cells=self.n_classes, n_other_numbers=self.n_per_domain)
 
     def min_site_rows(self, n_sent: int, n_domains: int = 1) -> int:
-        """Return the minimum number of rows for a site that has already sent ``n_sent`` numbers."""
+        """Return the minimum number of rows at a site that has already sent ``n_sent`` numbers."""
         n_second_moments = self.n_classes if self.by_class else 1
-        n_others = n_sent + n_domains * self.n_watch
-        return self._min_rows(n_domains * self.n_classes, n_second_moments, n_others)
+        n_other_numbers = n_sent + n_domains * self.n_per_domain
+        return self._min_rows(n_domains * self.n_classes, n_second_moments, n_other_numbers)
 
-    def _min_rows(self, n_cells: int, n_second_moments: int = 0, n_others: int = 0) -> int:
-        """Return the minimum size of a group about which this many sums and moments are sent."""
+    def _min_rows(self, n_cells: int, n_second_moments: int = 0, n_other_numbers: int = 0) -> int:
+        """Return the minimum size of a group about which these numbers are sent."""
         n_per_map = n_cells * self.width + n_second_moments * (self.width * (self.width + 1) // 2)
-        n_values = VALUES_PER_NUMBER * (self.n_maps * n_per_map + n_others)
-        n_rows = max(ROWS_PER_COLUMN * self.width, ceil(n_values / max(self.n_columns, 1)))
+        min_values = VALUES_PER_NUMBER * (self.n_maps * n_per_map + n_other_numbers)
+        n_rows = max(ROWS_PER_COLUMN * self.width, ceil(min_values / max(self.n_table_columns, 1)))
         if n_second_moments:
             n_rows = max(n_rows, isqrt(LEVERAGE_RATIO * self.n_maps * self.width**3 - 1) + 1)
         return n_rows
 
 
 def choose_sizes(
-    plan: Plan, class_counts: Sequence[Array], n_sent: Sequence[int], n_maps: int, n_targets: int
+    plan: Plan, class_counts: list[Array], sent_counts: list[int], n_maps: int, target_width: int
 ) -> tuple[int, int, bool]:
     """Choose the numbers of columns and maps, and whether second moments are sent by class.
 
-    For each site, ``class_counts`` contains the number of rows in each class, and ``n_sent`` is how
-    many numbers the site sent in the first round. There are at most ``n_maps`` maps. Each has
-    ``n_targets`` more columns for a continuous target.
+    For each site, ``class_counts`` contains the number of rows in each class, and ``sent_counts``
+    how many numbers the site sent in the first round. There are at most ``n_maps`` maps. Each has
+    ``target_width`` additional columns for a continuous target.
     """
 
     def make_request(n_columns: int, n_maps: int, by_class: bool = False) -> Request:
-        n_points = min(WATCH_POINTS, n_columns)
-        return Request.of_plan(plan, n_maps, n_columns + n_targets, by_class, n_points)
+        n_landmarks = min(MAX_WATCH_LANDMARKS, n_columns)
+        return Request.of_plan(plan, n_maps, n_columns + target_width, by_class, n_landmarks)
 
-    def count_rows(request: Request) -> int:  # rows that sums may include
-        min_rows = request.min_class_rows()
-        row_counts = [int(counts[counts >= min_rows].sum()) for counts in class_counts]
-        min_site_rows = map(request.min_site_rows, n_sent)
+    def count_included(request: Request) -> int:  # rows that sums may include
+        min_class_rows = request.min_class_rows()
+        row_counts = [int(counts[counts >= min_class_rows].sum()) for counts in class_counts]
+        min_site_rows = map(request.min_site_rows, sent_counts)
         return sum(n for n, min_n in zip(row_counts, min_site_rows, strict=True) if n >= min_n)
 
-    def max_columns(n_maps: int, share: float, limit: int) -> int:
-        n_needed = share * sum(int(counts.sum()) for counts in class_counts)
+    def find_max_columns(n_maps: int, min_share: float, limit: int) -> int:
+        n_needed = min_share * sum(int(counts.sum()) for counts in class_counts)
         requests = [make_request(m, n_maps) for m in range(1, limit + 1)]
-        return bisect_left(requests, True, key=lambda request: count_rows(request) < n_needed)
+        return bisect_left(requests, True, key=lambda request: count_included(request) < n_needed)
 
     by_class = plan.second_moments == "classes"
     if plan.n_features == "auto":
-        # Maps are removed from the end: the first is the smoothest and needs the fewest columns.
+        # Maps are removed from the end: the first map is the smoothest and needs fewest columns.
         smaller_map_counts = [3, 1] if isinstance(plan.gammas, str) else []
-        n_columns_by_maps = {}
+        n_columns_by_map_count = {}
         for k in [n_maps, *(k for k in smaller_map_counts if k < n_maps)]:
-            n_few_columns = max_columns(k, MIN_SHARE_FEW_COLUMNS, FEW_COLUMNS)
-            n_columns_by_maps[k] = max(max_columns(k, MIN_SHARE, MAX_AUTO_COLUMNS), n_few_columns)
-        min_columns = max(MIN_COLUMNS, min(ENOUGH_COLUMNS, max(n_columns_by_maps.values())))
-        map_counts = [k for k, n_columns in n_columns_by_maps.items() if n_columns >= min_columns]
+            n_columns = find_max_columns(k, MIN_SHARE, MAX_AUTO_COLUMNS)
+            n_few_columns = find_max_columns(k, MIN_SHARE_FEW_COLUMNS, FEW_COLUMNS)
+            n_columns_by_map_count[k] = max(n_columns, n_few_columns)
+        min_columns = max(MIN_COLUMNS, min(ENOUGH_COLUMNS, max(n_columns_by_map_count.values())))
+        map_counts = [k for k, n in n_columns_by_map_count.items() if n >= min_columns]
         if not map_counts:
-            request = make_request(MIN_COLUMNS, min(n_columns_by_maps))
+            request = make_request(MIN_COLUMNS, min(n_columns_by_map_count))
             raise PlanError(
                 "the sites have too few rows for a second round: individual rows could be inferred "
                 f"from the second-round files. Even {request.maps_text} would need "
                 f"{request.min_class_rows()} rows in each class and "
-                f"{request.min_site_rows(max(n_sent))} rows in total at each site. Use sites with "
-                "more rows, or set n_features and let the sites pass accept_disclosure=True"
+                f"{request.min_site_rows(max(sent_counts))} rows in total at each site. Use sites "
+                "with more rows, or set n_features and ask the sites to pass accept_disclosure=True"
             )
-        n_columns, n_maps = n_columns_by_maps[map_counts[0]], map_counts[0]
+        n_columns, n_maps = n_columns_by_map_count[map_counts[0]], map_counts[0]
     else:
         n_columns = int(plan.n_features)
     if plan.second_moments == "auto":
         requests = [make_request(n_columns, n_maps, option) for option in (False, True)]
-        by_class = count_rows(requests[0]) == count_rows(requests[1]) > 0
+        by_class = count_included(requests[0]) == count_included(requests[1]) > 0
     return n_columns, n_maps, by_class
 
 
@@ -175,74 +175,74 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept_disclosure
     Classes that are too small are left out. Raises :class:`DisclosureError` if too few rows remain.
     ``n_sent`` is how many numbers the site sent in the first round.
     """
-    counts = np.zeros((request.n_classes, len(rows.domain_names)), dtype=np.int64)
-    np.add.at(counts, (rows.class_codes, rows.domain_codes), 1)
+    cell_counts = np.zeros((request.n_classes, len(rows.domain_names)), dtype=np.int64)
+    np.add.at(cell_counts, (rows.class_codes, rows.domain_codes), 1)
     notes = [*rows.notes]
     if accept_disclosure:
-        is_used = counts[rows.class_codes, rows.domain_codes] >= rows.min_rows
+        is_used = cell_counts[rows.class_codes, rows.domain_codes] >= rows.min_rows
         if not is_used.any():
             raise DisclosureError(
                 f"no domain, or class within a domain, has at least {rows.min_rows} rows. Use a "
                 "table with more rows, or ask for a plan with a smaller value of smallest_cell"
             )
-        excluded_groups = f"domains and classes with fewer than {rows.min_rows} rows"
-        groups = [[int(d)] for d in np.unique(rows.domain_codes[is_used])]
+        excluded_text = f"domains and classes with fewer than {rows.min_rows} rows"
+        domain_groups = [[int(d)] for d in np.unique(rows.domain_codes[is_used])]
     else:
-        is_large_class = counts.sum(axis=1) >= request.min_class_rows()
+        is_large_class = cell_counts.sum(axis=1) >= request.min_class_rows()
         is_used = is_large_class[rows.class_codes]
-        n_used, n_small = int(is_used.sum()), int((~is_used).sum())
+        n_used, n_excluded = int(is_used.sum()), int((~is_used).sum())
         min_rows = request.min_site_rows(n_sent)
         if n_used < min_rows:
             needed_text, found_text = f"{min_rows} rows", f"{len(is_used)} rows"
             if request.n_classes > 1:
                 needed_text += f" in total and {request.min_class_rows()} rows in each class"
-                found_text = f"{n_used} rows in sufficiently large classes, and {n_small} in others"
+                found_text = f"{n_used} rows in large enough classes, and {n_excluded} in others"
             raise DisclosureError(
                 f"the second-round file was not created: the plan asks for {request.maps_text}, "
                 f"for which a site needs {needed_text}. This site has {found_text}. {ADVICE}"
             )
-        excluded_groups = f"classes with fewer than {request.min_class_rows()} rows"
-        groups = _group_domains(counts[is_large_class], request, n_sent)
-    group_names = [rows.domain_names[group[0]] for group in groups]
-    if n_left_out := int((~is_used).sum()):
-        notes.append(f"left out: {n_left_out} rows from {excluded_groups}")
-    if len(groups[-1]) > 1:
-        group_names[-1] = rows.site if len(groups) == 1 else f"{rows.site} (other domains)"
-        merged_names = describe_names([rows.domain_names[d] for d in groups[-1]])
-        notes.append(f"merged into one domain, {group_names[-1]!r}: {merged_names}")
-    group_of_domain = np.zeros(len(rows.domain_names), dtype=np.int64)
-    for index, group in enumerate(groups):
-        group_of_domain[group] = index
+        excluded_text = f"classes with fewer than {request.min_class_rows()} rows"
+        domain_groups = _group_domains(cell_counts[is_large_class], request, n_sent)
+    group_names = [rows.domain_names[group[0]] for group in domain_groups]
+    if n_excluded := int((~is_used).sum()):
+        notes.append(f"left out: {n_excluded} rows from {excluded_text}")
+    if len(domain_groups[-1]) > 1:
+        group_names[-1] = rows.site if len(domain_groups) == 1 else f"{rows.site} (other domains)"
+        merged_text = describe_names([rows.domain_names[d] for d in domain_groups[-1]])
+        notes.append(f"merged into one domain, {group_names[-1]!r}: {merged_text}")
+    group_codes = np.zeros(len(rows.domain_names), dtype=np.int64)
+    for index, group in enumerate(domain_groups):
+        group_codes[group] = index
     return replace(
         rows,
         X=rows.X.iloc[np.flatnonzero(is_used)],
         y=rows.y[is_used],
         class_codes=rows.class_codes[is_used],
-        domain_codes=group_of_domain[rows.domain_codes[is_used]],
+        domain_codes=group_codes[rows.domain_codes[is_used]],
         domain_names=group_names,
         notes=notes,
     )
 
 
 def _group_domains(counts: Array, request: Request, n_sent: int) -> list[list[int]]:
-    """Return a group for each domain that is large enough, and one group of all others."""
-    sizes = counts.sum(axis=0)
+    """Group domain codes: one group for each large domain, and one group for all others."""
+    domain_sizes = counts.sum(axis=0)
     is_large = (counts >= request.min_cell_rows()).all(axis=0)
-    is_large &= sizes >= request.min_domain_rows()
-    large_domains = sorted(np.flatnonzero(is_large).tolist(), key=lambda d: (-sizes[d], d))
-    nonempty_domains = np.flatnonzero(sizes)
+    is_large &= domain_sizes >= request.min_domain_rows()
+    large_domains = sorted(np.flatnonzero(is_large).tolist(), key=lambda d: (-domain_sizes[d], d))
+    nonempty_domains = np.flatnonzero(domain_sizes)
     for k in range(min(len(large_domains), MAX_SOURCES), 0, -1):
-        others = np.setdiff1d(nonempty_domains, large_domains[:k])
-        group_counts = [*counts[:, large_domains[:k]].T]
-        group_counts += [counts[:, others].sum(axis=1)] if len(others) else []
-        n_groups = len(group_counts)
+        other_domains = np.setdiff1d(nonempty_domains, large_domains[:k])
+        groups = [[d] for d in large_domains[:k]]
+        groups += [other_domains.tolist()] if len(other_domains) else []
+        group_counts = [counts[:, group].sum(axis=1) for group in groups]
         if (
             min(class_counts.min() for class_counts in group_counts) >= request.min_cell_rows()
             and group_counts[-1].sum() >= request.min_domain_rows()
-            and counts.sum(axis=1).min() >= request.min_class_rows(n_groups)
-            and sizes.sum() >= request.min_site_rows(n_sent, n_groups)
+            and counts.sum(axis=1).min() >= request.min_class_rows(len(groups))
+            and domain_sizes.sum() >= request.min_site_rows(n_sent, len(groups))
         ):
-            return [[d] for d in large_domains[:k]] + ([others.tolist()] if len(others) else [])
+            return groups
     return [nonempty_domains.tolist()]
 
 
@@ -270,11 +270,11 @@ class SiteRows:
         a guess about a row.
         """
         util = import_pandas().util
-        hashes = util.hash_pandas_object(self.X, index=False).to_numpy() * np.uint64(31)
+        row_hashes = util.hash_pandas_object(self.X, index=False).to_numpy() * np.uint64(31)
         domain_hashes = util.hash_array(np.array(self.domain_names, dtype=object))
         y_hashes = util.hash_array(np.asarray(self.y))
-        hashes += domain_hashes[self.domain_codes] * np.uint64(17) + y_hashes
-        return hashlib.sha256(np.sort(hashes).tobytes()).hexdigest()[:4]
+        row_hashes += domain_hashes[self.domain_codes] * np.uint64(17) + y_hashes
+        return hashlib.sha256(np.sort(row_hashes).tobytes()).hexdigest()[:4]
 
 
 def hide_small_counts(counts: Any, n: Any, min_rows: int) -> Any:
@@ -283,8 +283,8 @@ def hide_small_counts(counts: Any, n: Any, min_rows: int) -> Any:
     return np.where(np.asarray(n) - counts < min_rows, n, counts)
 
 
-def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
-    """Check a site's table, and omit rows and values about which nothing may be sent."""
+def read_site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
+    """Read and check a site's table, and omit rows and values about which nothing may be sent."""
     check_plan(plan)
     schema, min_rows = plan.schema, plan.smallest_cell
     frame = named_frame(frame)

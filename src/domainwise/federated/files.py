@@ -1,6 +1,6 @@
 """Files that leave a site: NumPy arrays and JSON, without executable content.
 
-A file is an uncompressed zip archive with ``about.json`` and with int64 and float64 arrays in
+A file is an uncompressed zip archive that contains ``about.json``, and int64 and float64 arrays in
 NumPy's format. It is read without pickle, and declared sizes are compared with the file size before
 memory is allocated. The digest shows whether the file was changed; it is not a signature. Shapes
 and counts are checked against the plan, and moments that no set of rows could produce are rejected.
@@ -28,9 +28,9 @@ from domainwise.federated.plan import Plan, check_plan
 from domainwise.jobs.store import DAMAGED, check_form, replacing
 from domainwise.model_files.persistence import check_archive
 
-FORMAT, ABOUT = 2, "about.json"  #: version of the file format, and name of the JSON file in it
+FORMAT, ABOUT = 2, "about.json"  #: format version, and name of the JSON file in the archive
 ROUNDS = {"statistics": "first", "moments": "second"}
-#: Types of the fields of ``about.json``, and of the content in each round, for :func:`check_form`.
+#: Types of the fields in ``about.json`` and in the content of each round, for :func:`check_form`.
 FIELD_TYPES: dict[str, dict[str, Any]] = {
     ABOUT: {"format": int, "kind": set(ROUNDS), "content": dict}
     | dict.fromkeys(("site", "plan", "digest"), str),
@@ -103,14 +103,14 @@ class SiteFile:
 
     @classmethod
     def load(cls, path: str | Path) -> SiteFile:
-        """Read a file that :meth:`save` has written, and check it; no code from it is run."""
+        """Read and check a file written by :meth:`save`; no code in the file is run."""
         n_bytes = Path(path).stat().st_size
         try:
             with zipfile.ZipFile(path) as archive:
                 check_archive(archive, n_bytes)
                 about = json.loads(archive.read(ABOUT))
-                members = {n: archive.read(n) for n in archive.namelist() if n != ABOUT}
-                arrays = {n.removesuffix(".npy"): _read_array(c, n) for n, c in members.items()}
+                names = [name for name in archive.namelist() if name != ABOUT]
+                arrays = {n.removesuffix(".npy"): _read_array(archive.read(n), n) for n in names}
             _check_fields(about, FIELD_TYPES[ABOUT], ABOUT)
             digest, version = about.pop("digest"), about.pop("format")
             if version != FORMAT:
@@ -134,7 +134,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def default_output(function: Function) -> Function:
-    """Decorate a function so that transformers in it return arrays, regardless of set_config."""
+    """Decorate a function so that its transformers return arrays, regardless of set_config."""
     return config_context(transform_output="default")(function)
 
 
@@ -167,7 +167,7 @@ def _check_fields(fields: dict[str, Any], field_types: dict[str, Any], location:
     _check_names(fields, field_types, f"{location}: the field")
     try:
         check_form(fields, field_types, location)
-    except ValueError as error:  # drop its advice, because callers add their own
+    except ValueError as error:  # remove the advice, because callers add their own
         raise ValueError(str(error).removesuffix(f". {DAMAGED}")) from None
 
 
@@ -221,7 +221,7 @@ def check_arrays(
 ) -> None:
     """Raise ValueError if arrays have unexpected names, shapes or types.
 
-    The array ``counts_name`` must contain integers from 0 to ``max_count``, the others floats.
+    The array named ``counts_name`` must contain integers from 0 to ``max_count``; others, floats.
     """
     _check_names(file.arrays, shapes, "the array")
     for name, shape in shapes.items():

@@ -1,8 +1,8 @@
 """The first round: sites send statistics of their columns, which are merged into a new plan.
 
 A file contains counts, means and squared deviations of columns, means of blocks of neighbouring
-values, counts of classes and categories, and quantiles of distances between rows. Statistics that
-no table could produce are rejected before files are merged.
+values, row counts of classes and categories, and quantiles of distances between rows. Statistics
+that no table could produce are rejected before files are merged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from domainwise.arrays import Array, Frame
 from domainwise.arrays.namespace import evenly_spaced
 from domainwise.ensemble.moments import Moments
 from domainwise.federated import disclosure
-from domainwise.federated.disclosure import DisclosureError, SiteRows, choose_sizes, site_rows
+from domainwise.federated.disclosure import DisclosureError, SiteRows, choose_sizes, read_site_rows
 from domainwise.federated.files import (
     MAX_ROWS,
     SiteFile,
@@ -37,18 +37,11 @@ from domainwise.labels.factors import residual_trace
 from domainwise.search.grids import RIDGE_GAMMAS
 from domainwise.shift.watch import CLIP
 from domainwise.tables.schema import make_preprocessor
-from domainwise.tables.statistics import (
-    Preprocessing,
-    Sketch,
-    Statistics,
-    joined_sketch,
-    quantile,
-    sketched,
-)
+from domainwise.tables.statistics import Sketch, Statistics, make_sketch, merge_sketches, quantile
 
-#: Maximum number of block means that a site sends for a column, and the minimum number of rows in a
+#: Maximum number of block means that a site sends for a column, and minimum number of rows in a
 #: block, in multiples of ``smallest_cell``.
-MAX_BLOCKS, BLOCK_CELLS = 100, 2
+MAX_BLOCKS, MIN_BLOCK_CELLS = 100, 2
 #: Levels of the distance quantiles that a site sends, and number of rows sampled to compute them.
 QUANTILE_LEVELS, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
 METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}  #: distance metric of each kernel
@@ -68,17 +61,17 @@ N_QUANTILES = 200
 def statistics(
     frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
 ) -> SiteFile:
-    """Compute a site's first-round file, which is used to set preprocessing and kernel widths.
+    """Compute a site's first-round file, from which preprocessing and kernel widths are set.
 
     It contains, for each numeric column, the count, the mean, the sum of squared deviations, and
     means of blocks of at least twice ``smallest_cell`` neighbouring values; for each text column,
-    the counts of categories with at least ``smallest_cell`` rows; counts of classes; and a few
+    the counts of categories with at least ``smallest_cell`` rows; row counts of classes; and a few
     quantiles of distances between rows, rounded to two digits. It does not describe domains.
 
     Parameters
     ----------
     frame : data frame
-        The rows of the site, with the plan's columns.
+        The site's rows, with the plan's columns.
     plan : Plan
     site : str, default=None
         Name of the site. None uses the domain name, if all rows belong to one domain.
@@ -88,7 +81,7 @@ def statistics(
     Returns
     -------
     file : SiteFile
-        ``describe()`` returns a description of its content, ``save(path)`` writes it.
+        ``describe()`` describes its content, and ``save(path)`` writes it.
 
     See Also
     --------
@@ -107,21 +100,21 @@ def statistics(
     >>> statistics(frame, plan, site="north").content["rows"]
     400
     """
-    file = compute_statistics(site_rows(frame, plan, site), plan)
-    n, p, n_sent = file.content["rows"], len(plan.schema.features), count_numbers(file)
-    limit = n * p // disclosure.VALUES_PER_NUMBER
-    if n_sent > limit and not accept_disclosure:
+    file = compute_statistics(read_site_rows(frame, plan, site), plan)
+    n, p, n_numbers = file.content["rows"], len(plan.schema.features), count_numbers(file)
+    max_numbers = n * p // disclosure.VALUES_PER_NUMBER
+    if n_numbers > max_numbers and not accept_disclosure:
         raise DisclosureError(
-            f"the first-round file was not created: it would contain {n_sent} numbers, but at most "
-            f"{limit} are allowed for {n} rows and {p} columns. Use a table with more rows, or ask "
-            "for a plan with a larger value of smallest_cell (the minimum number of rows per class "
-            f"or category). {disclosure.ACCEPT_ADVICE}"
+            f"the first-round file was not created: it would contain {n_numbers} numbers, but "
+            f"{n} rows and {p} columns allow at most {max_numbers}. Use a table with more rows, or "
+            "ask for a plan with a larger value of smallest_cell (the minimum number of rows per "
+            f"class or category). {disclosure.ACCEPT_ADVICE}"
         )
     return file
 
 
 def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
-    """Compute the first-round file, without checking what it discloses."""
+    """Compute the first-round file without checking whether it discloses too much."""
     schema, min_rows, n = plan.schema, plan.smallest_cell, len(rows.X)
     column_names, X = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
     if plan.classes is None:
@@ -129,28 +122,28 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
     if (is_too_large := (np.abs(X) > MAX_VALUE).any(axis=0)).any():
         name = column_names[int(is_too_large.argmax())]
         raise DisclosureError(f"{name!r} has absolute values above {MAX_VALUE:.0e}. Check its unit")
-    block_means = [_block_means(column[~np.isnan(column)], min_rows) for column in X.T]
+    block_means = [_compute_block_means(column[~np.isnan(column)], min_rows) for column in X.T]
     moments = Moments.of_rows(X, np.zeros(n, dtype=np.int64), 1)
-    # A small number of missing values is not reported; the column is treated as complete.
+    # A few missing values are not reported; the column is then treated as complete.
     counts = disclosure.hide_small_counts(moments.count[0], n, min_rows)
     squares = moments.squares[0] * np.where(counts > 0, counts / np.maximum(moments.count[0], 1), 0)
-    categories, notes = [], [*rows.notes]
+    category_counts, notes = [], [*rows.notes]
     for name in schema.categorical:
         all_counts = Counter(rows.X[name].dropna().tolist())
         sent_counts = {k: count for k, count in sorted(all_counts.items()) if count >= min_rows}
         if len(sent_counts) < len(all_counts):
             notes.append(f"categories of {name!r} with fewer than {min_rows} rows were not sent")
-        n_others = n - sum(sent_counts.values())
-        if sent_counts and n_others < min_rows:  # count the others in the most frequent category
-            sent_counts[max((count, k) for k, count in sent_counts.items())[1]] += n_others
-        categories.append(sent_counts)
-    sizes = {"n": n, "n_numbers": len(column_names), "n_texts": len(categories)}
-    sizes |= {"block_rows": BLOCK_CELLS * min_rows, "n_quantiles": len(QUANTILE_LEVELS)}
+        n_other_rows = n - sum(sent_counts.values())
+        if sent_counts and n_other_rows < min_rows:  # count other rows in the largest category
+            sent_counts[max((count, k) for k, count in sent_counts.items())[1]] += n_other_rows
+        category_counts.append(sent_counts)
+    sizes = {"n": n, "n_numbers": len(column_names), "n_texts": len(category_counts)}
+    sizes |= {"block_rows": MIN_BLOCK_CELLS * min_rows, "n_quantiles": len(QUANTILE_LEVELS)}
     sizes |= {"n_blocks": max(map(len, block_means), default=0), "min_rows": min_rows}
     content = {
         "rows": n,
         "classes": np.bincount(rows.class_codes, minlength=plan.n_classes).tolist(),
-        "categories": categories,
+        "categories": category_counts,
         "left_out": rows.n_left_out,
         "checksum": rows.checksum(),
         "words": [sentence.format(**sizes) for sentence in TEXTS["statistics"]],
@@ -159,16 +152,16 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
         "numbers": np.vstack([counts, moments.mean[0], squares]),
         "lengths": np.array([len(means) for means in block_means], dtype=np.int64),
         "blocks": np.concatenate([*block_means, np.zeros(0)]),
-        "distances": _distance_quantiles(rows.X, schema),
+        "distances": _compute_distance_quantiles(rows.X, schema),
     }
     return SiteFile("statistics", rows.site, plan.hash, content, arrays, tuple(notes))
 
 
-def _block_means(values: Array, min_rows: int) -> Array:
-    """Return means of blocks of neighbouring values; all blocks have nearly the same size."""
-    n_blocks = min(MAX_BLOCKS, max(len(values) // (BLOCK_CELLS * min_rows), int(len(values) > 0)))
-    if not n_blocks:
+def _compute_block_means(values: Array, min_rows: int) -> Array:
+    """Sort values into blocks of nearly equal size, and return the means of the blocks."""
+    if not len(values):
         return np.zeros(0)
+    n_blocks = min(MAX_BLOCKS, max(len(values) // (MIN_BLOCK_CELLS * min_rows), 1))
     starts = np.arange(n_blocks) * len(values) // n_blocks
     sizes = np.diff([*starts, len(values)])
     # Rounding errors of the sums must not change the order of the means.
@@ -176,8 +169,8 @@ def _block_means(values: Array, min_rows: int) -> Array:
 
 
 @default_output
-def _distance_quantiles(X: Any, schema: Any) -> Array:
-    """Return quantiles of distances between sampled rows, which are preprocessed first."""
+def _compute_distance_quantiles(X: Any, schema: Any) -> Array:
+    """Return quantiles of distances between sampled rows after preprocessing, by metric."""
     sample = X.iloc[evenly_spaced(len(X), DISTANCE_ROWS)]
     Z, quantiles = make_preprocessor(schema).fit_transform(sample), []
     for metric in METRICS.values():
@@ -224,7 +217,7 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
         raise ValueError("'distances' must be non-negative and in ascending order")
     if max(np.abs(a).max(initial=0.0) for a in (arrays["blocks"], distances)) > MAX_VALUE:
         raise ValueError(f"absolute values in 'blocks' or 'distances' exceed {MAX_VALUE:.0e}")
-    for j, (block_means, weights) in enumerate(sketches(file)):
+    for j, (block_means, weights) in enumerate(unpack_sketches(file)):
         if (np.diff(block_means) < 0).any() or (len(block_means) > 0) != (counts[j] > 0):
             raise ValueError(
                 "'blocks' must be in ascending order, with no entry for a column without values "
@@ -245,12 +238,12 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
             )
 
 
-def check_units(plan: Plan, sites: list[SiteFile]) -> None:
+def check_units(plan: Plan, site_files: list[SiteFile]) -> None:
     """Raise SiteFileError if values at one site are far larger than at all other sites."""
     column_names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
-    counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
+    counts, means, squares = np.swapaxes([file.arrays["numbers"] for file in site_files], 0, 1)
     scales = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
-    for s, file in enumerate(sites if len(sites) > 1 else []):
+    for s, file in enumerate(site_files if len(site_files) > 1 else []):
         other_scales = np.delete(scales, s, axis=0).max(axis=0)
         is_large = (other_scales > 0) & (scales[s] > MAX_UNIT_RATIO * other_scales)
         if is_large.any():
@@ -263,11 +256,11 @@ def check_units(plan: Plan, sites: list[SiteFile]) -> None:
             )
 
 
-def sketches(file: SiteFile) -> list[Sketch]:
+def unpack_sketches(file: SiteFile) -> list[Sketch]:
     """Return the block means of each column, and the number of rows in each block."""
-    means = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
-    counts = file.arrays["numbers"][0]
-    return [(m, np.full(len(m), n / max(len(m), 1))) for m, n in zip(means, counts, strict=True)]
+    column_means = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
+    columns = zip(column_means, file.arrays["numbers"][0], strict=True)
+    return [(means, np.full(len(means), n / max(len(means), 1))) for means, n in columns]
 
 
 def merge(plan: Plan, files: SiteFiles) -> Plan:
@@ -296,38 +289,42 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     check_plan(plan)
     if plan.merged is not None:
         raise PlanError("this is the second-round plan. Pass the first-round plan")
-    sites = load_files(plan, files, "statistics", check_statistics)
-    check_units(plan, sites)
-    site_sketches = [sketches(file) for file in sites]
-    site_moments = [Moments(*file.arrays["numbers"][:, None]) for file in sites]
-    site_categories = [[Counter(c) for c in file.content["categories"]] for file in sites]
-    total = Statistics(
+    site_files = load_files(plan, files, "statistics", check_statistics)
+    check_units(plan, site_files)
+    site_sketches = [unpack_sketches(file) for file in site_files]
+    site_moments = [Moments(*file.arrays["numbers"][:, None]) for file in site_files]
+    site_category_counts = [[Counter(c) for c in file.content["categories"]] for file in site_files]
+    pooled_statistics = Statistics(
         n_left_out=0,
         numbers=reduce(Moments.merged, site_moments),
-        sketches=[joined_sketch(column) for column in zip(*site_sketches, strict=True)],
-        categories=[sum(counts, Counter()) for counts in zip(*site_categories, strict=True)],
+        sketches=[*map(merge_sketches, zip(*site_sketches, strict=True))],
+        categories=[sum(counts, Counter()) for counts in zip(*site_category_counts, strict=True)],
         classes=Counter(),
-        domains=Counter({"": sum(file.content["rows"] for file in sites)}),
+        domains=Counter({"": sum(file.content["rows"] for file in site_files)}),
     )
-    preprocessing, landmarks, target_range = total.preprocessing(plan.schema), None, None
+    preprocessing = pooled_statistics.preprocessing(plan.schema)
+    target_range, target_settings, target_width = None, None, 0
     if plan.classes is None:
-        block_means = total.sketches[-1][0]
-        target_range = [float(block_means[0]), float(block_means[-1])]
-        landmarks = None if plan.method == RIDGE else _target_landmarks(total.sketches[-1])
-    n_targets = (plan.classes is None) + (0 if landmarks is None else len(landmarks["points"]))
-    kernels = _kernels(plan, sites)
-    class_counts = [np.array(file.content["classes"]) for file in sites]
-    n_sent = [count_numbers(file) for file in sites]
-    n_columns, n_maps, by_class = choose_sizes(plan, class_counts, n_sent, len(kernels), n_targets)
+        target_sketch, target_width = pooled_statistics.sketches[-1], 1
+        target_range = [float(target_sketch[0][0]), float(target_sketch[0][-1])]
+        if plan.method != RIDGE:
+            target_settings = _choose_target_landmarks(target_sketch)
+            target_width += len(target_settings["points"])
+    kernels = _list_kernels(plan, site_files)
+    class_counts = [np.array(file.content["classes"]) for file in site_files]
+    sent_counts = [count_numbers(file) for file in site_files]
+    n_columns, n_maps, by_class = choose_sizes(
+        plan, class_counts, sent_counts, len(kernels), target_width
+    )
     merged: dict[str, Any] = {
-        "sites": {file.site: file.content["checksum"] for file in sites},
+        "sites": {file.site: file.content["checksum"] for file in site_files},
         "learnt": asdict(preprocessing),
         "maps": kernels[:n_maps],
-        "target": landmarks,
+        "target": target_settings,
         "target_range": target_range,
         "columns": n_columns,
         "by_class": by_class,
-        "watch": _shift_settings(plan, site_sketches, total, preprocessing, n_columns),
+        "watch": _choose_shift_settings(plan, site_sketches, pooled_statistics, n_columns),
     }
     if plan.feature_map != "fourier":
         centres = replace(plan, merged=to_json(merged)).prepared_centres
@@ -338,17 +335,17 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     return replace(plan, merged=to_json(merged))
 
 
-def _kernels(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
+def _list_kernels(plan: Plan, site_files: list[SiteFile]) -> list[dict[str, Any]]:
     """List each kernel with each gamma; "auto" gammas are computed from distances within sites."""
-    weights = np.repeat([float(file.content["rows"]) for file in sites], len(QUANTILE_LEVELS))
+    weights = np.repeat([float(file.content["rows"]) for file in site_files], len(QUANTILE_LEVELS))
     kernels: list[dict[str, Any]] = []
     for i, kernel in enumerate(METRICS):
         gammas: Any = plan.gammas
         if isinstance(gammas, str):
-            distances = np.concatenate([file.arrays["distances"][i] for file in sites])
-            median = quantile(sketched(distances, weights), 0.5)
+            distances = np.concatenate([file.arrays["distances"][i] for file in site_files])
+            median = quantile(make_sketch(distances, weights), 0.5)
             if median <= 0:
-                raise PlanError("the median distance between rows is 0. Set gammas to numbers")
+                raise PlanError("the median distance between rows is 0. Pass a list of gammas")
             median_gamma = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
             gammas = [median_gamma * factor for factor in RIDGE_GAMMAS]
         if kernel in plan.kernels:
@@ -356,7 +353,7 @@ def _kernels(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
     return kernels
 
 
-def _target_landmarks(sketch: Sketch) -> dict[str, Any]:
+def _choose_target_landmarks(sketch: Sketch) -> dict[str, Any]:
     """Return landmarks for a continuous target, and the gamma of its kernel."""
     levels = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
     quantiles = np.array([quantile(sketch, level) for level in levels])[:, None]
@@ -371,22 +368,23 @@ def _target_landmarks(sketch: Sketch) -> dict[str, Any]:
     return {"gamma": gamma, "points": label_map.points[:, 0]}
 
 
-def _shift_settings(
-    plan: Plan, site_sketches: list[list[Sketch]], total: Statistics, params: Preprocessing, m: int
+def _choose_shift_settings(
+    plan: Plan, site_sketches: list[list[Sketch]], pooled_statistics: Statistics, n_columns: int
 ) -> dict[str, Any]:
-    """Return column ranges and at most ``m`` landmarks for comparing new rows with domains."""
-    p, n_points = len(params.mean), min(disclosure.WATCH_POINTS, m)
+    """Return column ranges, and landmarks for comparing new rows with domains."""
+    preprocessing = pooled_statistics.preprocessing(plan.schema)
     rng = np.random.RandomState(plan.seed)
-    scales = np.sqrt(np.where(params.variance > 0, params.variance, 1.0))
+    p, n_points = len(preprocessing.mean), min(disclosure.MAX_WATCH_LANDMARKS, n_columns)
+    scales = np.sqrt(np.where(preprocessing.variance > 0, preprocessing.variance, 1.0))
     ranges, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))
-    for j, (block_means, weights) in enumerate(total.sketches[:p]):
+    for j, (block_means, weights) in enumerate(pooled_statistics.sketches[:p]):
         if not len(block_means):
             continue
-        site_means = [site[j][0] for site in site_sketches if len(site[j][0])]
-        ranges[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in site_means)
-        ranges[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in site_means)
+        site_block_means = [site[j][0] for site in site_sketches if len(site[j][0])]
+        ranges[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in site_block_means)
+        ranges[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in site_block_means)
         levels = (np.cumsum(weights) - weights / 2) / weights.sum()
         draws = np.interp(rng.uniform(size=n_points), levels, block_means)
-        points[:, j] = np.clip((draws - params.mean[j]) / scales[j], -CLIP, CLIP)
+        points[:, j] = np.clip((draws - preprocessing.mean[j]) / scales[j], -CLIP, CLIP)
     gamma = resolve_gamma("median", "rbf", points) if p and np.ptp(points, axis=0).any() else 1.0
     return {"ends": ranges, "landmarks": points, "gamma": gamma}

@@ -19,8 +19,8 @@ from domainwise.federated.disclosure import (
     DisclosureError,
     Request,
     hide_small_counts,
+    read_site_rows,
     select_rows,
-    site_rows,
 )
 from domainwise.federated.files import MAX_ROWS, SiteFile, check_arrays, default_output
 from domainwise.federated.first_round import compute_statistics, count_numbers
@@ -87,7 +87,7 @@ def moments(
     >>> moments(frame, plan, site="north").site
     'north'
     """
-    rows, request = site_rows(frame, plan, site), Request.of_merged(plan)
+    rows, request = read_site_rows(frame, plan, site), Request.of_merged(plan)
     first_checksum = plan.first_round("sites").get(rows.site)
     if not accept_disclosure and first_checksum not in (None, rows.checksum()):
         raise DisclosureError(
