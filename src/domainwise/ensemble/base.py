@@ -323,26 +323,26 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self.context_weights_ = self.weights_
         self.context_domain_scores_ = self.domain_scores_
         self.context_expected_score_ = self.expected_score_
-        context_held_out = None
+        combined_held_out = None
         if context_predictions:
             weights, context_mix, held_out_mix = context_scorer.mix_predictions(context_predictions)
             mixes = {"plain": plain_held_out, "context": held_out_mix}
-            mix_weights, _, context_held_out = context_scorer.mix_predictions(mixes, PRIOR)
+            mix_weights, _, combined_held_out = context_scorer.mix_predictions(mixes, PRIOR)
             combined_mix = mix_weights["plain"] * plain_mix + mix_weights["context"] * context_mix
             self.context_weights_ = {
                 **{n: mix_weights["plain"] * w for n, w in self.weights_.items()},
                 **{n: mix_weights["context"] * w for n, w in weights.items()},
             }
-            self.context_domain_scores_ = scorer.scores(context_held_out)
+            self.context_domain_scores_ = scorer.scores(combined_held_out)
             self.context_expected_score_ = expected_score(self.context_domain_scores_, self._seed)
-            self._quantiles["context"] = scorer.quantiles(context_held_out)
+            self._quantiles["context"] = scorer.quantiles(combined_held_out)
             if scorer.classes is not None:
                 rows = context_scorer.rows
                 domain_args = (scorer.domain_codes[rows], context_domains)
                 self._shares = ShareRange.of_sources(combined_mix[rows], *domain_args)
                 self._plain_shares = ShareRange.of_sources(plain_mix[rows], *domain_args)
         self._reset_adaptation()
-        self.held_out_ = scorer.held_out(plain_held_out, context_held_out, predictions)
+        self.held_out_ = scorer.held_out(plain_held_out, combined_held_out, predictions)
 
     def _learn_trust(
         self,
@@ -378,12 +378,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             plain_Z = np.clip(np.nan_to_num(Z), *self._reach)
             batch_features = self._in_context(Z, plain_Z, batch_indices, moments)
             stacked_X, n = np.concatenate([batch_features, data.X[rows]]), len(rows)
-            change = np.zeros((n, plain_mix.shape[1]))
+            difference = np.zeros((n, plain_mix.shape[1]))
             for member in members:
                 outputs = type_by_name[member.name].refit_predict(data, member, train, stacked_X)
-                change += weights[member.name] * (outputs[:n] - outputs[n:])
+                difference += weights[member.name] * (outputs[:n] - outputs[n:])
             batch_sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(batch_indices))
-            results_by_half.append((rows, batch_sizes, context_mix[rows] + change))
+            results_by_half.append((rows, batch_sizes, context_mix[rows] + difference))
         if not results_by_half:
             return Trust(samples.size)
         rows, batch_sizes, batch_mix = map(np.concatenate, zip(*results_by_half, strict=True))
@@ -551,7 +551,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         )
 
     def domains_without_context(self, X: ArrayLike, sample_domain: ArrayLike) -> list[Hashable]:
-        """Return the domains that are predicted without context, because it would be misleading."""
+        """Return the domains for which context would be misleading and is therefore not used."""
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
         domain = domain_labels(sample_domain, rows)

@@ -23,14 +23,14 @@ from domainwise.ensemble.moments import Moments
 N_CONTEXTS = 6
 #: A batch is divided if it is at least this many times as large as a typical source domain.
 MIN_SIZE_RATIO = 1.5
-#: Candidates for ``half`` of :class:`Trust`, and its value if it cannot be measured.
+#: Candidates for ``half`` of :class:`Trust`, and the default if it cannot be measured.
 HALF_CANDIDATES = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0)
 DEFAULT_HALF = 20.0
 #: Batch sizes for which trust and the limits for outliers are measured.
 BATCH_SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 #: Lower bound for variances before logarithms are taken; the variance of all source rows is 1.
 MIN_VARIANCE = 1e-3
-#: Minimum number of observed values that is needed to check the variance of a feature.
+#: Minimum number of observed values needed to check the variance of a feature.
 MIN_VARIANCE_ROWS = 8
 #: Minimum number of source domains from which a range is computed.
 MIN_DOMAINS = 4
@@ -98,7 +98,7 @@ class Part:
         return cls(keys, _moments(Z), _moments(Z[:-1]))
 
     def context_moments(self, Z: Array, keys: Array) -> Moments:
-        """Return the moments of the part as the context of each row.
+        """Return the moments of this part as the context of each row.
 
         A row that is not in the part replaces the last row of the part.
         """
@@ -214,7 +214,7 @@ class SmallBatch(NamedTuple):
     """A random sample of rows from a source domain, some of which are predicted."""
 
     rows: Array  #: rows to predict, as indices into ``SourceSamples.training_rows``
-    n_rows: int  #: number of all rows of the batch
+    n_rows: int  #: number of rows in the batch, predicted or not
     moments: Moments  #: of all rows of the batch
 
 
@@ -244,7 +244,7 @@ class SourceSamples:
             yield half_domains, [SmallBatch(rows, size, m) for (rows, _), size, m in triples]
 
     def _draws(self, domain_code: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """Yield, for each batch, rows to predict (indices into ``training_rows``), and all rows."""
+        """Yield the rows to predict in each batch (indices into ``training_rows``) and all rows."""
         domain_rows = np.flatnonzero(self.domain_codes == domain_code)
         domain_rows = rng.permutation(domain_rows)[:MAX_DRAWN_ROWS]
         scored_rows = self.scored_rows
@@ -304,7 +304,7 @@ class SourceRange:
     def of_sources(
         cls, Z: Array, domain_codes: Array, n_domains: int, features: Array, seed: int
     ) -> SourceRange | None:
-        """Compute the range from standardized rows; None if there are too few domains."""
+        """Compute the range from standardized rows; None with too few domains or no features."""
         if n_domains < MIN_DOMAINS or not len(features):
             return None
         rng = np.random.default_rng(seed)

@@ -51,8 +51,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         strongly between source domains.
     calibration : {"cv", "split"}, default="cv"
         How prediction sets are calibrated. "cv" uses predictions for each domain by members fitted
-        without it; the coverage is *approximate*. "split" reserves half of the domains; the
-        coverage is *guaranteed*, on average over new domains from the same distribution.
+        without that domain; the coverage is *approximate*. "split" reserves half of the domains;
+        the coverage is *guaranteed*, on average over new domains from the same distribution.
     cv : int, splitter or iterable, default=None
         None holds out one domain at a time, or groups of domains if there are more than ten (for
         trees, boosting and support vector machines, more than five). Splitters receive the domains
