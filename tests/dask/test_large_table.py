@@ -20,7 +20,7 @@ from domainwise.models.large_table import LargeTable  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
 from domainwise.scoring.predictions import fit_with_domains  # noqa: E402
 from domainwise.tables.schema import check_table, load_table, make_preprocessor  # noqa: E402
-from domainwise.tables.statistics import Statistics, sketched  # noqa: E402
+from domainwise.tables.statistics import Statistics, make_sketch  # noqa: E402
 
 pytestmark = pytest.mark.dask
 
@@ -152,10 +152,10 @@ def test_medians_of_sketches_are_within_a_hundredth_of_rank():
     rng = np.random.default_rng(0)
     for draw in (rng.standard_normal, rng.standard_cauchy, lambda n: rng.integers(7, size=n) * 1.0):
         values = draw(400_000)
-        parts = [sketched(part, np.ones(len(part))) for part in np.array_split(values, 64)]
+        parts = [make_sketch(part, np.ones(len(part))) for part in np.array_split(values, 64)]
         while len(parts) > 1:
             groups = [parts[i : i + 4] for i in range(0, len(parts), 4)]
-            parts = [sketched(*map(np.concatenate, zip(*g, strict=True))) for g in groups]
+            parts = [make_sketch(*map(np.concatenate, zip(*g, strict=True))) for g in groups]
         none = Statistics(0, None, parts, [], None, None)  # type: ignore[arg-type]
         (median,) = none.medians()
         below, upto = np.mean(values < median), np.mean(values <= median)

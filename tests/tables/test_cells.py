@@ -11,7 +11,7 @@ pytest.importorskip("python_calamine")
 pytest.importorskip("openpyxl")
 
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
-from domainwise.tables.cells import decimal_marks, form_of, typed_numbers, with_points  # noqa: E402
+from domainwise.tables.cells import decimal_marks, form_of, parse_numbers, with_decimal_points  # noqa: E402
 from domainwise.tables.errors import TableError  # noqa: E402
 from domainwise.tables.files import iter_table, read_table  # noqa: E402
 from domainwise.tables.schema import Schema, check_table, load_table  # noqa: E402
@@ -89,7 +89,7 @@ def test_the_same_table_gives_the_same_model_however_it_is_written(frame, tmp_pa
 def numbers(texts, **options):
     frame = pandas.DataFrame({"x": texts})
     marks = decimal_marks(frame, ["x"], **options)
-    return typed_numbers(with_points(frame["x"], marks.get("x"))).tolist()
+    return parse_numbers(with_decimal_points(frame["x"], marks.get("x"))).tolist()
 
 
 @pytest.mark.parametrize(
@@ -268,6 +268,9 @@ def test_an_encoding_that_is_named_is_used_and_kept(frame, tmp_path):
     assert "Łódź" in set(frame["site"])
     with pytest.raises(TableError, match="encoding='nonsense' is unknown"):
         load_table(tmp_path / "t.csv", **ROLES, encoding="nonsense")
+    (tmp_path / "t.csv").write_bytes(b"site,ill\n\x81,1\n")
+    with pytest.raises(TableError, match="not encoded in cp1252.*Try encoding='cp1251'"):
+        load_table(tmp_path / "t.csv", **ROLES, encoding="cp1252")
 
 
 def test_words_for_nothing_are_classes_unless_they_are_named(frame, tmp_path):

@@ -128,6 +128,12 @@ def test_a_byte_order_mark_and_semicolons_are_read_as_spreadsheets_mean_them(tmp
     assert read.to_dict("list") == {"a": [1, 3], "b": [2, 4]}
 
 
+def test_a_quoted_cell_may_span_lines_and_be_longer_than_each_of_them(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('a,b\n1,"one\ntwo\nthree"\n2,x\n')
+    assert read_table(path).to_dict("list") == {"a": [1, 2], "b": ["one\ntwo\nthree", "x"]}
+
+
 def test_categories_of_digits_stay_text_in_a_piece_with_gaps(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("code,x\n1,1\n,2\n2,3\n")
@@ -320,6 +326,7 @@ def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
         ("t.csv", "a,b\nМосква,2\n".encode("cp1251"), "not UTF-8.*encoding='cp1251'"),
         ("t.csv", "a,b\né,2\n".encode("utf-16-le"), "NUL bytes.*encoding='utf-16-le'"),
         ("t.csv", b'a,b\n1,2\n3,"4\n5,6\n', "quotation mark is never closed"),
+        ("t.csv", b'a,b\n1,2\n3,"4\n5,6\n7,8\n9,0\n', "quotation mark is never closed"),
         ("t.csv", b"a,,\n1,2,3\n", "has no name"),
         ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 500, mtime=0)[:-30], "damaged|cannot be read"),
         ("t.csv.gz", b"a,b\n1,2\n", "cannot be read"),

@@ -20,7 +20,7 @@ from pyarrow import types
 
 from domainwise.backends.partitions import KnownPartitions
 from domainwise.gram.dask.graphs import Deferred
-from domainwise.tables.files import arrow_frame, folder_keys, index_columns, is_data_file
+from domainwise.tables.files import arrow_frame, folder_values, index_columns, is_data_file
 
 #: Maximum size in memory of adjacent row groups that are read together.
 PARTITION_BYTES = 32 * 2**20
@@ -111,8 +111,8 @@ def read_footers(path: Any) -> list[Footer]:
         try:
             with filesystem.open(file_path) as file:
                 metadata = pq.read_metadata(file)
-            schema, folder_columns = metadata.schema.to_arrow_schema(), folder_keys(file_path, root)
-            return Footer(filesystem, file_path, metadata, schema, folder_columns)
+            schema = metadata.schema.to_arrow_schema()
+            return Footer(filesystem, file_path, metadata, schema, folder_values(file_path, root))
         except FileNotFoundError:
             raise
         except Exception as error:

@@ -30,7 +30,7 @@ from domainwise.tables.cells import split_names
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
 from domainwise.tables.schema import Schema, Table, check_table, choose_features
-from domainwise.tables.statistics import Statistics, labels_by_text, sketched
+from domainwise.tables.statistics import Statistics, labels_by_text, make_sketch
 
 #: Number of copies of a table that a fit in memory needs, at eight bytes per cell.
 N_COPIES = 4
@@ -95,7 +95,7 @@ def statistics_of(reader: Reader, piece: parquet.Piece) -> Statistics:
     return Statistics(
         n_left_out,
         Moments.of_rows(numeric_values, np.zeros(len(X), dtype=np.int64), 1),
-        [sketched(column, np.ones(len(column))) for column in present_values],
+        [make_sketch(column, np.ones(len(column))) for column in present_values],
         [Counter(X[name].dropna().tolist()) for name in reader.schema.categorical],
         class_counts,
         Counter(domains.tolist()),

@@ -1,8 +1,8 @@
 """Reading numbers, percentages, times and dates from unambiguous text cells.
 
 A number is unambiguous if only one of the two decimal marks makes sense in it: "1,5" and "1.234,5"
-have decimal commas, "1.5" and "1,234.5" decimal points. "1,234" is ambiguous: the other cells in
-its column decide, or else the other columns. Nothing else is guessed.
+have decimal commas, "1.5" and "1,234.5" have decimal points. For "1,234", which is ambiguous, the
+other cells in the column decide, or otherwise the other columns. Nothing else is guessed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import LARGEST_NUMBER, is_quantity, too_large
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 
-#: Text of missing cells. Words such as "NA" are missing values only in numeric columns.
+#: Text of missing cells in any column, and in numeric columns, where "NA" is a missing value too.
 MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
-MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
+MISSING_WORDS = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 #: Results of failed formulas, except ``#N/A``, which is a missing value.
 EXCEL_ERRORS = ["#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"]
 BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)
 BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
 _MONTH = r"(?i:jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
-#: Dates, such as 2024-05-31, 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024, 2024-05 or 2024Q2.
+#: Pattern for dates: 2024-05-31, 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024, 2024-05 or 2024Q2.
 DATE = (
     r"(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4}"
     r"|[0-9]{4}-(?:0[1-9]|1[0-2])|[0-9]{4}[- ]?[Qq][1-4]"
@@ -35,20 +35,20 @@ DATE = (
 )
 TIME = r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?"
 PLAIN_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[Ii]nf(?:inity)?"
-#: Numbers with symbols or units: <5, $5, (5), 5 mm, 1_000, 95:30, 1.5D+03.
+#: Pattern for numbers with symbols or units: <5, $5, (5), 5 mm, 1_000, 95:30, 1.5D+03.
 ANNOTATED_NUMBER = (
     r"[<>=~≈±$€£¥(]*\s*[+−-]?\.?[0-9][0-9.,:'_]*(?:[eEdD][+-]?[0-9]+)?"
     r"(?:[%‰°€$£¥)]|\s[^0-9]{1,6})*"
 )
-#: Thousands separators. If the decimal mark is a point, the comma is one too, and vice versa.
+#: Thousands separators. OTHER_MARK adds the comma if the decimal mark is a point, and vice versa.
 THOUSANDS = " '’\u00a0\u202f\u2009"
 OTHER_MARK = {".": ",", ",": ".", None: ""}
-#: A text column is not a categorical feature if its number of distinct values exceeds both this
-#: number and half its number of rows.
+#: A text column looks like an identifier, not a categorical feature, if its number of distinct
+#: values exceeds both this number and half the number of its rows.
 MAX_CATEGORIES = 50
-#: A text column with more distinct numbers than this, in at least half of its cells, is treated as
-#: numbers with some invalid cells.
-MIN_NUMBERS = 20
+#: A text column with numbers in at least half of its cells is treated as numbers with some invalid
+#: cells if it has more distinct numbers than this; fewer numbers may be codes.
+MAX_NUMERIC_CODES = 20
 
 
 def _number_pattern(mark: str | None) -> str:
@@ -62,7 +62,7 @@ def _number_pattern(mark: str | None) -> str:
 
 
 NUMBER = {mark: _number_pattern(mark) for mark in (".", ",", None)}
-#: Numbers and percentages with either decimal mark.
+#: Pattern for numbers and percentages with either decimal mark.
 NUMBER_OR_PERCENT = rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?"
 
 
@@ -86,7 +86,7 @@ def matches(column: Any, pattern: str, *, full: bool = True) -> Any:
 
 
 def _arrow_text(column: Any) -> Any:
-    """Return a text column as an Arrow array, which is faster to search; None if it is not text."""
+    """Return a text column as an Arrow array, which is faster to search; None for other types."""
     try:
         import pyarrow
 
@@ -100,7 +100,7 @@ def _arrow_text(column: Any) -> Any:
 def text_cells(column: Any) -> Any:
     """Return the cells as stripped text, without missing cells and words such as "NA"."""
     texts = column[column.notna()].astype(str).str.strip()
-    return texts[~texts.isin(MISSING)]
+    return texts[~texts.isin(MISSING_WORDS)]
 
 
 def mark_missing(column: Any, na: Sequence[str], *, nan_text: bool = True) -> Any:
@@ -163,7 +163,7 @@ def decimal_marks(
     return marks
 
 
-def with_points(column: Any, mark: str | None) -> Any:
+def with_decimal_points(column: Any, mark: str | None) -> Any:
     """Rewrite the numbers in a text column with decimal points and without thousands separators."""
     if not is_text(column):
         return column
@@ -178,7 +178,7 @@ def with_points(column: Any, mark: str | None) -> Any:
     return column.astype(object).where(~needs_rewrite, numbers.astype(object))
 
 
-def typed_numbers(column: Any) -> Any:
+def parse_numbers(column: Any) -> Any:
     """Convert text to numbers or booleans; return it unchanged if a cell cannot be converted."""
     if not is_text(column):
         return column
@@ -186,8 +186,8 @@ def typed_numbers(column: Any) -> Any:
     numbers = None if arrow_text is None else _cast_numbers(arrow_text)
     if numbers is not None:
         return pandas.Series(numbers, column.index, name=column.name)
-    cells = column[column.notna() & ~column.isin(MISSING)]
-    if cells.isin([True, False]).all() and cells.map(type).eq(bool).all() and len(cells):
+    cells = column[column.notna() & ~column.isin(MISSING_WORDS)]
+    if len(cells) and cells.isin([True, False]).all() and cells.map(type).eq(bool).all():
         return column.where(column.isin([True, False])).astype("boolean")
     if len(cells) and cells.isin(BOOLEANS).all():
         return column.where(column.isin(BOOLEANS)).map(BOOLEANS).astype("boolean")
@@ -198,18 +198,18 @@ def typed_numbers(column: Any) -> Any:
     return numbers if len(cells) == len(column) else numbers.astype(float).reindex(column.index)
 
 
-def _cast_numbers(text: Any) -> Any:
-    """Convert text to int64 or to the nearest float64 values; None if a cell is not a number."""
+def _cast_numbers(arrow_text: Any) -> Any:
+    """Convert Arrow text to int64 or to the nearest float64; None if a cell is not a number."""
     import pyarrow
     from pyarrow import compute
 
-    text = compute.utf8_trim_whitespace(text)
-    is_missing = compute.is_in(text, pyarrow.array(MISSING, text.type))
-    text = compute.if_else(is_missing, pyarrow.scalar(None, text.type), text)
-    has_point = compute.any(compute.match_substring(text, ".")).as_py()
+    arrow_text = compute.utf8_trim_whitespace(arrow_text)
+    is_missing = compute.is_in(arrow_text, pyarrow.array(MISSING_WORDS, arrow_text.type))
+    arrow_text = compute.if_else(is_missing, pyarrow.scalar(None, arrow_text.type), arrow_text)
+    has_point = compute.any(compute.match_substring(arrow_text, ".")).as_py()
     for dtype in (pyarrow.int64(), pyarrow.float64())[bool(has_point) :]:
         try:
-            numbers = text.cast(dtype)
+            numbers = arrow_text.cast(dtype)
         except pyarrow.ArrowInvalid:
             continue
         if numbers.null_count and dtype == pyarrow.int64():  # float64 would lose digits
@@ -240,27 +240,27 @@ def form_of(column: Any) -> tuple[str, list[str]]:
     texts = text_cells(column)
     for form, pattern in (("date", DATE), ("time", TIME), ("percent", rf"(?:{PLAIN_NUMBER})\s*%")):
         is_match = matches(texts, pattern)
-        if _mostly(texts, is_match):
+        if _half_match(texts, is_match):
             return form, list(texts[~is_match].unique())
     is_number, is_plain = matches(texts, NUMBER_OR_PERCENT), matches(texts, PLAIN_NUMBER)
     is_error, is_annotated = texts.isin(EXCEL_ERRORS), is_plain | matches(texts, ANNOTATED_NUMBER)
     if (
-        (_mostly(texts, is_number) and (is_number & ~is_plain).any())
-        or (is_error.any() and _mostly(texts[~is_error], is_plain[~is_error]))
-        or (is_annotated.mean() >= 0.5 and texts[is_annotated].nunique() > MIN_NUMBERS)
+        (_half_match(texts, is_number) and (is_number & ~is_plain).any())
+        or (is_error.any() and _half_match(texts[~is_error], is_plain[~is_error]))
+        or (is_annotated.mean() >= 0.5 and texts[is_annotated].nunique() > MAX_NUMERIC_CODES)
     ):
         return "number", list(texts[~is_plain].unique())
     return "text", []
 
 
-def _mostly(texts: Any, is_match: Any) -> bool:
+def _half_match(texts: Any, is_match: Any) -> bool:
     """Whether at least half of the cells, or half of the distinct cells, match."""
-    share = max(is_match.mean(), texts[is_match].nunique() / max(texts.nunique(), 1))
-    return bool(is_match.any()) and share >= 0.5
+    larger_share = max(is_match.mean(), texts[is_match].nunique() / max(texts.nunique(), 1))
+    return bool(is_match.any()) and larger_share >= 0.5
 
 
 def numbers_in(column: Any, form: str | None = None) -> Any:
-    """Return cells as floats, percentages as fractions, times as hours; NaN for other cells."""
+    """Return cells as floats: percentages as fractions, times in hours, NaN for other text."""
     pandas = import_pandas()
     if column.dtype.kind == "m":
         return column.dt.total_seconds() / 3600
@@ -287,12 +287,12 @@ def _hours(text: str) -> float:
         return float(text) if re.fullmatch(PLAIN_NUMBER, text) else np.nan
     clock_parts = re.sub(r"[^0-9:.]", "", text.split(" ")[0].rstrip("aApPmM.")).split(":")
     hours = sum(float(digits) / 60**i for i, digits in enumerate(clock_parts))
-    suffix = re.search(r"([aApP])\.?[mM]", text)
-    return hours if suffix is None else hours % 12 + 12 * (suffix[1] in "pP")
+    suffix_match = re.search(r"([aApP])\.?[mM]", text)
+    return hours if suffix_match is None else hours % 12 + 12 * (suffix_match[1] in "pP")
 
 
 def date_order(column: Any) -> str | None:
-    """Return "day" or "month", whichever is first in dates like 1/2/2024; None if ambiguous."""
+    """Return "day" or "month", whichever comes first in dates like 1/2/2024; None if ambiguous."""
     numbers = text_cells(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
     if not len(numbers):
         return "day"
@@ -301,7 +301,7 @@ def date_order(column: Any) -> str | None:
 
 
 def days_in(column: Any, order: str | None) -> Any:
-    """Return dates without times, NaT for other cells; ``order`` is from :func:`date_order`."""
+    """Return dates without times; NaT for other cells. ``order`` is from :func:`date_order`."""
     pandas = import_pandas()
     if column.dtype.kind == "M":
         return column.dt.tz_localize(None).dt.normalize().astype("datetime64[s]")
@@ -321,8 +321,8 @@ def days_in(column: Any, order: str | None) -> Any:
 DATE_PARTS = ("month", "weekday", "age")
 #: "7" but not "007", which is a code.
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
-#: Descriptions of the forms in messages.
-FORMS = {"number": "numbers", "percent": "percentages", "time": "times", "date": "dates"}
+#: Nouns that messages use for the forms.
+FORM_NOUNS = {"number": "numbers", "percent": "percentages", "time": "times", "date": "dates"}
 
 MessageParts = tuple[str | Argument, ...]
 
@@ -366,7 +366,7 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
 
 def first_unreadable(column: Any, converted_cells: Any) -> int | None:
     """Return the index of the first cell that could not be converted; None if there is none."""
-    is_missing = column.isna() | column.astype(str).str.strip().isin(MISSING)
+    is_missing = column.isna() | column.astype(str).str.strip().isin(MISSING_WORDS)
     unreadable_rows = np.flatnonzero(converted_cells.isna() & ~is_missing)
     return int(unreadable_rows[0]) if len(unreadable_rows) else None
 
@@ -380,7 +380,7 @@ def too_large_problem(values: Array, first_row: int = 0) -> MessageParts | None:
 
 
 def as_days(column: Any, name: str, first_row: int, order: str | None) -> Any:
-    """Return a date column as :func:`days_in` does; raise a TableError for other cells."""
+    """Return dates as :func:`days_in` does; raise a TableError for cells that are not dates."""
     days = days_in(column, order)
     if (row := first_unreadable(column, days)) is not None:
         raise TableError(
@@ -402,9 +402,9 @@ def date_numbers(days: Any, name: str, parts: Sequence[str], reference: str) -> 
 
 
 def as_text(column: Any) -> Any:
-    """Return a column as text objects with NaN for missing values, and the default index."""
-    text = category_values(column).astype(object).map(str, na_action="ignore")
-    values = text.where(column.notna(), np.nan).to_numpy(dtype=object)
+    """Return a column as strings, with NaN for missing values and with the default index."""
+    texts = category_values(column).astype(object).map(str, na_action="ignore")
+    values = texts.where(column.notna(), np.nan).to_numpy(dtype=object)
     return import_pandas().Series(values, dtype=object)
 
 
@@ -448,12 +448,12 @@ def problem_of(
     unmatched_cells = import_pandas().Series(unmatched_texts, dtype=object)
     if form == "number" and unmatched_texts and matches(unmatched_cells, NUMBER_OR_PERCENT).all():
         cell = repr(unmatched_texts[0])
-        text = f"contains {cell}, whose comma may be a decimal mark or separate thousands. Choose "
+        text = f"contains {cell}, whose comma may be a decimal mark or thousands separator. Choose "
         return text, Argument("decimal", ","), " or ", Argument("decimal", ".")
     if unmatched_texts:
         examples = describe_names(unmatched_texts, 3)
-        text = f"contains {FORMS[form]}, but also {examples}. Correct these cells or, if they mean "
-        return text, "a missing value, pass ", Argument("na", unmatched_texts[:3])
+        text = f"contains {FORM_NOUNS[form]}, but also {examples}. Correct these cells or, if they "
+        return text, "mean a missing value, pass ", Argument("na", unmatched_texts[:3])
     n_cells = column.count()
     n_distinct = column.dropna().astype(str).nunique() if form == "text" else 0
     if n_distinct > max(MAX_CATEGORIES, n_cells // 2):
@@ -462,7 +462,7 @@ def problem_of(
 
 
 def category_values(column: Any) -> Any:
-    """Convert a categorical pandas column to a column with the dtype of its categories."""
+    """Give a categorical pandas column the dtype of its categories; others are unchanged."""
     return column.astype(column.cat.categories.dtype) if hasattr(column, "cat") else column
 
 
@@ -474,7 +474,7 @@ def target_column(column: Any, mark: str | None) -> Any:
     column = category_values(column)
     if not is_text(column):
         return column
-    numbers = typed_numbers(with_points(column, mark))
+    numbers = parse_numbers(with_decimal_points(column, mark))
     if is_text(numbers):
         form, unmatched_texts = form_of(numbers)
         if form in ("percent", "time") and not unmatched_texts:
@@ -483,12 +483,12 @@ def target_column(column: Any, mark: str | None) -> Any:
     if numbers.isna().all():  # all cells are words such as "NA", which are the classes
         return column
     if matches(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
-        return column.where(~column.isin(MISSING))
+        return column.where(~column.isin(MISSING_WORDS))
     return numbers
 
 
 def task_of(target: Any, task: str) -> str:
-    """Return the task; "auto" decides from the target."""
+    """Return ``task``; if it is "auto", choose the task from the target."""
     if task != "auto":
         return task
     if not is_numeric(target) or target.dtype.kind == "b":
@@ -498,11 +498,11 @@ def task_of(target: Any, task: str) -> str:
 
 
 def refuse_quantities(target: Any, mark: str | None = None) -> None:
-    """Raise a TableError if cells are dates or other quantities instead of class names."""
-    form, unmatched_texts = form_of(with_points(target, mark))
+    """Raise a TableError if the target contains dates or other quantities, not class names."""
+    form, unmatched_texts = form_of(with_decimal_points(target, mark))
     if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched_texts):
         problem = None if form == "date" else problem_of(target, form, unmatched_texts)
         subject = f"the target {str(target.name)!r} "
         if problem is None:
-            raise TableError(f"{subject}contains {FORMS[form]}. Choose another target")
+            raise TableError(f"{subject}contains {FORM_NOUNS[form]}. Choose another target")
         raise TableError(subject, *problem, ", or choose another target")

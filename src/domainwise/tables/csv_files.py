@@ -1,8 +1,8 @@
 """Reading CSV files: encoding, separator and column names are detected; cells stay text.
 
-``pyarrow.csv`` splits fields, and detects damaged compression and lines with a wrong number of
-fields. This module detects the encoding, the separator, and quotation marks that are never
-closed. Types of columns are inferred later, from all cells.
+``pyarrow.csv`` splits lines into fields, and detects damaged compressed files and lines with a
+wrong number of fields. This module detects the encoding, the separator, and quotation marks that
+are never closed. The types of columns are inferred later, from all cells.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import IO, Any
 
 from domainwise.tables.errors import Argument, TableError
 
-#: Separators to try.
 SEPARATORS = (",", "\t", ";", "|")
-#: Name given to a first column without a name, in which pandas and R write the index; ".1" is
-#: added if another column has this name.
+#: Name for a first column without a name, which is usually an index written by pandas or R. If
+#: another column already has this name, ".1" is added.
 UNNAMED = "Unnamed: 0"
-#: Number of lines from which the separator is detected, and of bytes that are read at a time.
+#: Number of lines from which the separator is detected, and number of bytes to read at a time.
 HEADER_LINES, BLOCK_BYTES = 20, 2**22
 #: Bytes that are unlikely in Western European text: three consecutive non-ASCII bytes, or one that
 #: cp1252 does not define.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
+#: Descriptions and file extensions of other formats, by the first four bytes of a file.
 _OTHER_FORMATS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
 _OTHER_FORMATS |= {b"\x1f\x8b\x08" + flag: ("a gzip", ".csv.gz") for flag in (b"\0", b"\x08")}
 BYTE_ORDER_MARKS = {
@@ -46,7 +46,7 @@ class CsvFile:
     names: list[str]
     separator: str
     encoding: str
-    n_lines: int  #: Number of lines up to and including the column names.
+    n_header_lines: int  #: Number of lines up to and including the column names.
     has_odd_quotes: bool  #: Whether the number of quotation marks is odd.
     notes: tuple[str, ...]
 
@@ -63,7 +63,7 @@ class CsvFile:
 
         read_options = arrow_csv.ReadOptions(
             column_names=self.names,
-            skip_rows=self.n_lines,
+            skip_rows=self.n_header_lines,
             encoding=self.encoding,
             use_threads=False,
             block_size=BLOCK_BYTES if self.content is None else min(len(self.content) + 1, 2**30),
@@ -72,7 +72,7 @@ class CsvFile:
             delimiter=self.separator, newlines_in_values=True, invalid_row_handler=collect_row
         )
         convert_options = arrow_csv.ConvertOptions(
-            # Checked below: lines after a quotation mark that is never closed are in the last cell.
+            # If a quotation mark is never closed, all later lines are in the last cell (see below).
             include_columns=list(dict.fromkeys([*columns, self.names[-1]])),
             column_types=dict.fromkeys(self.names, pyarrow.string()),
             strings_can_be_null=True,
@@ -81,21 +81,18 @@ class CsvFile:
         last_cell = None
         try:
             with _open(self.path) if self.content is None else io.BytesIO(self.content) as file:
-                options = (read_options, parse_options, convert_options)
-                for batch in arrow_csv.open_csv(file, *options):
+                for batch in arrow_csv.open_csv(file, read_options, parse_options, convert_options):
                     if batch.num_rows:
                         last_cell = batch.column(self.names[-1])[-1].as_py()
                     yield batch.select(columns)
         except UnicodeDecodeError as error:
-            text = f"{self.path} is not encoded in {error.encoding}: {error}. Try "
-            raise TableError(text, Argument("encoding", "cp1252")) from None
+            raise _encoding_error(self.path, self.encoding, error) from None
         except (OSError, EOFError) as error:
             raise TableError(f"{self.path} is damaged: {error}. Export or copy it again") from None
         except pyarrow.ArrowInvalid as error:
             if not invalid_rows:
-                reason = str(error).splitlines()[0]
-                text = f"{self.path} is not a valid CSV file: {reason}. Export it again"
-                raise TableError(text) from None
+                text = f"{self.path} is not a valid CSV file: {str(error).splitlines()[0]}"
+                raise TableError(f"{text}. Export it again") from None
             row = invalid_rows[0]
             raise TableError(
                 f"{self.path}: line {row.number} has {row.actual_columns} fields, but there are "
@@ -123,23 +120,29 @@ def open_csv(
         except LookupError:
             argument = Argument("encoding", encoding)
             raise TableError(argument, " is unknown; use utf-8 or cp1252, for example") from None
+    codec = encoding or "utf-8"
     try:
         with _open(path) as file:
             content = file.read() if read == "all" else None
             source: Any = file if content is None else io.BytesIO(content)
-            to_end = read != "names"
-            codec, has_odd_quotes, notes = _scan(source, path, encoding, fallback, to_end)
+            codec, has_odd_quotes, notes = _scan(source, path, encoding, fallback, read != "names")
             source.seek(0)
             stream = io.TextIOWrapper(source, encoding=codec, newline="")
-            names, separator, n_lines = _read_header(stream, path)
+            names, separator, n_header_lines = _read_header(stream, path)
             stream.detach()
     except UnicodeDecodeError as error:
-        problem = f"{path} is not encoded in {error.encoding}: {error}. Try "
-        raise TableError(problem, Argument("encoding", "cp1252")) from None
+        raise _encoding_error(path, codec, error) from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
     encoding = "utf8" if codec == "utf-8-sig" else codec  # pyarrow skips a byte order mark
-    return CsvFile(path, content, names, separator, encoding, n_lines, has_odd_quotes, notes)
+    return CsvFile(path, content, names, separator, encoding, n_header_lines, has_odd_quotes, notes)
+
+
+def _encoding_error(path: Path, encoding: str, error: UnicodeDecodeError) -> TableError:
+    """Return an error for a file with bytes that ``encoding`` does not define."""
+    other_encoding = "cp1251" if codecs.lookup(encoding).name == "cp1252" else "cp1252"
+    text = f"{path} is not encoded in {encoding.removesuffix('-sig')}: {error}. Try "
+    return TableError(text, Argument("encoding", other_encoding))
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -149,7 +152,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _scan(
-    file: IO[bytes], path: Path, encoding: str | None, fallback: str | None, to_end: bool
+    file: IO[bytes], path: Path, encoding: str | None, fallback: str | None, scan_to_end: bool
 ) -> tuple[str, bool, tuple[str, ...]]:
     """Return the encoding, whether the number of quotation marks is odd, and notes for the user."""
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -158,9 +161,9 @@ def _scan(
         first_bytes = first_bytes or block[:4]
         n_quotes += block.count(b'"')
         has_nul |= b"\0" in block
-        is_all_utf8 = is_all_utf8 and _decodes(decoder, block)
+        is_all_utf8 = is_all_utf8 and _can_decode(decoder, block)
         looks_western = looks_western and (is_all_utf8 or NOT_WESTERN.search(block) is None)
-        if not to_end:
+        if not scan_to_end:
             break
     if first_bytes in _OTHER_FORMATS:
         description, extension = _OTHER_FORMATS[first_bytes]
@@ -175,14 +178,14 @@ def _scan(
         return "utf-8-sig", bool(n_quotes % 2), ()
     file.seek(0)
     lines: IO[bytes] = file
-    if not to_end:
+    if not scan_to_end:
         block = file.read(BLOCK_BYTES)
-        is_cut = len(block) == BLOCK_BYTES
-        lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if is_cut else block)
+        is_truncated = len(block) == BLOCK_BYTES
+        lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if is_truncated else block)
     first_lines: dict[bool, int] = {}  # number of the first non-ASCII line, by whether it is UTF-8
     for line_number, line in enumerate(lines, 1):
         if not line.isascii():
-            is_utf8 = _decodes(codecs.getincrementaldecoder("utf-8")(), line, final=True)
+            is_utf8 = _can_decode(codecs.getincrementaldecoder("utf-8")(), line, final=True)
             first_lines.setdefault(is_utf8, line_number)
             if len(first_lines) == 2:
                 raise TableError(
@@ -191,13 +194,13 @@ def _scan(
                     Argument("encoding", "cp1252"),
                 )
     if fallback is None and not looks_western:
-        text = f"{path} is not UTF-8, and its encoding cannot be detected. Pass it, as in "
+        text = f"{path} is not UTF-8, and its encoding cannot be detected. Specify it, as in "
         raise TableError(text, Argument("encoding", "cp1251"))
     encoding = fallback or "cp1252"
     return encoding, bool(n_quotes % 2), (f"{path.name} is not UTF-8 and was read as {encoding}",)
 
 
-def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = False) -> bool:
+def _can_decode(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = False) -> bool:
     try:
         decoder.decode(block, final)
     except UnicodeDecodeError:
@@ -218,10 +221,10 @@ def _read_header(stream: IO[str], path: Path) -> tuple[list[str], str, int]:
             break
     if not lines:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
-    old_limit = csv.field_size_limit(max(map(len, lines)) + 1)  # wrong separators give long fields
+    old_limit = csv.field_size_limit(sum(map(len, lines)) + 1)  # a field may span several lines
     try:
         n_fields = {s: [len(row) for row in csv.reader(lines, delimiter=s)] for s in SEPARATORS}
-        candidates = [separator for separator in SEPARATORS if n_fields[separator][0] > 1] or ["\t"]
+        candidates = [s for s in SEPARATORS if n_fields[s][0] > 1] or ["\t"]
         # Prefer the same number of fields in all lines, then more fields.
         separator = max(candidates, key=lambda s: (len({*n_fields[s]}) == 1, n_fields[s][0]))
         reader = csv.reader(lines, delimiter=separator)
@@ -232,19 +235,19 @@ def _read_header(stream: IO[str], path: Path) -> tuple[list[str], str, int]:
         csv.field_size_limit(old_limit)
     unnamed_indices = [i for i, name in enumerate(names) if not name.strip()]
     if unnamed_indices not in ([], [0]):
-        number = unnamed_indices[-1] + 1
-        raise TableError(f"{path}: column {number} has no name. Name all columns in the first line")
+        where = f"{path}: column {unnamed_indices[-1] + 1}"
+        raise TableError(f"{where} has no name. Name all columns in the first line")
     if unnamed_indices:
         names[0] = unnamed_column_name(names[1:])
     return names, separator, n_blank_lines + reader.line_num
 
 
 def unnamed_column_name(other_names: Sequence[str]) -> str:
-    """Return a name for a first column without a name."""
-    numbered_names = [UNNAMED, *(f"{UNNAMED}.{i}" for i in range(1, len(other_names) + 1))]
-    return next(name for name in numbered_names if name not in other_names)
+    """Return a unique name for a first column without a name."""
+    possible_names = [UNNAMED, *(f"{UNNAMED}.{i}" for i in range(1, len(other_names) + 1))]
+    return next(name for name in possible_names if name not in other_names)
 
 
 def is_unnamed(name: str) -> bool:
-    """Whether this module or pandas has named a column that had no name."""
+    """Whether this module or pandas gave this name to a column without a name."""
     return re.fullmatch(rf"{UNNAMED}(\.[0-9]+)?", name) is not None

@@ -18,7 +18,7 @@ class Argument(NamedTuple):
 
 
 class TableError(ValueError):
-    """Raised for a table that cannot be used; ``parts`` are the parts of the message."""
+    """Raised for a table that cannot be used; the message consists of ``parts``."""
 
     def __init__(self, *parts: str | Argument) -> None:
         super().__init__("".join(map(str, parts)))
@@ -26,7 +26,7 @@ class TableError(ValueError):
 
 
 class ColumnError(TableError):
-    """Raised for columns that cannot be used; ``problems`` describes them by name."""
+    """Raised for columns that cannot be used; ``problems`` are described by column name."""
 
     def __init__(self, problems: Mapping[str, tuple[str | Argument, ...]]) -> None:
         is_one = len(problems) == 1
@@ -44,7 +44,7 @@ class ColumnError(TableError):
 
 
 def import_pandas() -> Any:
-    """Return pandas; the error message names the extra that installs it."""
+    """Return pandas; if it is not installed, the error message names the extra to install."""
     try:
         import pandas
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
 """Reading Excel workbooks with python-calamine, which ignores macros, formulas and links.
 
-A workbook is a zip archive. Its unpacked size, and the area that its cells span, are checked before
-calamine allocates memory. calamine returns error values as empty cells, so this module reads them.
+A workbook is a zip archive. Its unpacked size and the area that its cells span are checked before
+calamine reads it. calamine returns error values as empty cells, so this module reads them itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from domainwise.tables.errors import TableError, describe_names, import_pandas
 
 #: Maximum unpacked size of a workbook, and of an XML file that lists its sheets, in bytes.
 MAX_UNPACKED_BYTES, MAX_CONTENTS_BYTES = 2**30, 2**24
-#: A sheet may span ``MAX_AREA`` cells, or ``MAX_AREA_PER_CELL`` per cell with a value.
+#: A sheet may span ``MAX_AREA`` cells, or ``MAX_AREA_PER_CELL`` for each cell with a value.
 MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 20
 #: Number of rows that are searched for the column names.
 HEADER_ROWS = 20
@@ -29,12 +29,12 @@ _POSITION = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
 CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _POSITION + rb"[^>]*(?<!/)>")
 ERROR_CELL = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
 VALUE = re.compile(rb"<(?:\w+:)?v>([^<]{1,20})<")
-#: Exceptions that are raised if a workbook is damaged.
-FAILURES = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError)
+#: Exceptions that a damaged workbook can raise.
+_FAILURES = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError)
 
 
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
-    """Return the first sheet that is not empty, and notes on rows and sheets that were skipped."""
+    """Read the first sheet that is not empty; also return notes on skipped rows and sheets."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ModuleNotFoundError:
@@ -49,7 +49,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
         rows = nonempty_sheets[0].to_python() if nonempty_sheets else []
     except TableError:
         raise
-    except (*FAILURES, CalamineError, ElementTree.ParseError) as error:
+    except (*_FAILURES, CalamineError, ElementTree.ParseError) as error:
         text = f"{path} is damaged or is not an Excel file: {error}. Save it again"
         raise TableError(text) from None
     if not nonempty_sheets:
@@ -57,7 +57,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     sheet_name, (top, left) = nonempty_sheets[0].name, nonempty_sheets[0].start or (0, 0)
     for (row, column), error_value in error_cells[sheet_name].items():
         rows[row - top][column - left] = error_value
-    header_index = _header_row(rows)
+    header_index = _header_index(rows)
     names = [str(name) for name in rows[header_index]]
     if "" in names[1:]:
         raise TableError(
@@ -65,7 +65,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
             "all columns in the first row of the table"
         )
     names[0] = names[0] or unnamed_column_name(names[1:])
-    rows = [[_excel_cell(cell) for cell in row] for row in rows[header_index + 1 :]]
+    rows = [[_cell_value(cell) for cell in row] for row in rows[header_index + 1 :]]
     frame = import_pandas().DataFrame(rows, columns=names, dtype=object)
     notes = []
     if header_index:
@@ -77,7 +77,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
 
 
 def _error_cells(path: Path) -> dict[str, dict[tuple[int, int], str]]:
-    """Check the size of a workbook, and return its error values by sheet and by row and column."""
+    """Check the size of a workbook, and return the errors in its cells by sheet and position."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         unpacked_bytes = sum(member.file_size for member in members)
@@ -109,7 +109,7 @@ def _error_cells(path: Path) -> dict[str, dict[tuple[int, int], str]]:
 
 
 def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
-    """Return error values by row and column; check the area that the cells span."""
+    """Check the area that the cells span, and return the errors in cells by row and column."""
     n_cells, column_letters, row_numbers, error_cells = 0, set(), set(), {}
     tail, is_end = b"", False
     while not is_end:
@@ -156,7 +156,7 @@ def _column_index(letters: bytes) -> int:
     return number - 1
 
 
-def _header_row(rows: Sequence[Sequence[Any]]) -> int:
+def _header_index(rows: Sequence[Sequence[Any]]) -> int:
     """Return the index of the row with the column names.
 
     Its cells are distinct strings, and at most half of the cells in each row above it are filled.
@@ -166,16 +166,16 @@ def _header_row(rows: Sequence[Sequence[Any]]) -> int:
     for index, row in enumerate(rows[:HEADER_ROWS]):
         filled_cells = [cell for cell in row if cell != ""]
         if len(filled_cells) >= width - (row[0] == ""):
-            all_strings = all(isinstance(cell, str) for cell in filled_cells)
-            are_names = all_strings and len({*filled_cells}) == len(filled_cells)
+            are_strings = all(isinstance(cell, str) for cell in filled_cells)
+            are_names = are_strings and len({*filled_cells}) == len(filled_cells)
             return index if are_names and width > 1 else 0
         if 2 * len(filled_cells) > width:
             return 0
     return 0
 
 
-def _excel_cell(value: Any) -> Any:
-    """Convert a cell to the value that other formats have: 3 instead of 3.0, None if empty."""
-    if value == "":
+def _cell_value(cell: Any) -> Any:
+    """Convert a cell to the value that other formats give: 3 instead of 3.0, None if empty."""
+    if cell == "":
         return None
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell

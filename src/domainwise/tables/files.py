@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from domainwise.checks import warn_caller
 from domainwise.jobs.store import replacing
-from domainwise.tables.cells import decimal_marks, mark_missing, typed_numbers, with_points
+from domainwise.tables.cells import decimal_marks, mark_missing, parse_numbers, with_decimal_points
 from domainwise.tables.csv_files import CsvFile, open_csv
 from domainwise.tables.errors import TableError, import_pandas, refuse_duplicate_names
 from domainwise.tables.excel import read_excel
@@ -37,7 +37,7 @@ class OpenTable:
     file_format: str
     names: list[str]
     notes: tuple[str, ...]  #: Assumptions about the file, and skipped rows and sheets.
-    source: Any  #: A CsvFile, the rows of a workbook, or None.
+    source: Any  #: A CsvFile, a data frame from a workbook, or None.
 
     def frames(self, columns: Sequence[str], chunk_rows: int | None = None) -> Iterator[Any]:
         """Yield frames of up to ``chunk_rows`` rows; None yields one frame. CSV cells are text."""
@@ -48,7 +48,7 @@ class OpenTable:
             frames: Iterator[Any] = (chunk[columns].reset_index(drop=True) for chunk in slices)
         elif isinstance(self.source, CsvFile):
             batches = self.source.batches(columns)
-            frames = (arrow_frame(table, columns, {}) for table in regrouped(batches, chunk_rows))
+            frames = (arrow_frame(table, columns, {}) for table in regroup(batches, chunk_rows))
         else:
             frames = arrow_frames(self.path, self.file_format, columns, chunk_rows)
         for frame in filter(len, frames):
@@ -81,9 +81,9 @@ def open_table(
             names = list(source.columns)
         else:
             first_file = parquet_files(path)[0]
-            keys = folder_keys(first_file.as_posix(), path.as_posix())
-            file_columns = _dataset(first_file, file_format).schema.names
-            names = [name for name in (*file_columns, *keys) if not _is_index(name)]
+            folder_columns = folder_values(first_file.as_posix(), path.as_posix())
+            file_columns = _open_dataset(first_file, file_format).schema.names
+            names = [name for name in (*file_columns, *folder_columns) if not _is_index(name)]
     refuse_duplicate_names(names, str(path))
     return OpenTable(path, file_format, names, notes, source)
 
@@ -123,8 +123,8 @@ def read_table(
     """Read a table into memory.
 
     The file extension selects CSV (also ``.gz``), Parquet, Feather or Excel (first sheet). A folder
-    of Parquet files is read in the order of their names; folders inside it such as ``site=A``
-    become text columns. ``columns`` are the columns to return, in order; None means all. In label
+    of Parquet files is read in the order of their names; folder names such as ``site=A`` inside it
+    become text columns. ``columns`` are the columns to return, in order; None returns all. In label
     columns (``labels``), text is unchanged and only empty cells are missing ("NA" may mean North
     America). ``decimal`` is the decimal mark of numbers in text, ``encoding`` the encoding of a CSV
     file; None detects them. ``na`` lists values that count as missing in all columns.
@@ -170,7 +170,7 @@ def iter_table(
             frame[name] = mark_missing(frame[name], na, nan_text=name not in labels)
         marks |= decimal_marks(frame, names, decimal, earlier_marks=marks, fallback=fallback[0])
         for name in names:
-            frame[name] = typed_numbers(with_points(frame[name], marks.get(name)))
+            frame[name] = parse_numbers(with_decimal_points(frame[name], marks.get(name)))
         yield frame
 
 
@@ -203,10 +203,10 @@ def is_data_file(path: str) -> bool:
     return name.endswith(PARQUET_EXTENSIONS) and not name.startswith(("_", "."))
 
 
-def folder_keys(path: str, root: str) -> dict[str, str | None]:
-    """Return the values in folder names ``key=value``, by key; missing values are None.
+def folder_values(path: str, root: str) -> dict[str, str | None]:
+    """Return the values in folder names ``column=value``, by column; missing values are None.
 
-    >>> folder_keys("data/site=North%20Sea/part-0.parquet", "data")
+    >>> folder_values("data/site=North%20Sea/part-0.parquet", "data")
     {'site': 'North Sea'}
     """
     folders = path.removeprefix(root).split("/")[:-1]
@@ -215,9 +215,9 @@ def folder_keys(path: str, root: str) -> dict[str, str | None]:
 
 
 def arrow_frame(
-    table: Any, columns: list[str], keys: dict[str, str | None], *, exact: bool = False
+    table: Any, columns: list[str], folder_columns: dict[str, str | None], *, exact: bool = False
 ) -> Any:
-    """Convert an Arrow table to a data frame, and add the columns ``keys`` from folder names.
+    """Convert an Arrow table to a data frame, and add constant columns from ``folder_columns``.
 
     Decimals become floats. With ``exact``, int64 and uint64 become nullable types, because large
     numbers lose digits if they are converted to floats.
@@ -225,7 +225,7 @@ def arrow_frame(
     import pyarrow
 
     pandas = import_pandas()
-    table = table.select([name for name in columns if name not in keys])
+    table = table.select([name for name in columns if name not in folder_columns])
     for i, column in enumerate(table.schema):
         if pyarrow.types.is_decimal(column.type):
             table = table.set_column(i, column.name, table[i].cast(pyarrow.float64()))
@@ -233,20 +233,20 @@ def arrow_frame(
     frame = table.to_pandas(
         ignore_metadata=True, use_threads=False, types_mapper=int_types.get if exact else None
     )
-    for name, value in keys.items():
+    for name, value in folder_columns.items():
         frame[name] = value
     return frame[columns]
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """Return the file itself, or the Parquet files of a folder in the order of their names."""
+    """Return the Parquet files in a folder, sorted by name, or the file itself."""
     if not path.is_dir():
         return [path]
     files = (p for p in path.rglob("*") if is_data_file(p.as_posix()) and p.is_file())
     return sorted(files, key=Path.as_posix)
 
 
-def _dataset(path: Path, file_format: str) -> Any:
+def _open_dataset(path: Path, file_format: str) -> Any:
     from pyarrow import dataset
 
     return dataset.dataset(path, format=file_format)
@@ -255,25 +255,23 @@ def _dataset(path: Path, file_format: str) -> Any:
 def arrow_frames(
     path: Path, file_format: str, columns: list[str], chunk_rows: int | None
 ) -> Iterator[Any]:
-    """Yield data frames of at most ``chunk_rows`` rows; None yields a single data frame."""
+    """Yield data frames of up to ``chunk_rows`` rows from Parquet or Feather; None yields one."""
     frames = []
     for file in parquet_files(path):
-        keys = folder_keys(file.as_posix(), path.as_posix())
+        folder_columns = folder_values(file.as_posix(), path.as_posix())
         with arrow_errors(file, file_format):
-            file_dataset = _dataset(file, file_format)
-            file_columns = [name for name in columns if name not in keys]
+            file_dataset = _open_dataset(file, file_format)
+            file_columns = [name for name in columns if name not in folder_columns]
             for name in file_columns:
                 if name not in file_dataset.schema.names:
-                    raise TableError(
-                        f"{file} has no column {name!r}, but other files in its folder have it. "
-                        "Use the same columns in all files"
-                    )
+                    text = f"{file} has no column {name!r}. Use only columns that all files contain"
+                    raise TableError(text)
             batch_rows = chunk_rows or CHUNK_ROWS
             batches = file_dataset.to_batches(
                 columns=file_columns, batch_size=batch_rows, batch_readahead=1, use_threads=False
             )
-            for table in regrouped(batches, chunk_rows):
-                frame = arrow_frame(table, columns, keys, exact=True)
+            for table in regroup(batches, chunk_rows):
+                frame = arrow_frame(table, columns, folder_columns, exact=True)
                 if chunk_rows is None:
                     frames.append(frame)
                 else:
@@ -282,8 +280,8 @@ def arrow_frames(
         yield import_pandas().concat(frames, ignore_index=True)
 
 
-def regrouped(batches: Iterator[Any], n_rows: int | None) -> Iterator[Any]:
-    """Regroup record batches into tables of ``n_rows`` rows; the last one may be shorter."""
+def regroup(batches: Iterator[Any], n_rows: int | None) -> Iterator[Any]:
+    """Regroup record batches into tables of ``n_rows`` rows; the last table may have fewer."""
     import pyarrow
 
     pending_batches: list[Any] = []
@@ -329,11 +327,11 @@ class TableWriter:
     def write(self, frame: Any) -> None:
         """Append the rows of a data frame."""
         if self._format == "csv":
-            name = self._path.name.lower()
+            file_name = self._path.name.lower()
             if self._file is None:
-                open_text = gzip.open if name.endswith(".gz") else open
+                open_text = gzip.open if file_name.endswith(".gz") else open
                 self._file = open_text(self._path, "wt", encoding="utf-8", newline="")
-            separator = "\t" if ".tsv" in name else ","
+            separator = "\t" if ".tsv" in file_name else ","
             frame.to_csv(self._file, index=False, header=self.n_rows == 0, sep=separator)
         else:
             import pyarrow

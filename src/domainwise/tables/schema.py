@@ -88,7 +88,7 @@ class Schema:
         decimal_marks = cells.decimal_marks(raw_columns, self.numeric)
         columns = {}
         for name in self.numeric:
-            column = cells.with_points(raw_columns[name], decimal_marks.get(name))
+            column = cells.with_decimal_points(raw_columns[name], decimal_marks.get(name))
             columns[name] = cells.as_numbers(column, name, first_row, self.forms.get(name))
         for name in self.dates:
             days = cells.as_days(raw_columns[name], name, first_row, self.forms.get(name))
@@ -109,9 +109,9 @@ class Schema:
         converted_target = cells.target_column(target, decimal_marks.get(self.target))
         has_labels = converted_target.notna().to_numpy()
         if self.domain in frame.columns:
-            domain = cells.mark_missing(frame[self.domain], self.na, nan_text=False)
-            has_labels = has_labels & domain.notna().to_numpy()
-            domains = cells.as_labels(domain[has_labels]).astype(str)
+            domain_column = cells.mark_missing(frame[self.domain], self.na, nan_text=False)
+            has_labels = has_labels & domain_column.notna().to_numpy()
+            domains = cells.as_labels(domain_column[has_labels]).astype(str)
         if self.task == "regression":
             y = cells.as_numbers(converted_target[has_labels], self.target)
         else:
@@ -245,7 +245,7 @@ def check_table(
     latest day in all date columns, which is also used for new tables); if it is empty, dates cannot
     be used. ``decimal`` is the decimal mark of numbers in text; None detects it. ``na`` lists
     values that count as missing in all columns; so do words such as "NA", except in labels and
-    categories. ``where`` names the table in messages; ``several_domains`` requires at least two.
+    categories. ``where`` names the table in messages; ``several_domains`` requires two or more.
 
     Raises a TableError, or one ColumnError about all features that cannot be used.
     """
@@ -274,12 +274,12 @@ def check_table(
             frame = frame[frame[name].notna()]
     domains = cells.as_labels(frame[domain])
     if drop_domains:
-        is_kept = _domains_to_keep(domains, drop_domains, where)
+        is_kept = _rows_to_keep(domains, drop_domains, where)
         frame, domains = frame[is_kept], domains[is_kept]
     if not len(frame):
         raise TableError(
-            f"{where} has no rows left: each one lacks a target or a domain, or its domain is "
-            "dropped. Choose other columns, or drop fewer domains"
+            f"{where} has no rows left: every row lacks a target or a domain, or is in a dropped "
+            "domain. Choose other columns, or drop fewer domains"
         )
     task = cells.task_of(frame[target], task)
     y = target_values(frame[target], task, notes, decimal_marks.get(target))
@@ -294,8 +294,8 @@ def check_table(
     mark = decimal or ("," if "," in decimal_marks.values() else None)
     schema = replace(schema, **roles, task=task, decimal=mark)
     notes += _identifier_notes(X, schema, domains)
-    types = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
-    lists = [f"{join_names(n, MAX_LISTED_FEATURES)} ({t})" for t, n in types.items() if n]
+    groups = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
+    lists = [f"{join_names(v, MAX_LISTED_FEATURES)} ({k})" for k, v in groups.items() if v]
     return Table(X, y, domains, schema, (*notes, f"features used: {'; '.join(lists)}"))
 
 
@@ -316,16 +316,16 @@ def choose_features(
     (['age'], [])
     """
     refuse_duplicate_names(names, where)
-    user_names = [*(features or ()), *(drop or ())]
-    require_columns([target, domain, *user_names], names, where)
+    listed_names = [*(features or ()), *(drop or ())]
+    require_columns([target, domain, *listed_names], names, where)
     if target == domain:
         raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
-    if label_names := sorted({target, domain}.intersection(user_names)):
+    if label_names := sorted({target, domain}.intersection(listed_names)):
         raise TableError(
             "the target and the domain cannot be features and cannot be dropped; got "
             f"{describe_names(label_names)}. Remove them from the features and the columns to drop"
         )
-    unnamed_columns = {name for name in names if is_unnamed(name)} - {target, domain, *user_names}
+    unnamed_columns = {name for name in names if is_unnamed(name)} - {target, domain, *listed_names}
     candidates = [name for name in names if not is_unnamed(name)] if features is None else features
     excluded_names = {target, domain, *(drop or ())}
     feature_names = [name for name in dict.fromkeys(candidates) if name not in excluded_names]
@@ -335,7 +335,7 @@ def choose_features(
 
 
 def named_frame(frame: Any) -> Any:
-    """Convert a data frame of any library to pandas, with string names and the default index."""
+    """Convert a data frame from any library to pandas, with string names and default index."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
     if not hasattr(frame, "set_axis") or frame.ndim != 2:
         text = f"the table must be a data frame, got {type(frame).__name__}"
@@ -344,10 +344,10 @@ def named_frame(frame: Any) -> Any:
 
 
 def require_columns(
-    required: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
+    required_names: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
 ) -> None:
-    """Raise a TableError if columns are missing; it contains ``reason`` and a similar name."""
-    missing_names = [name for name in dict.fromkeys(required) if name not in names]
+    """Raise a TableError if columns are missing; its message has ``reason`` and a similar name."""
+    missing_names = [name for name in dict.fromkeys(required_names) if name not in names]
     if not missing_names:
         return
     name_by_lowercase = {name.lower(): name for name in names}
@@ -367,7 +367,7 @@ def feature_schema(
     auto_drop: bool = False,
     notes: list[str],
 ) -> tuple[Schema, Any]:
-    """Infer the types of features, and return their schema and the prepared features.
+    """Infer the types of features; return their schema and the prepared features.
 
     The caller sets the schema's target, domain and task. Notes on columns that are left out, and on
     how cells are read, are added to ``notes``. One ColumnError lists all unusable features.
@@ -380,11 +380,11 @@ def feature_schema(
     for name in frame.columns:
         column = frame[name]
         if not hasattr(column, "cat"):
-            rewritten_column = cells.with_points(column, decimal_marks.get(name))
+            rewritten_column = cells.with_decimal_points(column, decimal_marks.get(name))
             if rewritten_column is not column:
                 row = (rewritten_column != column)[column.notna()].idxmax()
                 groups["rewritten"].append(f"{name} ({column[row]!r} is {rewritten_column[row]})")
-            column = cells.typed_numbers(rewritten_column)
+            column = cells.parse_numbers(rewritten_column)
         column = cells.mark_missing(column, na)
         if column.isna().all() or (cells.is_text(column) and not len(cells.text_cells(column))):
             groups["empty"].append(name)
@@ -451,7 +451,7 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
     subject, remedy = f"the target {str(target.name)!r}", Argument("task", "classification")
     if task == "regression":
         if not cells.is_numeric(target):
-            raise TableError(f"{subject} contains text. Use ", remedy, ", or a numeric column")
+            raise TableError(f"{subject} contains text. Use ", remedy, " or a numeric column")
         y = cells.as_numbers(target, str(target.name))
         if np.all(y == y[0]):
             raise TableError(f"{subject} has only one value, {y[0]:g}. Choose another column")
@@ -471,25 +471,25 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
         f"{label!r} is a class of {subject}, with {int(np.sum(y == label))} rows; if it means a "
         "missing value, add it to na"
         for label in classes.tolist()
-        if label in cells.MISSING
+        if label in cells.MISSING_WORDS
     ]
     notes += _similar_label_notes(classes, f"classes of {subject}")
     return y
 
 
 def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
-    """Return the index of each text in ``classes``, the classes of ``owner`` (for messages)."""
+    """Return the index of each text in ``classes``; ``owner`` names their source in messages."""
     code_by_class = {str(label): code for code, label in enumerate(classes)}
-    if unknown_names := sorted({*texts.tolist()} - {*code_by_class}):
+    if unknown_texts := sorted({*texts.tolist()} - {*code_by_class}):
         raise TableError(
-            f"column {column!r} has the values {describe_names(unknown_names)}, but the classes of "
+            f"column {column!r} has the values {describe_names(unknown_texts)}, but the classes of "
             f"{owner} are {describe_names(code_by_class, 20)}. Correct these values, or leave the "
             "cells empty"
         )
     return np.array([code_by_class[text] for text in texts.tolist()], dtype=np.int64)
 
 
-def _domains_to_keep(domains: Array, drop_domains: Sequence[str], where: str) -> Array:
+def _rows_to_keep(domains: Array, drop_domains: Sequence[str], where: str) -> Array:
     """Return a mask of the rows whose domain is not in ``drop_domains``."""
     domain_names = sorted({str(name) for name in np.unique(domains)})
     excluded_names = cells.split_names([str(name) for name in drop_domains], domain_names) or []
@@ -499,41 +499,41 @@ def _domains_to_keep(domains: Array, drop_domains: Sequence[str], where: str) ->
     return np.array([str(name) not in excluded_names for name in domains])
 
 
-def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
+def _check_domains(domains: Array, y: Array, task: str, column_name: str, notes: list[str]) -> None:
     """Raise a TableError if the domains cannot be used, and add notes on unusual domains."""
     domain_names, domain_codes, n_rows = np.unique(domains, return_inverse=True, return_counts=True)
     if len(domain_names) < 2:
         raise TableError(
-            f"the domain column {name!r} has only one domain, {domain_names[0]!s}, but at least "
-            "two are needed. Choose another column, or add rows from other domains"
+            f"the domain column {column_name!r} has only one domain, {domain_names[0]!s}, but at "
+            "least two are needed. Choose another column, or add rows from other domains"
         )
     if len(domain_names) > 2 and n_rows.max() == 1:
         raise TableError(
-            f"the domain column {name!r} has a different value in every row. Choose a column that "
-            "groups rows, such as the site or the patient"
+            f"the domain column {column_name!r} has a different value in every row. Choose a "
+            "column that groups rows, such as the site or the patient"
         )
-    notes += _similar_label_notes(domain_names, f"domains of column {name!r}")
+    notes += _similar_label_notes(domain_names, f"domains of column {column_name!r}")
     if task == "classification":
         n_classes = [len(np.unique(y[domain_codes == d])) for d in range(len(domain_names))]
         one_class_domains = [str(d) for d, n in zip(domain_names, n_classes, strict=True) if n == 1]
         if len(one_class_domains) == len(domain_names):
             raise TableError(
-                f"every domain of column {name!r} has only one class, so classes cannot be "
+                f"every domain of column {column_name!r} has only one class, so classes cannot be "
                 "separated from domains. Choose another domain column"
             )
         if one_class_domains:
             notes.append(f"{ONE_CLASS}, but not scored: {describe_names(one_class_domains)}")
 
 
-def _similar_label_notes(labels: Array, role: str) -> list[str]:
-    """Return notes on labels that look the same; they are not merged."""
-    groups: dict[str, list[str]] = defaultdict(list)
+def _similar_label_notes(labels: Array, noun: str) -> list[str]:
+    """Return notes on labels that look the same but are not merged."""
+    label_groups: dict[str, list[str]] = defaultdict(list)
     for label in map(str, labels.tolist()):
-        groups[" ".join(normalize("NFKC", label).split()).casefold()].append(label)
+        label_groups[" ".join(normalize("NFKC", label).split()).casefold()].append(label)
     return [
-        f"{describe_names(group)} are different {role}, although they differ only in spaces, "
-        "capitalization or Unicode form; if they mean the same, write them the same way"
-        for group in groups.values()
+        f"{describe_names(group)} are different {noun}, although they differ only in spaces, "
+        "capitalization or Unicode form; if they mean the same thing, write them the same way"
+        for group in label_groups.values()
         if len(group) > 1
     ]
 
@@ -545,13 +545,13 @@ def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
     monotonic in every domain with at least five rows and these domains have at least 20 rows in
     total. ``domain_rows`` contains the row indices of each domain.
     """
-    all_integers = np.isfinite(values).all() and np.all(values == np.round(values))
-    if all_integers and len(values) >= 20 and len(np.unique(values)) == len(values):
+    are_integers = np.isfinite(values).all() and np.all(values == np.round(values))
+    if are_integers and len(values) >= 20 and len(np.unique(values)) == len(values):
         return "is a different whole number in every row"
-    long_domains = [rows for rows in domain_rows if len(rows) >= 5]
-    steps = (np.diff(values[rows]) for rows in long_domains)
-    is_monotonic = all((step > 0).all() or (step < 0).all() for step in steps)
-    has_enough_rows = sum(map(len, long_domains)) >= 20
+    long_domain_rows = [rows for rows in domain_rows if len(rows) >= 5]
+    steps_by_domain = (np.diff(values[rows]) for rows in long_domain_rows)
+    is_monotonic = all((steps > 0).all() or (steps < 0).all() for steps in steps_by_domain)
+    has_enough_rows = sum(map(len, long_domain_rows)) >= 20
     text = "increases or decreases from row to row in every domain"
     return text if has_enough_rows and is_monotonic else ""
 

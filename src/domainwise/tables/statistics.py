@@ -5,7 +5,7 @@ For rows in memory, :func:`columns_of` lists columns, and :func:`quantiles_by_do
 :class:`~domainwise.ensemble.moments.Moments`.
 
 For rows in chunks, the :class:`Statistics` of two chunks can be merged; :class:`Preprocessing` is
-computed from them. Medians come from a sketch (2,000 weighted values); rank errors are at most 1 %.
+computed from them. Medians come from a sketch (2,000 weighted values) with rank errors up to 1 %.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.schema import Schema, make_preprocessor
 
 #: Probabilities of the quantiles in :func:`describe_column`.
-QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-#: Interquartile range, and inverse of the median absolute deviation, of a standard normal variable.
-NORMAL_IQR, NORMAL_MAD = 1.349, 1.4826
+PROBABILITIES = (0.1, 0.25, 0.5, 0.75, 0.9)
+#: Interquartile range of a standard normal variable, and 1 / its median absolute deviation (MAD).
+NORMAL_IQR, MAD_FACTOR = 1.349, 1.4826
 #: A domain with fewer values in a column may differ from the others by chance.
 MIN_VALUES = 10
-#: Number of categories listed. Categories with fewer rows than ``MIN_CATEGORY_ROWS`` are merged.
-SHOWN_CATEGORIES, MIN_CATEGORY_ROWS = 4, 5
+#: Number of categories to list. Categories with fewer than ``MIN_CATEGORY_ROWS`` rows are merged.
+MAX_CATEGORIES_SHOWN, MIN_CATEGORY_ROWS = 4, 5
 #: Number of values in a sketch. A merge shifts a rank by at most 1 / (2 * SKETCH_SIZE) of the rows.
 SKETCH_SIZE = 2000
 
@@ -60,7 +60,7 @@ def column_kind(column: Any) -> str:
 
 
 def columns_of(X: Any) -> list[tuple[str, Array]]:
-    """Return the name and values of each column: float64 with NaN, or objects with None."""
+    """Return each column's name and values; missing values are NaN in float64, None in objects."""
     if not hasattr(X, "columns"):
         return [(f"x{i}", np.asarray(column, np.float64)) for i, column in enumerate(X.T)]
     columns = []
@@ -134,25 +134,24 @@ def describe_column(
     }
 
 
-def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
+def _describe_numbers(x: Array, domain_codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
     """Return statistics of numbers ``x``, and each domain's distance and ROC area vs. the others.
 
-    ``codes`` are the domains of the rows, from 0 to n - 1. The deviation within domains is the
-    median absolute deviation, scaled to a normal distribution. If it is 0, the root mean square
-    deviation is used, or the deviation over all domains, or 1.
+    The deviation within domains is the median absolute deviation, multiplied by ``MAD_FACTOR``. If
+    it is 0, the root mean square deviation is used, or the deviation over all domains, or 1.
     """
-    quantiles, counts = quantiles_by_domain(x, codes, n, QUANTILES).T, np.bincount(codes, None, n)
-    scale = 1.0
+    quantiles = quantiles_by_domain(x, domain_codes, n, PROBABILITIES).T
+    counts = np.bincount(domain_codes, minlength=n)
+    scale, distances = 1.0, np.zeros(n)
     if len(x):
-        residuals = np.abs(x - quantiles[codes, 2])
-        scale = NORMAL_MAD * float(np.median(residuals)) or float(np.sqrt(np.mean(residuals**2)))
+        deviations = np.abs(x - quantiles[domain_codes, 2])
+        scale = MAD_FACTOR * float(np.median(deviations)) or float(np.sqrt(np.mean(deviations**2)))
         scale = scale or float(np.std(x)) or 1.0
-    rank_sums = np.bincount(codes, rankdata(x), minlength=n)
+    rank_sums = np.bincount(domain_codes, rankdata(x), minlength=n)
     with np.errstate(invalid="ignore", divide="ignore"):
         areas = (rank_sums - counts * (counts + 1) / 2) / (counts * (len(x) - counts))
-    distances = np.zeros(n)
     for d in np.flatnonzero((counts > 0) & (counts < len(x))):
-        distances[d] = abs(quantiles[d, 2] - np.median(x[codes != d])) / scale
+        distances[d] = abs(quantiles[d, 2] - np.median(x[domain_codes != d])) / scale
     domain_quantiles = [quantiles[d].tolist() if counts[d] else None for d in range(n)]
     areas = np.nan_to_num(np.maximum(areas, 1 - areas), nan=0.5)
     return {"quantiles": domain_quantiles, "deviation": scale}, distances, areas
@@ -183,7 +182,7 @@ def _describe_text(x: Array, domain_codes: Array, n: int) -> tuple[dict[str, Any
     )
     is_observed = (true_rates[:, -1] > 0) & (false_rates[:, -1] > 0)
     areas = np.where(is_observed, np.trapezoid(true_rates, false_rates, axis=1), 0.5)
-    categories = frequent_names[:SHOWN_CATEGORIES]
+    categories = frequent_names[:MAX_CATEGORIES_SHOWN]
     domain_shares = [shares[d, : len(categories)].tolist() if n_rows[d] else None for d in range(n)]
     distances = np.abs(shares - other_shares).sum(axis=1) / 2
     return {"categories": categories, "shares": domain_shares}, distances, areas
@@ -192,22 +191,22 @@ def _describe_text(x: Array, domain_codes: Array, n: int) -> tuple[dict[str, Any
 Sketch = tuple[Array, Array]  #: Sorted values, and the number of rows that each represents.
 
 
-def sketched(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
+def make_sketch(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
     """Sort weighted values; if there are more than ``size``, select ``size`` with equal weights."""
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]
     if len(values) <= size:
         return values, weights
-    mid_ranks, total = np.cumsum(weights) - weights / 2, float(weights.sum())
-    ranks = (np.arange(size) + 0.5) * (total / size)
+    mid_ranks, total_weight = np.cumsum(weights) - weights / 2, float(weights.sum())
+    ranks = (np.arange(size) + 0.5) * (total_weight / size)
     indices = np.searchsorted(mid_ranks, ranks).clip(max=len(values) - 1)
-    return values[indices], np.full(size, total / size)
+    return values[indices], np.full(size, total_weight / size)
 
 
-def joined_sketch(sketches: Sequence[Sketch]) -> Sketch:
+def merge_sketches(sketches: Sequence[Sketch]) -> Sketch:
     """Merge several sketches into one sketch of all rows."""
     values, weights = (np.concatenate(arrays) for arrays in zip(*sketches, strict=True))
-    return sketched(values, weights)
+    return make_sketch(values, weights)
 
 
 def quantile(sketch: Sketch, probability: float) -> float:
@@ -237,8 +236,8 @@ class Preprocessing:
         n = max([1, *map(len, self.categories)])
         columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
         for name, categories in zip(schema.categorical, self.categories, strict=True):
-            cells: list[Any] = list(categories) or [np.nan]
-            columns[name] = pandas.Series(cells * n, dtype=object)[:n]
+            category_cells: list[Any] = list(categories) or [np.nan]
+            columns[name] = pandas.Series(category_cells * n, dtype=object)[:n]
         preprocessor = make_preprocessor(schema).fit(pandas.DataFrame(columns, index=range(n)))
         steps = preprocessor.named_transformers_
         if schema.numbers:
@@ -269,7 +268,7 @@ class Statistics:
         return Statistics(
             self.n_left_out + other.n_left_out,
             self.numbers.merged(other.numbers),
-            [joined_sketch(pair) for pair in zip(self.sketches, other.sketches, strict=True)],
+            [merge_sketches(pair) for pair in zip(self.sketches, other.sketches, strict=True)],
             [a + b for a, b in zip(self.categories, other.categories, strict=True)],
             self.classes + other.classes,
             self.domains + other.domains,
@@ -291,7 +290,7 @@ class Statistics:
             categories.append(sorted(counts))
             modes.append(min(counts, key=lambda text: (-counts[text], text), default=None))
         p = len(schema.numbers)
-        n_values, means, squares = (np.asarray(a)[0, :p] for a in vars(self.numbers).values())
+        n_values, means, squares = (np.asarray(m)[0, :p] for m in vars(self.numbers).values())
         n, medians = self.domains.total(), self.medians()[:p]
         n_missing = n - n_values
         all_means = (n_values * means + n_missing * medians) / n  # after imputation
