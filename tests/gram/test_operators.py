@@ -90,7 +90,7 @@ def test_a_product_removes_column_means():
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_tile_size_does_not_change_a_product(kernel, rows, monkeypatch):
     p = Problem(kernel=kernel)
-    expected = symmetric_product(p.kernel, p.streamed().prepared, p.V)
+    expected = symmetric_product(p.kernel, p.streamed().prepared_rows, p.V)
     monkeypatch.setattr(tiles_module, "MAX_TILE_BYTES", rows * rows * 8)
     assert tiles_module.tile_side(8) == rows
     prepared = p.kernel.prepare(p.X)

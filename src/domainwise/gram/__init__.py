@@ -1,4 +1,4 @@
-"""Gram operators: ways to multiply and solve with a centred Gram matrix (theory 8.1)."""
+"""Gram operators, which multiply by a centred Gram matrix or its inverse (theory 8.1)."""
 
 from domainwise.gram.dense import DenseGram
 from domainwise.gram.iterative import StreamedGram

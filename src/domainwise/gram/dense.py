@@ -53,7 +53,7 @@ class DenseGram(RowsGram):
     ) -> None:
         super().__init__(labels, dtype, matrix.device, **options)
         self.lapack, self._allow_arpack = lapack or len(matrix) <= LAPACK_ROWS, not lapack
-        self._leading: RitzPairs | None = None
+        self._leading_pairs: RitzPairs | None = None
         self.K = cast(matrix, self.xp.float64)
         self._row_means = check_finite(self.K.mean(1), self.dtype)
         self.K -= self._row_means
@@ -103,7 +103,7 @@ class DenseGram(RowsGram):
         return inverse or super().preconditioner(shift)
 
     def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return functions that apply float32 inverses, or None if squared errors are too large."""
+        """Return functions that apply float32 inverses; None if they need refinement."""
         min_shift = MIN_UNREFINED_SHIFT * self._float32_solver.trace
         if self.lapack or self.xp is not np or not min(shifts) > min_shift:
             return None
@@ -114,7 +114,7 @@ class DenseGram(RowsGram):
         """Return random columns after a few power iterations with K in float32."""
         block, K32 = super().first_block(k + 10), self._float32_solver.K32
         block = cast(block - block.mean(0), K32.dtype)
-        for _ in range(POWER_ITERATIONS if self._float32_solver.in_range else 0):
+        for _ in range(POWER_ITERATIONS if self._float32_solver.is_in_range else 0):
             block = (block.T @ K32).T / self._float32_solver.trace
         return cast(block, self.xp.float64)
 
@@ -126,7 +126,7 @@ class DenseGram(RowsGram):
         use_arpack = self._allow_arpack and n > ARPACK_ROWS and 8 * k < n
         if not use_arpack and not self.lapack:
             return super().leading(k)
-        pairs = self._leading
+        pairs = self._leading_pairs
         if pairs is not None and k <= len(pairs.values):
             return RitzPairs(pairs.values[:k], pairs.X[:, :k], pairs.KX[:, :k], pairs.info)
         try:
@@ -140,8 +140,8 @@ class DenseGram(RowsGram):
         order = np.argsort(eigenvalues)[::-1]
         eigenvalues, X = eigenvalues[order], X[:, order] - X[:, order].mean(axis=0)
         info = {"eigen_solver": "arpack" if use_arpack else "lapack", "converged": True}
-        self._leading = RitzPairs(eigenvalues, X, self.K @ X, info)
-        return self._leading
+        self._leading_pairs = RitzPairs(eigenvalues, X, self.K @ X, info)
+        return self._leading_pairs
 
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
@@ -211,7 +211,7 @@ def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
 
 
 class RefinedCholesky:
-    """Solves ``(K + shift I) X = V`` for several shifts with inverses in float32.
+    """A solver of ``(K + shift I) X = V`` for several shifts, with inverses in float32.
 
     A factorization takes half as long as in float64. A few refinements with K in float64 make the
     solution precise, unless the system is nearly singular. K is centred and positive semi-definite.
@@ -219,14 +219,14 @@ class RefinedCholesky:
 
     def __init__(self, K: Any) -> None:
         self.K, self.trace = K, float(namespace(K).trace(K))
-        self.in_range = MIN_TRACE < self.trace < MAX_TRACE
-        self.K32 = cast(K, namespace(K).float32) if self.in_range else K
+        self.is_in_range = MIN_TRACE < self.trace < MAX_TRACE
+        self.K32 = cast(K, namespace(K).float32) if self.is_in_range else K
         self._norm = float(namespace(K).linalg.norm(self.K32))
         self._inverses: dict[float, Callable[[Any], Any] | None] = {}
 
     def inverse(self, shift: float) -> Callable[[Any], Any] | None:
         """Return a function that applies the inverse to a centred V; None if too imprecise."""
-        if not self.in_range or not shift > MIN_SHIFT * self.trace:
+        if not self.is_in_range or not shift > MIN_SHIFT * self.trace:
             return None
         if shift not in self._inverses:
             use_chebyshev = self._norm < MAX_CHEBYSHEV_NORM * shift
@@ -276,7 +276,7 @@ class RefinedCholesky:
 def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
     """Solve ``(K + shift I) X = V`` by ``eigh``; if the shift is 0, use the pseudo-inverse of K.
 
-    Eigenvalues up to N eps times the largest one count as zero. Returns the solution and the number
+    Eigenvalues up to N eps times the largest one count as zero. Return the solution and the number
     of other eigenvalues, which is the numerical rank.
     """
     xp = namespace(K)
@@ -287,11 +287,11 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
             f"{d[0]:.1e} to {d[-1]:.1e}). Projections of new rows differ in scale from those of "
             "the training rows. Choose another kernel, or a larger ridge."
         )
-    keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
-    shifted_d = xp.where(keep, d, 0.0) + shift
+    is_nonzero = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
+    shifted_d = xp.where(is_nonzero, d, 0.0) + shift
     inverse_d = xp.where(shifted_d > 0, 1.0 / xp.where(shifted_d > 0, shifted_d, 1.0), 0.0)
     X = U @ (inverse_d[:, None] * (U.T @ V))
-    return X - X.mean(0), int(keep.sum())
+    return X - X.mean(0), int(is_nonzero.sum())
 
 
 def largest_residual(R: Any, V: Any) -> float:

@@ -30,7 +30,7 @@ FLOAT32_TOLERANCE = 1e-5
 #: Float32 products reduce the residual by this factor before an accurate product recomputes it.
 FLOAT32_REDUCTION = 2e-7
 #: Number of landmarks of a preconditioner: enough for default ridges, and cheap compared with one
-#: product. With compiled products, at most COMPILED_RANK times the square root of N.
+#: product. If products are compiled, it is at most COMPILED_RANK times the square root of N.
 PRECONDITIONER_RANK, COMPILED_RANK = 500, 2.5
 #: Number of rows whose features are evaluated at a time, for arrays and for tensors.
 PANEL_ROWS, TENSOR_PANEL_ROWS = 4096, 32768
@@ -69,8 +69,9 @@ def conjugate_gradients(
         P, rz = Z, (R * Z).sum(0)
         best_residual = largest_residual(R, V)
         # An imprecise product reduces the residual only by a limited factor between restarts.
-        goal = max(0.5 * tol, FLOAT32_REDUCTION * best_residual) if is_imprecise else 0.5 * tol
-        while n_products < max_iter and best_residual > goal:
+        reduction = FLOAT32_REDUCTION if is_imprecise else 0.0
+        target_residual = max(0.5 * tol, reduction * best_residual)
+        while n_products < max_iter and best_residual > target_residual:
             KP = product(P) + shift * P
             n_products += 1
             curvature = (P * KP).sum(0)
@@ -80,7 +81,7 @@ def conjugate_gradients(
             residual = largest_residual(R, V)
             if monitor is not None:
                 monitor(n_products, residual)
-            if residual >= best_residual and residual <= max(tol, goal):
+            if residual >= best_residual and residual <= max(tol, target_residual):
                 break
             best_residual = min(best_residual, residual)
             Z = precondition(R)
@@ -109,8 +110,8 @@ def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
     """Return the non-zero eigenvalues of A, in ascending order, and U with ``U'AU = I``."""
     xp = namespace(A)
     d, U = xp.linalg.eigh(A)
-    keep = d > len(d) * eps * max(float(d[-1]), 0.0)
-    return d[keep], U[:, keep] / xp.sqrt(d[keep])
+    is_nonzero = d > len(d) * eps * max(float(d[-1]), 0.0)
+    return d[is_nonzero], U[:, is_nonzero] / xp.sqrt(d[is_nonzero])
 
 
 class LandmarkFeatures:
@@ -199,7 +200,7 @@ class IterativeGram(RowsGram):
     def _preconditioner(self) -> Preconditioner:
         """Approximation of the inverse from a few landmarks, computed once."""
 
-    def _dense(self) -> DenseGram | None:
+    def _dense_gram(self) -> DenseGram | None:
         """Return the operator that stores K, or None if K does not fit into memory."""
         if is_dask(self.X) or not dense_fits(self.n_samples, available_memory(self.X)):
             return None
@@ -245,7 +246,7 @@ class IterativeGram(RowsGram):
         )
         residual, n_iterations = solution.info["residual"], solution.info["n_iterations"]
         has_converged = residual <= self.tol
-        dense_gram = None if has_converged else self._dense()
+        dense_gram = None if has_converged else self._dense_gram()
         if dense_gram is not None:
             self.report("conjugate gradients did not converge; solving by Cholesky")
             direct_solutions = [dense_gram.solve(V, shift) for shift in shifts]
@@ -270,22 +271,22 @@ class StreamedGram(IterativeGram):
 
     def __init__(self, X: Array, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
         super().__init__(X, kernel, labels, **options)
-        self.prepared = kernel.prepare(X)
-        self.info = {"product": tiles.product_path(kernel, self.prepared)}
+        self.prepared_rows = kernel.prepare(X)
+        self.info = {"product": tiles.product_path(kernel, self.prepared_rows)}
 
     def uncentred_product(self, V: Array) -> Array:
         """Return ``K V`` tile by tile."""
-        return tiles.symmetric_product(self.kernel, self.prepared, V)
+        return tiles.symmetric_product(self.kernel, self.prepared_rows, V)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """Return a float32 product for the iterations if it is faster, and an accurate one."""
-        use_float32 = tiles.can_use_float32(self.kernel, self.prepared)
-        iteration_path = tiles.product_path(self.kernel, self.prepared, float32=use_float32)
+        """Return a float32 product and an accurate one if float32 is faster, else one product."""
+        use_float32 = tiles.can_use_float32(self.kernel, self.prepared_rows)
+        iteration_path = tiles.product_path(self.kernel, self.prepared_rows, float32=use_float32)
         self.info = {**self.info, "iterations": iteration_path}
         if not use_float32:
             return self.product, None
         assert self.row_means is not None  # the property computes them now, in full precision
-        multiply = partial(tiles.symmetric_product, self.kernel, self.prepared, float32=True)
+        multiply = partial(tiles.symmetric_product, self.kernel, self.prepared_rows, float32=True)
         return lambda V: self.centred_product(V, multiply), self.product
 
     @cached_property
@@ -294,12 +295,12 @@ class StreamedGram(IterativeGram):
 
     def _landmark_features(self) -> Array:
         """Return centred Nystrom features of the rows; float32 is enough for a preconditioner."""
-        compiled = tiles.use_compiled(self.n_samples**2)
-        max_landmarks = COMPILED_RANK * self.n_samples**0.5 if compiled else float("inf")
+        is_compiled = tiles.use_compiled(self.n_samples**2)
+        max_landmarks = COMPILED_RANK * self.n_samples**0.5 if is_compiled else float("inf")
         landmarks = self.X[landmark_rows(self.n_samples, self.seed, max_landmarks)]
         nystrom = LandmarkFeatures(self.kernel, landmarks, float(np.finfo(self.dtype).eps))
         features = np.empty((self.n_samples, nystrom.root.shape[1]), dtype=np.float32)
-        for rows, panel_features in nystrom.panels(self.X, compiled=compiled):
+        for rows, panel_features in nystrom.panels(self.X, compiled=is_compiled):
             features[rows] = panel_features
         features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
         return features

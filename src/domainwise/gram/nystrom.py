@@ -26,8 +26,8 @@ from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solutio
 
 #: A product with a triangular matrix is computed in this number of panels, to skip most zeros.
 PANELS = 4
-#: Summing float64 kernel values, not features, causes relative errors in solutions of about this
-#: number, divided by the ridge and by the ratio of L's smallest to largest squared diagonal entry.
+#: Sums of float64 kernel values instead of features cause relative errors in solutions of about
+#: this, divided by the ridge and by the ratio of L's smallest to largest squared diagonal entry.
 DIRECT_ROUNDING = 2e-18
 #: Spacing of a grid of target landmarks, in bandwidths of the RBF kernel, and maximum grid size.
 GRID_STEP, MAX_GRID = 0.5, 5000
@@ -79,11 +79,11 @@ class NystromMap:
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
         # Pivots below the tolerance only reflect the landmarks' precision or rounding errors in W.
         tolerance = max(eps, len(W) * eps_double) * float(np.abs(np.diagonal(W)).max(initial=0.0))
-        scale = float(np.diagonal(W).max(initial=0.0))
+        max_diagonal = float(np.diagonal(W).max(initial=0.0))
         factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
         L, order = np.tril(factor[:rank, :rank]), order - 1
         pivots, non_pivots = order[:rank], order[rank:]
-        if scale <= 0 or not np.isfinite(L).all():
+        if max_diagonal <= 0 or not np.isfinite(L).all():
             raise ValueError(
                 "the kernel matrix must have a positive and finite diagonal. If it contains "
                 "distances or negated kernel values, pass kernel values instead."
@@ -91,7 +91,7 @@ class NystromMap:
         # A kernel that is known to be indefinite (not ``sound``) is accepted: its matrix is
         # positive definite on the pivots.
         residual_diagonal = W[non_pivots, non_pivots] - np.square(factor[rank:, :rank]).sum(axis=1)
-        if kernel.sound and residual_diagonal.min(initial=0.0) < -1e-6 * scale:
+        if kernel.sound and residual_diagonal.min(initial=0.0) < -1e-6 * max_diagonal:
             raise ValueError("the kernel is not positive semi-definite. Choose another kernel.")
         squared_diagonal = np.diagonal(L) ** 2
         ratio = float(squared_diagonal.min() / squared_diagonal.max())
@@ -106,13 +106,13 @@ class NystromMap:
     def features(self, X: Any, memory: Array | None = None, **options: Any) -> Any:
         """Return the uncentred features of rows, in the precision of the landmarks."""
         if self.triangle is None:
-            return self._values(X, memory)
-        C = self._values(X, None, **options)
+            return self._kernel_values(X, memory)
+        C = self._kernel_values(X, None, **options)
         C += self.kernel.constant
         xp = namespace(C)
         Phi = xp.empty_like(C) if memory is None else _view(memory, C.shape, C.dtype)
-        for a, b in pairwise(np.linspace(0, self.n_features, PANELS + 1).astype(int)):
-            xp.matmul(C[:, :b], self._inverse[:b, a:b], out=Phi[:, a:b])
+        for start, stop in pairwise(np.linspace(0, self.n_features, PANELS + 1).astype(int)):
+            xp.matmul(C[:, :stop], self._inverse[:stop, start:stop], out=Phi[:, start:stop])
         return Phi
 
     def values(self, X: Array, weights: Array) -> Array:
@@ -129,10 +129,10 @@ class NystromMap:
         and all landmarks can be shared by kernels that differ in gamma. ``compiled=True`` uses
         compiled exponentials, which are faster for many rows.
         """
-        evaluate = self._values if self.direct else self.features
+        evaluate = self._kernel_values if self.direct else self.features
         return evaluate(X, memory, distances=distances, compiled=compiled)
 
-    def _values(
+    def _kernel_values(
         self, X: Any, memory: Any = None, distances: Any = None, compiled: bool = False
     ) -> Any:
         """Return kernel values between rows and landmarks, minus ``kernel.constant``."""
@@ -160,7 +160,7 @@ class NystromMap:
 
     def weights(self, X: Array, dual: Array) -> Array:
         """Return ``Phi' dual``, the weights of the features, given the coefficients of rows."""
-        weights = (self._values(X) + self.kernel.constant).T @ dual
+        weights = (self._kernel_values(X) + self.kernel.constant).T @ dual
         if self.triangle is not None:
             weights = solve_triangular(self.triangle, weights, lower=True)
         return np.asarray(weights)
@@ -331,8 +331,8 @@ class NystromGram(Gram):
             for _ in range(2):
                 start = start - X @ self.inner(X, start)
             e, V = np.linalg.eigh(self.inner(start, start))
-            keep = e > self.tolerance * max(float(e[-1]), 1e-8)
-            X = np.hstack([X, start @ (V[:, keep] / np.sqrt(e[keep]))])
+            is_nonzero = e > self.tolerance * max(float(e[-1]), 1e-8)
+            X = np.hstack([X, start @ (V[:, is_nonzero] / np.sqrt(e[is_nonzero]))])
         KX = self.product(X)
         return pairs_within(self, images, k, X, KX, self.product(KX) if depth == 2 else None)
 
@@ -345,6 +345,7 @@ class NystromGram(Gram):
         return np.vstack([weights, np.zeros((len(self.cross), weights.shape[1]))])
 
     def _spectrum(self) -> tuple[Array, Array]:
+        """Return the non-zero eigenvalues of the moments, in ascending order, and eigenvectors."""
         d, U = np.linalg.eigh((self.moments + self.moments.T) / 2)
-        keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
-        return d[keep], U[:, keep]
+        is_nonzero = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
+        return d[is_nonzero], U[:, is_nonzero]

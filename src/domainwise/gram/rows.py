@@ -79,10 +79,10 @@ class RowsGram(Gram):
 
     def centred_product(self, V: Matrix, multiply: Callable[[Matrix], Matrix]) -> Matrix:
         """Return ``H K H V``, where ``multiply`` multiplies by K."""
-        (n, r), with_ones = V.shape, self._row_means is None
-        centred_V = self.xp.empty((n, r + with_ones), dtype=self.xp.float64, device=self.device)
+        (n, r), needs_means = V.shape, self._row_means is None
+        centred_V = self.xp.empty((n, r + needs_means), dtype=self.xp.float64, device=self.device)
         self.xp.subtract(V, V.mean(0), out=centred_V[:, :r])
-        if with_ones:
+        if needs_means:
             centred_V[:, r] = 1.0
         return self._centred_image(multiply(centred_V), r)
 
@@ -133,8 +133,8 @@ class RowsGram(Gram):
         block_size = min(n_residuals or block.shape[1], block.shape[1])
         empty_block = self.combine(block, np.zeros((block.shape[1], 0)))
         X, KX, KKX = empty_block, empty_block, empty_block if depth == 2 else None
-        block = _orthonormal(self, block, empty_block)
-        history: list[float] = []
+        block = _orthonormalize(self, block, empty_block)
+        max_errors: list[float] = []
         while True:
             if block.shape[1]:
                 image = self.product(block)
@@ -150,24 +150,25 @@ class RowsGram(Gram):
             # Errors are relative to the largest norm, which limits the precision of all pairs.
             scale = norms(self, left).max(initial=np.finfo(float).tiny)
             errors = norms(self, residuals) / scale
-            history.append(float(errors[:n_pairs].max(initial=0.0)))
-            has_converged = history[-1] <= tol
-            stalled = len(history) > STALL_STEPS and history[-1] > 0.5 * min(history[:-STALL_STEPS])
-            if has_converged or stalled or not block.shape[1] or len(history) >= self.max_iter:
-                info = {"n_iterations": len(history), "residual": history[-1]}
+            max_errors.append(float(errors[:n_pairs].max(initial=0.0)))
+            has_converged = max_errors[-1] <= tol
+            has_stalled = max_errors[-1] > 0.5 * min(max_errors[:-STALL_STEPS], default=np.inf)
+            n_steps = len(max_errors)
+            if has_converged or has_stalled or not block.shape[1] or n_steps >= self.max_iter:
+                info = {"n_iterations": n_steps, "residual": max_errors[-1]}
                 X, KX = self.combine(X, C[:, :n_pairs]), self.combine(KX, C[:, :n_pairs])
                 return RitzPairs(eigenvalues[:n_pairs], X, KX, info | {"converged": has_converged})
             if X.shape[1] + block_size > max(MAX_COLUMNS, 3 * block_size):
                 basis = C[:, : 2 * block_size]
                 d, U = np.linalg.eigh(basis.T @ self.inner(X, X) @ basis)
-                keep = d > 1e-12 * d[-1]
-                basis = basis @ (U[:, keep] / np.sqrt(d[keep]))
+                is_nonzero = d > 1e-12 * d[-1]
+                basis = basis @ (U[:, is_nonzero] / np.sqrt(d[is_nonzero]))
                 X, KX = self.combine(X, basis), self.combine(KX, basis)
                 KKX = self.combine(KKX, basis) if depth == 2 else None
             # After two products with K, a residual is too smooth to extend the subspace.
             block = residuals if depth == 1 else ritz_images
             block = block if precondition is None else precondition(residuals)
-            block = _orthonormal(self, block, X)
+            block = _orthonormalize(self, block, X)
 
     def first_block(self, k: int) -> Matrix:
         """Return the initial columns of an iteration for k eigenpairs."""
@@ -184,16 +185,16 @@ class RowsGram(Gram):
             print(f"[domainwise] {message}", flush=True)
 
 
-def _orthonormal(gram: Gram, V: Matrix, X: Matrix) -> Matrix:
-    """Return an orthonormal basis of the columns of V after projecting out those of X."""
-    lengths = norms(gram, V)
-    V = gram.combine(V, np.diag(1.0 / np.where(lengths > 0, lengths, 1.0)))
+def _orthonormalize(gram: Gram, V: Matrix, X: Matrix) -> Matrix:
+    """Return an orthonormal basis of the span of V after projecting out the columns of X."""
+    V_norms = norms(gram, V)
+    V = gram.combine(V, np.diag(1.0 / np.where(V_norms > 0, V_norms, 1.0)))
     for _ in range(2):
         if X.shape[1]:
             V = V - gram.combine(X, gram.inner(X, V))
         d, U = np.linalg.eigh(gram.inner(V, V))
-        keep = d > 1e-14 * max(float(d[-1]), 1e-8)
-        V = gram.combine(V, U[:, keep] / np.sqrt(d[keep]))
-        if not keep.any():
+        is_nonzero = d > 1e-14 * max(float(d[-1]), 1e-8)
+        V = gram.combine(V, U[:, is_nonzero] / np.sqrt(d[is_nonzero]))
+        if not is_nonzero.any():
             break
     return V

@@ -1,8 +1,8 @@
-"""Building blocks of task graphs: constants, tasks with one BLAS thread, and trees that merge.
+"""Building blocks of task graphs: constants, tasks with one BLAS thread, and trees of merges.
 
 A function decorated with :func:`task` limits BLAS to one thread, and its arguments are aligned
 arrays, which BLAS can use. Partial results are merged in a tree that depends only on their number.
-The bits of a result therefore do not depend on the number of workers, or on which worker ran which
+The bits of a result therefore do not depend on the number of workers or on which worker ran which
 task.
 """
 
@@ -133,7 +133,7 @@ def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) ->
 
 
 def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
-    """Return a task that merges all results in a tree, ``FAN_IN`` adjacent ones at a time."""
+    """Return a task that merges the results of all tasks, ``FAN_IN`` adjacent ones at a time."""
     level_tasks = list(tasks)
     while len(level_tasks) > 1:
         groups = [level_tasks[i : i + FAN_IN] for i in range(0, len(level_tasks), FAN_IN)]

@@ -1,9 +1,9 @@
 """The exact operator on Dask: products over pairs of row blocks as a task graph.
 
 Thin matrices (N rows, few columns) are NumPy arrays on the client; the rows of X and all kernel
-values stay on workers. A task multiplies one block of K, tile by tile, and adds the products to the
-running sums of two row blocks. Pairs are scheduled like a round-robin tournament: the tasks of a
-round are independent, each row block has one running sum, and the order of additions is fixed.
+values stay on workers. A task multiplies by one block of K, tile by tile, and adds the products to
+the running sums of two row blocks. Pairs are scheduled like a round-robin tournament: the tasks of
+a round are independent, each row block has one running sum, and the order of additions is fixed.
 """
 
 from __future__ import annotations
@@ -65,12 +65,13 @@ class DaskGram(IterativeGram):
         thin_blocks = self.split(V)
         operands = list(zip(blocks, thin_blocks, strict=True))
         if self.kernel.is_product:
-            inner = tree([call(_inner, kernel_task, *pair) for pair in operands], _sum)
-            return np.vstack(run([call(_outer, kernel_task, block, inner) for block in blocks]))
-        sums = [call(_square, kernel_task, *pair) for pair in operands]
+            total = tree([call(_right_product, kernel_task, *pair) for pair in operands], _add)
+            tasks = [call(_left_product, kernel_task, block, total) for block in blocks]
+            return np.vstack(run(tasks))
+        sums = [call(_diagonal_product, kernel_task, *pair) for pair in operands]
         for i, j in chain(*tournament(len(blocks))):
             arguments = (blocks[i], blocks[j], thin_blocks[i], thin_blocks[j], sums[i], sums[j])
-            sums[i], sums[j] = call(_pair, kernel_task, *arguments, n_results=2)
+            sums[i], sums[j] = call(_add_pair, kernel_task, *arguments, n_results=2)
         return np.vstack(run(sums))
 
     def split(self, V: Array) -> list[Task]:
@@ -90,23 +91,23 @@ class DaskGram(IterativeGram):
             block_operands = zip(row_blocks(self.X), *operands, strict=True)
             return [call(function, nystrom_task, *args) for args in block_operands]
 
-        (moments,) = run([tree(call_on_blocks(_moments), _sum)])
+        (moments,) = run([tree(call_on_blocks(_moments), _add)])
         mean, eigenvalues, root = whitened_moments(moments, self.n_samples, eps)
 
         def project(R: Array) -> Array:
-            (inner,) = run([tree(call_on_blocks(_features_inner, self.split(R)), _sum)])
-            return np.asarray(root.T @ (inner - np.outer(mean, R.sum(axis=0))))
+            (products,) = run([tree(call_on_blocks(_project, self.split(R)), _add)])
+            return np.asarray(root.T @ (products - np.outer(mean, R.sum(axis=0))))
 
         def expand(W: Array) -> Array:
             weights = root @ W
             weight_tasks = [constant(weights, "weights")] * len(self.block_slices)
-            return np.vstack(run(call_on_blocks(_features_outer, weight_tasks))) - mean @ weights
+            return np.vstack(run(call_on_blocks(_expand, weight_tasks))) - mean @ weights
 
         return Preconditioner(eigenvalues, project, expand)
 
 
 def in_blocks(X: Any) -> Any:
-    """Rechunk a Dask array into blocks of rows; a task's memory has room for several blocks."""
+    """Rechunk a Dask array into blocks of rows, several of which fit into a task's memory."""
     n, p = X.shape
     block_rows = min(MAX_BLOCK_ROWS, max(1, -(-n // MIN_BLOCKS)))
     memory_bytes = memory_per_task()
@@ -152,7 +153,7 @@ def cross_tasks(kernel: Basis, row_tasks: list[Task], support: Any, dual: Array)
     sums: list[Task] = [None] * len(row_tasks)
     for pair in zip(blocks, dual_tasks, strict=True):
         rows_and_sums = zip(row_tasks, sums, strict=True)
-        sums = [call(_cross, kernel_task, rows, *pair, total) for rows, total in rows_and_sums]
+        sums = [call(_add_cross, kernel_task, rows, *pair, total) for rows, total in rows_and_sums]
     return sums
 
 
@@ -178,43 +179,43 @@ def _check_block(block: Any, rows: slice) -> Array:
 
 
 @task
-def _square(kernel: Kernel, rows: Array, V: Array) -> Array:
+def _diagonal_product(kernel: Kernel, rows: Array, V: Array) -> Array:
     return tiles.symmetric_product(kernel, kernel.prepare(rows), V)
 
 
 @task
-def _pair(
-    kernel: Kernel, left: Array, right: Array, V: Array, W: Array, sum_left: Array, sum_right: Array
+def _add_pair(
+    kernel: Kernel, left: Array, right: Array, V: Array, W: Array, left_sum: Array, right_sum: Array
 ) -> tuple[Array, Array]:
     """Add ``k(left, right) W`` to the left sum, and ``k(right, left) V`` to the right sum."""
     left, right = kernel.prepare(left).left, kernel.prepare(right).right
     dtype = left.dtype
     V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
-    sum_left, sum_right = sum_left.copy(), sum_right.copy()
-    side, compiled = tiles.tile_side(dtype.itemsize), tiles.use_compiled(len(left) * len(right))
+    left_sum, right_sum = left_sum.copy(), right_sum.copy()
+    side, is_compiled = tiles.tile_side(dtype.itemsize), tiles.use_compiled(len(left) * len(right))
     buffer = np.empty(side * side, dtype=dtype)
     for i in tiles.panels(len(left), side):
         for j in tiles.panels(len(right), side):
-            tile = tiles.tile_values(kernel, left[i], right[j], buffer, compiled=compiled)
-            sum_left[i] += tile @ W[j]
-            sum_right[j] += tile.T @ V[i]
-    return sum_left, sum_right
+            tile = tiles.tile_values(kernel, left[i], right[j], buffer, compiled=is_compiled)
+            left_sum[i] += tile @ W[j]
+            right_sum[j] += tile.T @ V[i]
+    return left_sum, right_sum
 
 
 @task
-def _cross(kernel: Basis, X: Array, support: Array, dual: Array, total: Array | None) -> Array:
+def _add_cross(kernel: Basis, X: Array, support: Array, dual: Array, total: Array | None) -> Array:
     product = tiles.cross_product(kernel, X, kernel.prepare(support), dual)
     return product if total is None else total + product
 
 
 @task
-def _inner(kernel: Kernel, rows: Array, V: Array) -> Array:
+def _right_product(kernel: Kernel, rows: Array, V: Array) -> Array:
     return tiles.thin_product(kernel.prepare(rows).right.T, V)
 
 
 @task
-def _outer(kernel: Kernel, rows: Array, inner: Array) -> Array:
-    return tiles.thin_product(kernel.prepare(rows).left, inner)
+def _left_product(kernel: Kernel, rows: Array, right_product: Array) -> Array:
+    return tiles.thin_product(kernel.prepare(rows).left, right_product)
 
 
 @task
@@ -223,15 +224,15 @@ def _moments(nystrom: LandmarkFeatures, rows: Array) -> Array:
 
 
 @task
-def _features_inner(nystrom: LandmarkFeatures, rows: Array, R: Array) -> Any:
+def _project(nystrom: LandmarkFeatures, rows: Array, R: Array) -> Any:
     return sum(features.T @ R[panel] for panel, features in nystrom.panels(rows))
 
 
 @task
-def _features_outer(nystrom: LandmarkFeatures, rows: Array, weights: Array) -> Array:
+def _expand(nystrom: LandmarkFeatures, rows: Array, weights: Array) -> Array:
     return np.vstack([features @ weights for _, features in nystrom.panels(rows)])
 
 
 @task
-def _sum(arrays: list[Array]) -> Array:
+def _add(arrays: list[Array]) -> Array:
     return np.asarray(sum(arrays[1:], start=arrays[0]))
