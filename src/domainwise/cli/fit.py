@@ -161,9 +161,9 @@ class Recipe:
     """The table, options and methods of an evaluation, read from its results folder."""
 
     def __init__(self, folder: Path) -> None:
-        from domainwise.evaluation.folder import RESULT_NAME, read_stored
+        from domainwise.evaluation.folder import RESULT_NAME, read_content
 
-        self.path, self.evaluation = folder / RESULT_NAME, read_stored(folder)
+        self.path, self.evaluation = folder / RESULT_NAME, read_content(folder)
         if self.evaluation["recipe"] is None or "table" not in self.evaluation:
             raise ValueError(
                 f"{self.path} does not describe a table, because it was written by evaluate() in "

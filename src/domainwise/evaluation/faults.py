@@ -29,14 +29,14 @@ from domainwise.tables.statistics import columns_of, describe_column
 MAX_COLUMNS = 40
 #: A numeric column with at most this many distinct values may contain codes, not quantities.
 MAX_CODES = 10
-#: A value may stand for missing values if its share of the rows is at least the first number in
-#: some domains, and at most the second elsewhere; OUTLIER_SHARES are used if it is an outlier.
+#: A value may be a code for missing values if, in some domains, its share of the rows is at least
+#: the first number and, in the others, at most the second. OUTLIER_SHARES apply to outliers.
 FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
 #: A column counts as missing in a domain if at least MISSING_SHARE of its values are missing, and
 #: as present if at most PRESENT_SHARE are missing.
 MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
-#: Minimum correlation of copied columns, and minimum share of a domain's rows that are copies.
-COPY_CORRELATION, COPIED_ROWS = 0.9995, 0.05
+#: Minimum absolute correlation of copied columns, and minimum share of copies in a domain's rows.
+MIN_COPY_CORRELATION, MIN_COPIED_SHARE = 0.9995, 0.05
 #: Domains with fewer than TINY_ROWS rows are tiny. Duplicate rows are not searched for if there are
 #: more than MAX_DOMAINS domains.
 TINY_ROWS, MAX_DOMAINS = 10, 2000
@@ -59,34 +59,34 @@ class Fault:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column, as its distinct values and the index of each row's value."""
+    """A column, stored as its distinct values and the index of each row's value."""
 
     name: str
     is_number: bool
-    codes: Array  #: index into ``values`` of each row's value; -1 if the value is missing
-    values: Array  #: distinct values, sorted if they are numbers
+    codes: Array  #: index of each row's value in ``uniques``; -1 if the value is missing
+    uniques: Array  #: distinct values, sorted if they are numbers
 
     @cached_property
     def numbers(self) -> Array:
-        """Numeric values, or indices of text values; NaN if missing."""
-        values = self.values if self.is_number else np.arange(len(self.values))
-        return np.append(values.astype(np.float64), np.nan)[self.codes]
+        """The number in each row, or the index of its text in ``uniques``; NaN if missing."""
+        numbers = self.uniques if self.is_number else np.arange(len(self.uniques))
+        return np.append(numbers.astype(np.float64), np.nan)[self.codes]
 
     @property
     def is_quantity(self) -> bool:
         """Whether the column is numeric and has many distinct values."""
-        return self.is_number and len(self.values) > MAX_CODES
+        return self.is_number and len(self.uniques) > MAX_CODES
 
     def is_outlier(self, i: int, counts: Array) -> bool:
-        """Whether ``values[i]`` is an outlier; ``counts`` has the number of rows of each value."""
+        """Whether ``uniques[i]`` is an outlier; ``counts[j]`` rows contain ``uniques[j]``."""
         if not self.is_quantity:
             return False
-        value, other_values = float(self.values[i]), np.delete(self.values, i)
+        value, other_values = float(self.uniques[i]), np.delete(self.uniques, i)
         cumulative_shares = np.cumsum(np.delete(counts, i)) / max(counts.sum() - counts[i], 1)
-        positions = np.searchsorted(cumulative_shares, (0.01, 0.5, 0.99))
-        low, median, high = other_values[positions.clip(0, len(other_values) - 1)]
+        quantile_indices = np.searchsorted(cumulative_shares, (0.01, 0.5, 0.99))
+        low, median, high = other_values[quantile_indices.clip(0, len(other_values) - 1)]
         if value == 0 and low > 0:
-            return bool(low >= 0.2 * median)
+            return bool(low >= 0.2 * median)  # all other values are far from zero
         return bool(value > high + (high - low) or value < low - (high - low))
 
 
@@ -96,7 +96,7 @@ class _Table:
 
     columns: list[_Column]
     target: Target
-    domain_codes: Array  #: index into ``domain_names`` of each row's domain
+    domain_codes: Array  #: index of each row's domain in ``domain_names``
     domain_names: list[str]
 
     @cached_property
@@ -109,27 +109,27 @@ class _Table:
         """Indices of the rows from each domain."""
         return np.split(np.argsort(self.domain_codes, kind="stable"), np.cumsum(self.sizes)[:-1])
 
-    def counts(self, column: _Column) -> Array:
-        """Number of rows from each domain that have a value in a column."""
+    def count_present(self, column: _Column) -> Array:
+        """Count the rows from each domain in which a column is not missing."""
         return np.bincount(self.domain_codes[column.codes >= 0], minlength=len(self.domain_names))
 
     def names_of(self, domains: Any) -> str:
-        """Names of domains as part of a sentence; ``domains`` contains their codes."""
+        """Names of domains for a sentence; ``domains`` contains their codes."""
         return names_of(*(self.domain_names[d] for d in domains))
 
     @cached_property
     def copied_pairs(self) -> list[tuple[int, int]]:
-        """Pairs of columns (indices) that are equal up to offset and scale, or category names."""
+        """Index pairs of columns that differ only in offset and scale, or in category names."""
         sampled_rows = spaced(np.arange(len(self.domain_codes)), 20_000)
-        indices = [i for i, c in enumerate(self.columns) if c.is_number and len(c.values) > 2]
+        indices = [i for i, c in enumerate(self.columns) if c.is_number and len(c.uniques) > 2]
         pairs = []
         if indices:
             X = np.column_stack([self.columns[i].numbers[sampled_rows] for i in indices])
-            is_copy = np.triu(np.abs(correlations(X)) >= COPY_CORRELATION, 1)
+            is_copy = np.triu(np.abs(correlations(X)) >= MIN_COPY_CORRELATION, 1)
             pairs = [(indices[a], indices[b]) for a, b in np.argwhere(is_copy).tolist()]
         first_index_by_codes: dict[bytes, int] = {}
         for i, column in enumerate(self.columns):
-            if not column.is_number and 2 < len(column.values) < len(self.domain_codes) / 2:
+            if not column.is_number and 2 < len(column.uniques) < len(self.domain_codes) / 2:
                 first_index = first_index_by_codes.setdefault(column.codes.tobytes(), i)
                 pairs += [(first_index, i)] if first_index != i else []
         return pairs
@@ -146,7 +146,7 @@ class _Table:
         rows: int | None = None,
         leak: bool = False,
     ) -> Fault:
-        """Create a fault that affects ``domains`` (a list of codes; all domains if it is empty).
+        """Create a fault that affects ``domains`` (their codes; if empty, all are affected).
 
         All rows from these domains are affected, unless the number of affected ``rows`` is passed.
         """
@@ -187,10 +187,10 @@ def find_faults(
     domain_codes: Array,
     domain_names: Sequence[str],
 ) -> list[Fault]:
-    """Return the possible faults in a table, the most severe first.
+    """Return the possible faults in a table, most severe first.
 
-    ``columns`` are pairs of a name and an array: numbers with NaN for missing values, or text with
-    None. ``domain_codes`` contains the index of each row's domain in ``domain_names``.
+    ``columns`` contains (name, array) pairs; missing values are NaN in arrays of numbers, and None
+    in arrays of text. ``domain_codes`` contains the index of each row's domain in ``domain_names``.
     """
     n_classes = 0
     if classification:
@@ -206,25 +206,26 @@ def find_faults(
             codes, uniques = import_pandas().factorize(values)
         coded_columns.append(_Column(name, is_number, codes, uniques))
     table = _Table(coded_columns, Target(y, n_classes), np.asarray(domain_codes), [*domain_names])
-    faults = [*_missing(table), *_fillers(table)]
-    faults += _anomalies(table, faults)
-    for check in (_leaks, _identifiers, _copied_columns, _copied_rows, _small_domains):
+    faults = [*_check_missing(table), *_check_fillers(table)]
+    faults += _check_anomalies(table, faults)
+    checks = (_check_leaks, _check_identifiers, _check_copied_columns, _check_copied_rows)
+    for check in (*checks, _check_small_domains):
         faults += check(table)
-    ranks = {kind: i for i, kind in enumerate(("unit", "sign", "filler", "missing"))}
+    ranks = {kind: rank for rank, kind in enumerate(("unit", "sign", "filler", "missing"))}
     return sorted(faults, key=lambda f: (-f.severity, ranks.get(f.kind, len(ranks)), -f.rows))
 
 
-def _drop(columns: Sequence[str]) -> str:
-    """The command-line option that drops columns."""
+def _drop_option(columns: Sequence[str]) -> str:
+    """Return the command-line option that drops these columns."""
     return f"--drop {shlex.quote(','.join(columns))}"
 
 
-def _rounded(value: float) -> str:
-    """A number with four digits, and without an exponent unless it is very large or small."""
+def _format_number(value: float) -> str:
+    """Format a number with four digits, with an exponent only if it is very large or small."""
     return f"{float(f'{value:.4g}'):,.12g}"
 
 
-def _leaks(table: _Table) -> Iterator[Fault]:
+def _check_leaks(table: _Table) -> Iterator[Fault]:
     """Find columns that leak the target, or predict it as well as all other columns together."""
     X = np.column_stack([column.numbers for column in table.columns])
     text_columns = {j for j, column in enumerate(table.columns) if not column.is_number}
@@ -242,25 +243,26 @@ def _leaks(table: _Table) -> Iterator[Fault]:
             f"{min(leak.scores.values()):.2f} alone, {leak.others_score:.2f} for all other columns "
             "together). This column may contain the answer."
         )
-        action = f"If it is unknown when a prediction is made, evaluate again with {_drop([name])}."
+        option = _drop_option([name])
+        action = f"If it is unknown when a prediction is made, evaluate again with {option}."
         yield table.make_fault("leak", 3, [name], domains, message, action, leak=True)
     if matched_scores:
         names, score = list(matched_scores), max(matched_scores.values())
-        verb, subject = ("predicts", "it is") if len(names) == 1 else ("each predict", "they are")
+        verb, they_are = ("predicts", "it is") if len(names) == 1 else ("each predict", "they are")
         message = (
             f"{listed(names)} {verb} the target as well as all other columns together ({metric} "
             f"{score:.2f})."
         )
-        action = f"Check that {subject} known when a prediction is made."
+        action = f"Check that {they_are} known when a prediction is made."
         yield table.make_fault("strong column", 1, names, [], message, action)
 
 
-def _missing(table: _Table) -> Iterator[Fault]:
-    """Find columns that are missing in only some domains; yield a fault for each set of domains."""
+def _check_missing(table: _Table) -> Iterator[Fault]:
+    """Find columns that are missing in only some domains, grouped by these domains."""
     is_large = table.sizes >= MIN_ROWS
-    groups: dict[tuple[int, ...], dict[str, Array]] = {}
+    groups: dict[tuple[int, ...], dict[str, Array]] = {}  # missing shares by domains and column
     for column in table.columns:
-        shares = 1 - table.counts(column) / table.sizes
+        shares = 1 - table.count_present(column) / table.sizes
         is_missing = is_large & (shares >= MISSING_SHARE)
         if is_missing.any() and (is_large & (shares <= PRESENT_SHARE)).any():
             groups.setdefault(tuple(np.flatnonzero(is_missing)), {})[column.name] = shares
@@ -269,24 +271,24 @@ def _missing(table: _Table) -> Iterator[Fault]:
         low, high = np.quantile(shares[:, domains], (0, 1))
         range_text = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (low, high)))
         extent = f"{range_text} % of the rows" if low < 1 else "all rows"
-        max_shares = np.where(is_large, shares, np.inf).max(axis=0)
-        best_domain = int(np.argmin(max_shares))  # the domain with the fewest missing values
-        contrast = f"in only {100 * max_shares[best_domain]:.0f} % of the rows"
-        if max_shares[best_domain] < 0.01:
-            contrast = "in no row" if max_shares.min() == 0 else "in less than 1 % of the rows"
+        max_shares = np.where(is_large, shares, np.inf).max(axis=0)  # over columns
+        best_domain, min_share = int(np.argmin(max_shares)), max_shares.min()
+        best_extent = f"only {100 * min_share:.0f} % of the rows"
+        if min_share < 0.01:
+            best_extent = "no row" if min_share == 0 else "less than 1 % of the rows"
         message = (
             f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in {extent} from "
-            f"{table.names_of(domains)}, but {contrast} from {table.names_of([best_domain])}."
+            f"{table.names_of(domains)}, but in {best_extent} from {table.names_of([best_domain])}."
         )
-        action = f"Add the values if they exist; if not, evaluate again with {_drop(names)}."
+        action = f"Add the values if they exist; if not, evaluate again with {_drop_option(names)}."
         yield table.make_fault("missing", 2, names, domains, message, action)
 
 
-def _fillers(table: _Table) -> Iterator[Fault]:
+def _check_fillers(table: _Table) -> Iterator[Fault]:
     """Find placeholders for missing values: values that are frequent in only some domains."""
     for column in table.columns:
-        name, n_values, has_value = column.name, len(column.values), column.codes >= 0
-        n_present = table.counts(column)
+        name, n_values, has_value = column.name, len(column.uniques), column.codes >= 0
+        n_present = table.count_present(column)
         is_large = n_present >= MIN_ROWS
         pairs = table.domain_codes[has_value].astype(np.int64) * n_values + column.codes[has_value]
         pairs, counts = np.unique(pairs, return_counts=True)
@@ -295,29 +297,29 @@ def _fillers(table: _Table) -> Iterator[Fault]:
         is_frequent = is_large[domain_codes] & (counts >= min_counts)
         is_constant = is_frequent & (counts >= FILLER_SHARES[0] * n_present[domain_codes])
         if 2 * len(np.unique(domain_codes[is_constant])) > is_large.sum():
-            continue  # a column that is constant in most domains describes the domains
+            continue  # the column is constant in most domains: it describes domains, not rows
         for i in np.unique(value_codes[is_frequent]).tolist():
-            is_value = value_codes == i
-            n_rows = np.bincount(domain_codes[is_value], counts[is_value], len(table.domain_names))
+            is_match = value_codes == i
+            n_same = np.bincount(domain_codes[is_match], counts[is_match], len(table.domain_names))
             is_outlier = column.is_outlier(i, np.bincount(value_codes, counts, n_values))
             # The lowest and the highest value may be the limits of a scale.
-            is_limit = column.is_quantity and i in (0, n_values - 1) and not is_outlier
-            max_share = OUTLIER_SHARES[1] if is_limit else FILLER_SHARES[1]
-            share_pairs = [(FILLER_SHARES[0], max_share), *[OUTLIER_SHARES] * is_outlier]
-            is_filled = np.zeros(len(n_rows), dtype=bool)
-            for min_share, max_elsewhere in share_pairs:
-                is_common = is_large & (n_rows >= np.maximum(min_share * n_present, MIN_CLASS_ROWS))
+            is_scale_limit = column.is_quantity and i in (0, n_values - 1) and not is_outlier
+            max_share_elsewhere = OUTLIER_SHARES[1] if is_scale_limit else FILLER_SHARES[1]
+            share_limits = [(FILLER_SHARES[0], max_share_elsewhere), *[OUTLIER_SHARES] * is_outlier]
+            is_filled = np.zeros(len(n_same), dtype=bool)
+            for min_share, max_share in share_limits:
+                is_common = is_large & (n_same >= np.maximum(min_share * n_present, MIN_CLASS_ROWS))
                 is_exception = is_outlier or 3 * is_common.sum() <= is_large.sum()
-                if is_exception and 0 < is_common.sum() < len(n_rows):
-                    max_rows = max_elsewhere * n_present[~is_common].sum()
-                    is_filled = is_common if n_rows[~is_common].sum() <= max_rows else is_filled
+                if is_exception and 0 < is_common.sum() < len(n_same):
+                    max_same = max_share * n_present[~is_common].sum()
+                    is_filled = is_common if n_same[~is_common].sum() <= max_same else is_filled
             domains = np.flatnonzero(is_filled)
             if not len(domains):
                 continue
-            value = column.values[i]
+            value = column.uniques[i]
             value_text = f"{value:g}" if column.is_number else repr(str(value))
             extents = [
-                f"{'all' if n_rows[d] == n_present[d] else f'{n_rows[d]:,.0f} of'} "
+                f"{'all' if n_same[d] == n_present[d] else f'{n_same[d]:,.0f} of'} "
                 f"{n_present[d]:,.0f}{' non-missing' * bool(n_present[d] < table.sizes[d])} "
                 f"rows from {table.names_of([d])}"
                 for d in domains
@@ -326,29 +328,29 @@ def _fillers(table: _Table) -> Iterator[Fault]:
                 f"{name} is {value_text} in {listed(extents, 3)}, and almost nowhere else: this "
                 "value may be a code for missing values."
             )
-            action = f"Clear these cells, or evaluate again with {_drop([name])}."
-            n_filled = n_rows[domains].sum()
+            action = f"Clear these cells, or evaluate again with {_drop_option([name])}."
+            n_filled = n_same[domains].sum()
             yield table.make_fault("filler", 2, [name], domains, message, action, rows=n_filled)
 
 
-def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
+def _check_anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
     """Find columns with another unit, the opposite sign, or very different values in some domains.
 
-    A column with one of the ``faults`` is not compared in the affected domains.
+    Columns that already have one of ``faults`` are not compared in the affected domains.
     """
     names = [column.name for column in table.columns]
     quantities = {i: c.numbers for i, c in enumerate(table.columns) if c.is_quantity}
     code_of = {name: d for d, name in enumerate(table.domain_names)}
     excluded = {(names.index(c), code_of[d]) for f in faults for c in f.columns for d in f.domains}
     target = table.target.y if table.target.n_classes <= 2 else None
-    distant_columns: dict[tuple[int, ...], list[str]] = {}
+    columns_by_domains: dict[tuple[int, ...], list[str]] = {}
     for anomaly in find_anomalies(names, quantities, target, table.domain_codes, excluded):
         name, domains = names[anomaly.column], anomaly.domains
         if anomaly.kind == "level":
-            distant_columns.setdefault(tuple(domains), []).append(name)
+            columns_by_domains.setdefault(tuple(domains), []).append(name)
             continue
         range_text, other_text = (
-            " to ".join(dict.fromkeys(map(_rounded, (values.min(), values.max()))))
+            " to ".join(dict.fromkeys(map(_format_number, (values.min(), values.max()))))
             for values in (anomaly.values, anomaly.other_values)
         )
         statistic = f"{'standard deviation' if anomaly.by_spread else 'median'} of {name}"
@@ -362,9 +364,9 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
             f"The {statistic} is {range_text} in {table.names_of(domains)} ("
             f"{table.sizes[domains].sum():,} rows) and {other_text} in the other domains: {reason}."
         )
-        action = f"Correct these values, or evaluate again with {_drop([name])}."
+        action = f"Correct these values, or evaluate again with {_drop_option([name])}."
         yield table.make_fault(anomaly.kind, 2, [name], domains, message, action)
-    for group, columns in distant_columns.items():
+    for group, columns in columns_by_domains.items():
         message = (
             f"The values of {listed(columns)} in {table.names_of(group)} are very different from "
             "those in all other domains."
@@ -373,39 +375,39 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
         yield table.make_fault("level", 1, columns, group, message, action)
 
 
-def _identifiers(table: _Table) -> Iterator[Fault]:
+def _check_identifiers(table: _Table) -> Iterator[Fault]:
     """Find columns that identify the row or the domain."""
     n_rows, n_domains = len(table.domain_codes), len(table.domain_names)
     for column in table.columns:
-        name, n_values, has_value = column.name, len(column.values), column.codes >= 0
-        action = f"Drop it, unless it has the same meaning in new domains: {_drop([name])}."
+        name, n_values, has_value = column.name, len(column.uniques), column.codes >= 0
+        action = f"Drop it, unless it has the same meaning in new domains: {_drop_option([name])}."
         reason = identifier_reason(column.numbers, table.rows_by_domain) if column.is_number else ""
         if not column.is_number and n_rows >= MIN_ROWS and n_values >= 0.95 * n_rows:
             reason = "is different in almost every row"
         if reason:
-            message = f"{name} {reason}: it looks like an identifier or a time stamp."
+            message = f"{name} {reason}: it looks like an identifier or a timestamp."
             yield table.make_fault("identifier", 1, [name], [], message, action)
         elif 3 <= n_domains <= n_values <= 2 * n_domains:
             pairs = table.domain_codes[has_value] * n_values + column.codes[has_value]
             counts = np.bincount(pairs, minlength=n_domains * n_values).reshape(n_domains, n_values)
-            n_distinct = len(np.unique(counts.argmax(axis=1)))
-            if counts.max(axis=1).sum() >= 0.98 * n_rows and n_distinct == n_domains:
+            n_modes = len(np.unique(counts.argmax(axis=1)))
+            if counts.max(axis=1).sum() >= 0.98 * n_rows and n_modes == n_domains:
                 message = f"{name} identifies the domain: it has a different value in each domain."
                 yield table.make_fault("copy of the domain", 1, [name], [], message, action)
 
 
-def _copied_columns(table: _Table) -> Iterator[Fault]:
-    """Find pairs of columns of which one can be computed from the other."""
-    pairs = [(table.columns[a].name, table.columns[b].name) for a, b in table.copied_pairs]
-    if pairs:
-        names = list(dict.fromkeys(name for pair in pairs for name in pair))
-        copies = list(dict.fromkeys(second for _, second in pairs))
-        message = listed([f"{second} can be computed from {first}" for first, second in pairs])
-        action = f"One column of each pair is enough: {_drop(copies)}."
+def _check_copied_columns(table: _Table) -> Iterator[Fault]:
+    """Find columns that can be computed from another column."""
+    name_pairs = [(table.columns[a].name, table.columns[b].name) for a, b in table.copied_pairs]
+    if name_pairs:
+        names = list(dict.fromkeys(name for pair in name_pairs for name in pair))
+        copies = list(dict.fromkeys(second for _, second in name_pairs))
+        message = listed([f"{second} can be computed from {first}" for first, second in name_pairs])
+        action = f"One column of each pair is enough: {_drop_option(copies)}."
         yield table.make_fault("copied column", 1, names, [], f"{message}.", action)
 
 
-def _copied_rows(table: _Table) -> Iterator[Fault]:
+def _check_copied_rows(table: _Table) -> Iterator[Fault]:
     """Find pairs of domains that have more rows in common than other pairs."""
     n, sizes, domain_codes = len(table.domain_names), table.sizes, table.domain_codes
     if n > MAX_DOMAINS:
@@ -416,32 +418,32 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     for codes in (*(column.codes for column in table.columns), target_codes):
         random_keys = rng.integers(1, 2**63, size=int(codes.max(initial=0)) + 2, dtype=np.uint64)
         hashes += random_keys[codes]  # equal rows have equal hashes
-    _, groups, group_sizes = np.unique(hashes, return_inverse=True, return_counts=True)
-    is_repeated = group_sizes[groups] > 1
-    occurrences = np.unique(groups[is_repeated].astype(np.int64) * n + domain_codes[is_repeated])
+    _, row_groups, group_sizes = np.unique(hashes, return_inverse=True, return_counts=True)
+    is_repeated = group_sizes[row_groups] > 1
+    pair_codes = np.unique(row_groups[is_repeated].astype(np.int64) * n + domain_codes[is_repeated])
     n_shared = np.zeros((n, n))
-    for domains in np.split(occurrences % n, np.flatnonzero(np.diff(occurrences // n)) + 1):
+    for domains in np.split(pair_codes % n, np.flatnonzero(np.diff(pair_codes // n)) + 1):
         if len(domains) > 1:
             n_shared[np.ix_(domains, domains)] += 1
     np.fill_diagonal(n_shared, 0)
     shares = n_shared / np.maximum(np.minimum.outer(sizes, sizes), 1)
     usual_share = np.median(shares[~np.eye(n, dtype=bool)]) if n > 2 else 0.0
-    n_distinct = np.unique(np.stack([groups, domain_codes]), axis=1).shape[1]
-    min_share = max(COPIED_ROWS, 5 * usual_share, 2 * (1 - n_distinct / len(domain_codes)))
+    n_distinct = np.unique(np.stack([row_groups, domain_codes]), axis=1).shape[1]
+    min_share = max(MIN_COPIED_SHARE, 5 * usual_share, 2 * (1 - n_distinct / len(domain_codes)))
     pairs = np.argwhere(np.triu((shares >= min_share) & (n_shared >= MIN_CLASS_ROWS)))
     if not len(pairs):
         return
-    n_by_pair = n_shared[tuple(pairs.T)]
-    a, b = (f"{table.names_of([d])} ({sizes[d]:,} rows)" for d in pairs[np.argmax(n_by_pair)])
-    message = f"{n_by_pair.max():,.0f} rows occur both in {a} and in {b}."
+    pair_counts = n_shared[tuple(pairs.T)]
+    a, b = (f"{table.names_of([d])} ({sizes[d]:,} rows)" for d in pairs[np.argmax(pair_counts)])
+    message = f"{pair_counts.max():,.0f} rows occur both in {a} and in {b}."
     if n_more := len(pairs) - 1:
         message += f" Rows are also shared by {n_more} more pair{'s' * (n_more > 1)} of domains."
     action = "Remove the duplicates, or give these domains the same name: they are not independent."
-    domains, n_rows = np.unique(pairs), n_by_pair.sum()
+    domains, n_rows = np.unique(pairs), pair_counts.sum()
     yield table.make_fault("copied rows", 2, [], domains, message, action, rows=n_rows)
 
 
-def _small_domains(table: _Table) -> Iterator[Fault]:
+def _check_small_domains(table: _Table) -> Iterator[Fault]:
     """Find domains with few rows or with only one class."""
     is_tiny, has_one_class = table.sizes < TINY_ROWS, np.zeros(len(table.sizes), dtype=bool)
     if table.target.n_classes:
@@ -464,7 +466,7 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
 
 
 def stored_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a fault that this or an earlier version stored to the current form."""
+    """Convert a fault, stored by this or an earlier version, to the current form."""
     if "words" not in fault:
         return dict(fault)
     columns, domains = [fault["column"]], [fault["domain"]]
@@ -477,7 +479,7 @@ def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dict[str, Any]]:
-    """Add the effects of faults on scores, and a fault if the best score is almost perfect.
+    """Add effects on scores to faults, and add a fault if the best score is almost perfect.
 
     A method scores poorly on a domain if its gain over a constant prediction is less than half of
     its median gain on the domains without the fault.
@@ -497,10 +499,10 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
         return new_faults
     leader = methods[0]
     if results.measure.sign > 0:
-        is_perfect = leader.worst >= 0.99 and leader.mean >= 0.995
+        is_suspect = leader.worst >= 0.99 and leader.mean >= 0.995
     else:
-        is_perfect = all(s >= 0.02 * constant_scores.get(d, 0.0) for d, s in leader.known.items())
-    if is_perfect:
+        is_suspect = all(s >= 0.02 * constant_scores.get(d, 0.0) for d, s in leader.known.items())
+    if is_suspect:
         columns = sorted(leader.importance, key=lambda name: -leader.importance[name])[:3]
         columns = [name for name in columns if leader.importance[name] > 0]
         message = (
@@ -516,7 +518,7 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
 
 
 def _effect(fault: Mapping[str, Any], gains: Sequence[Mapping[str, float]]) -> tuple[str, str]:
-    """The affected domain on which most methods score poorly, with a sentence; empty if none."""
+    """Return an affected domain on which most methods score poorly, and a sentence, or "", ""."""
     n_poor: dict[str, int] = {}  # number of methods that score poorly, by domain
     for gain_by_domain in gains:
         other_gains = [gain for d, gain in gain_by_domain.items() if d not in fault["domains"]]
@@ -526,8 +528,9 @@ def _effect(fault: Mapping[str, Any], gains: Sequence[Mapping[str, float]]) -> t
     worst_domain = max(n_poor, key=lambda d: n_poor[d], default="")
     if fault["severity"] != 2 or not worst_domain or 2 * n_poor[worst_domain] <= len(gains):
         return "", ""
-    n, total = in_words(n_poor[worst_domain]), in_words(len(gains))
+    n, n_methods = n_poor[worst_domain], len(gains)
+    n_text = "all" if n == n_methods else f"{in_words(n)} of {in_words(n_methods)}"
     return worst_domain, (
-        f"For {'all' if n == total else f'{n} of {total}'} methods, the gain over a constant "
-        f"prediction on {names_of(worst_domain)} is less than half of the gain on other domains."
+        f"For {n_text} methods, the gain over a constant prediction on {names_of(worst_domain)} is "
+        "less than half of the gain on other domains."
     )

@@ -1,12 +1,12 @@
 """Results folders of evaluations: writing finished jobs and scores, and reading and checking them.
 
 ``FOLDER/jobs/results.jsonl`` has a line for each finished job, with its arguments and selected
-parameters. The predictions of a job are in a Parquet file in the same folder, which is written
-first, so that a job with a line is complete. The line contains the SHA-256 of this file, and
-``FOLDER/evaluation.json`` contains its own digest, so that changed files are detected.
+parameters. The predictions of a job are in a Parquet file in the same folder. This file is written
+before the line, so that a job with a line is complete. The line contains the SHA-256 of the file,
+and ``FOLDER/evaluation.json`` contains its own digest, so that changes to files are detected.
 
 A folder may come from somebody else. All content is checked against the forms below (types and
-allowed values), and nothing in it is imported or called.
+allowed values), and nothing in the folder is imported or executed.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from domainwise.tables.errors import Argument, TableError, import_pandas
 
 JOBS = "jobs"
 RESULT_NAME = "evaluation.json"
-#: Names of prediction files, and of temporary files that an interrupted process left behind.
+#: Patterns of the names of prediction files, and of temporary files of interrupted processes.
 PREDICTION_FILE = re.compile(r"\d{2,}-[a-z0-9-]*\.parquet")
 UNFINISHED_FILE = re.compile(rf"\.[0-9a-f]{{12}}\.{PREDICTION_FILE.pattern}")
 
 # Forms of evaluation.json and of the lines in results.jsonl; see check_form.
 NUMBER = (int, float)
 NAME = (str, int, float, bool)  #: types of the name of a domain or a class
-ENDS = [Maybe(NUMBER), Maybe(NUMBER)]
+ENDS = [Maybe(NUMBER), Maybe(NUMBER)]  #: ends of the interval of a score
 _METHOD: Form = {
     **dict.fromkeys(("key", "label", "about"), str),
     "kind": {"baseline", "projection", "machine", "own"},
@@ -104,7 +104,7 @@ _TABLE: Form = {
         "skip_rows?": Maybe(int),
     },
 }
-STORED: Form = {
+_EVALUATION: Form = {
     **_SCORES,
     "facts": {
         "task": {"classification", "regression"},
@@ -190,7 +190,7 @@ class JobMemory:
         self.rows = [*(row for row in self.rows if job_key(row) not in new_keys), *rows]
 
     def unfinished(self, jobs: Sequence[MethodJob]) -> list[MethodJob]:
-        """Jobs that are not finished."""
+        """Return those of ``jobs`` that are not finished."""
         finished_keys = set(map(job_key, self.rows))
         return [job for job in jobs if not finished_keys.issuperset(job.row_keys)]
 
@@ -207,10 +207,10 @@ class JobFolder(JobMemory):
         for (method, split, _), row in _finished_jobs(store).items():
             if split >= n_splits:
                 raise ResultsError(
-                    f"{store.path}: {method} has results for split {split}, but there are only "
+                    f"{store.path}: {method} has results for split {split + 1}, but there are only "
                     f"{n_splits} splits. Choose another folder"
                 )
-            records = _records(store, row, code_by_domain, problem.classes)
+            records = _read_records(store, row, code_by_domain, problem.classes)
             self.rows.append({**row, "predictions": records})
 
     def append(self, rows: Sequence[Row]) -> None:
@@ -220,25 +220,25 @@ class JobFolder(JobMemory):
             line = {k: v for k, v in row.items() if k not in ("predictions", "settled_model")}
             if row.get("predictions"):
                 method, split, part = job_key(row)
-                # Two methods may have the same slug, so a digest follows unless it is the name.
+                # Different names may have the same slug, so a digest is added to changed names.
                 slug = re.sub(r"[^a-z0-9]+", "-", method.lower())[:40].strip("-")
                 slug += "" if slug == method else f"-{_digest(method.encode())[:8]}"
                 slug += "" if part == ON_HELD_OUT else f"--{part}"
                 line["file"] = f"{split:02d}-{slug}.parquet"
-                line["sha256"] = self._write(self.store.folder / line["file"], row)
+                line["sha256"] = self._write_predictions(self.store.folder / line["file"], row)
             lines.append({"kind": "job", **line})
         self.store.append(lines)
         super().append(rows)
 
-    def _write(self, path: Path, row: Row) -> str:
+    def _write_predictions(self, path: Path, row: Row) -> str:
         """Write the predictions of a job, and return the SHA-256 of the file."""
         pandas = import_pandas()
-        class_names = None if self.problem.classes is None else self.problem.classes.tolist()
+        classes = None if self.problem.classes is None else self.problem.classes.tolist()
         frames = []
         for record in row["predictions"]:
             domain = str(plain(self.problem.domains[record["domain"]]))
-            columns = record_columns({**record, "domain": domain}, class_names, all_outputs=True)
-            if class_names is not None:
+            columns = record_columns({**record, "domain": domain}, classes, all_outputs=True)
+            if classes is not None:
                 columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
             columns = {"method": row["method"], "fold": record["fold"], **columns}
             frames.append(pandas.DataFrame(columns))
@@ -259,13 +259,13 @@ def open_folder(
 ) -> Iterator[JobFolder]:
     """Start or continue an evaluation in a folder, and lock the folder while it runs.
 
-    If the folder contains jobs for another table, or with other methods or ``arguments``, an error
-    is raised. With ``force``, all jobs are first removed from the folder, but no other files.
+    An error is raised if the folder contains jobs for another table, other methods or other
+    ``arguments``. With ``force``, all jobs are first removed from the folder, but no other files.
     """
     if problem.measure.is_custom:
         raise ValueError(
             "out requires a named scorer, because a later session cannot check that a function is "
-            "the same. Pass the name of a scorer with scoring=, or omit out"
+            "unchanged. Pass the name of a scorer with scoring=, or omit out"
         )
     import_pandas()
     store = ResultStore(Path(folder) / JOBS)
@@ -307,13 +307,13 @@ def write_evaluation(folder: Path, evaluation: Evaluation, **entries: Any) -> di
     return content
 
 
-def read_stored(folder: Path) -> dict[str, Any]:
+def read_content(folder: Path) -> dict[str, Any]:
     """Return the checked content of ``evaluation.json``."""
     path = Path(folder) / RESULT_NAME
     if not path.is_file():
         raise ResultsError(f"{folder} has no {RESULT_NAME}. Run an evaluation there first")
     content = read_json(path)
-    check_form(content, STORED, str(path))
+    check_form(content, _EVALUATION, str(path))
     if content.get("digest", _content_digest(content)) != _content_digest(content):
         raise ResultsError(
             f"{path} was changed after it was written: its digest does not match. Restore the "
@@ -334,17 +334,17 @@ def read_stored(folder: Path) -> dict[str, Any]:
     are_weights_valid = all(0 < weight <= 1 for weight in content.get("domain_weights", ()))
     require(are_weights_valid, "a domain weight is not between 0 and 1")
     for entry in domain_entries:
-        n_values, n_expected = len(entry.get("classes", entry.get("target", ()))), n_classes or 3
-        reason = f"the target of domain {entry['name']} has {n_values} entries, not {n_expected}"
-        require(n_values == n_expected, reason)
+        n_numbers, n_expected = len(entry.get("classes", entry.get("target", ()))), n_classes or 3
+        reason = f"the target of domain {entry['name']} has {n_numbers} entries, not {n_expected}"
+        require(n_numbers == n_expected, reason)
     for column in differences.get("columns", ()):
         shares = column.get("shares", ())
         require(
             ("quantiles" if column["kind"] == "number" else "shares") in column
             and {len(column["missing"]), len(column.get("quantiles", shares))} == {n_domains}
             and all(0 <= column[key] < n_domains for key in ("distance_at", "tells_at"))
-            and all(len(share or ()) <= len(column.get("categories", ())) for share in shares),
-            f"the entries of column {column['name']!r} do not match {n_domains} domains",
+            and all(len(row or ()) <= len(column.get("categories", ())) for row in shares),
+            f"the entries of column {column['name']!r} do not match the {n_domains} domains",
         )
     for results in (content, *content["others"]):
         domains, methods = results["domains"], results["methods"]
@@ -352,10 +352,10 @@ def read_stored(folder: Path) -> dict[str, Any]:
         first_keys = [method["key"] for method in methods[:1]]
         require(first_keys == [results["best"]], "best is not the first method")
         for method in methods:
-            key, rows = method["key"], method["per_domain"]
-            has_same_domains = [row["domain"] for row in rows] == domains
+            key, entries = method["key"], method["per_domain"]
+            has_same_domains = [entry["domain"] for entry in entries] == domains
             require(has_same_domains, f"{key} is not scored on the listed domains")
-            require(any(row["score"] is not None for row in rows), f"{key} has no score")
+            require(any(entry["score"] is not None for entry in entries), f"{key} has no score")
     is_described = not described_names or described_names.issuperset(map(str, content["domains"]))
     require(is_described, "differences do not describe all scored domains")
     return content
@@ -368,11 +368,11 @@ def read_evaluation(
 
     Predictions are read only for methods in ``evaluation.main``, unless ``all_methods`` is True.
     """
-    content = read_stored(folder)
-    evaluation = _evaluation(content)
+    content = read_content(folder)
+    evaluation = _build_evaluation(content)
     # The gain from labels is stored for the main measure only.
-    main_content = {**content, "label_gain": []}
-    evaluation.others = [_evaluation({**main_content, **other}) for other in content["others"]]
+    shared_content = {**content, "label_gain": []}
+    evaluation.others = [_build_evaluation(shared_content | other) for other in content["others"]]
     store = ResultStore(Path(folder) / JOBS)
     if not store.path.exists():
         evaluation.lacking = f"the results folder has no subfolder {JOBS}"
@@ -380,23 +380,23 @@ def read_evaluation(
     store.read()
     evaluation.lacking = f"their files are missing from the subfolder {JOBS}"
     domain_by_name = {str(name): name for name in evaluation.domains}
-    main_keys = [result.key for result in evaluation.main]
+    main_keys = {result.key for result in evaluation.main}
     jobs = _finished_jobs(store)
+    keys_to_read = {key for key, _, _ in jobs if all_methods or key in main_keys}
     # Some predictions may be missing from a copied folder; everything else can still be shown.
-    missing_keys = {k[0] for k, job in jobs.items() if not _predictions_path(store, job).exists()}
+    keys_to_read -= {k[0] for k, job in jobs.items() if not _predictions_path(store, job).exists()}
     if not all_methods and find_spec("pyarrow") is None:
-        missing_keys = set(main_keys)
+        keys_to_read = set()
         evaluation.lacking = "reading them needs pyarrow, which is not installed"
-    keys_to_read = {key for key, _, _ in jobs if all_methods or key in main_keys} - missing_keys
     for (method, split, part), job in jobs.items():
         if part == ON_HELD_OUT and method in keys_to_read:
-            records = _records(store, job, domain_by_name, evaluation.classes)
+            records = _read_records(store, job, domain_by_name, evaluation.classes)
             held_out_records = [{**r, "split": split} for r in records if r["fold"] == HELD_OUT]
             evaluation.records.setdefault(method, []).extend(held_out_records)
     return evaluation, content
 
 
-def _evaluation(content: Mapping[str, Any]) -> Evaluation:
+def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
     """Create an evaluation from its stored content, without predictions."""
     measure = content["measure"]
     sign = 1 if measure["greater_is_better"] else -1
@@ -406,15 +406,15 @@ def _evaluation(content: Mapping[str, Any]) -> Evaluation:
 
     results = []
     for method in content["methods"]:
-        rows = {row["domain"]: row for row in method["per_domain"]}
-        scores: dict[str, Any] = {
-            name: {domain: to_score(row[key]) for domain, row in rows.items()}
+        entries = {entry["domain"]: entry for entry in method["per_domain"]}
+        scores_by_attribute: dict[str, Any] = {
+            name: {domain: to_score(entry[key]) for domain, entry in entries.items()}
             for name, key in (("scores", "score"), ("within", "within"), ("seen", "seen"))
         }
-        ends: Any = {d: tuple(map(to_score, row["ends"][::sign])) for d, row in rows.items()}
+        ends: Any = {d: tuple(map(to_score, e["ends"][::sign])) for d, e in entries.items()}
         attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
         attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
-        results.append(MethodResult(**attributes, **scores, ends=ends))
+        results.append(MethodResult(**attributes, **scores_by_attribute, ends=ends))
     faults = list(map(stored_fault, content["differences"].get("faults", ())))
     evaluation = Evaluation(
         results,
@@ -429,7 +429,7 @@ def _evaluation(content: Mapping[str, Any]) -> Evaluation:
     )
     calibrations = {method["key"]: method["calibration"] for method in content["methods"]}
     evaluation.calibration = calibrations[evaluation.recommended_] or {}
-    # The gain from labels is not computed again, because this would need the scorer.
+    # The gain from labels is not computed again, because that would need the scorer.
     evaluation.label_gain = [
         {name: float("nan") if value is None else value for name, value in entry.items()}
         for entry in content.get("label_gain", ())
@@ -453,10 +453,10 @@ def _predictions_path(store: ResultStore, job: Row) -> Path:
     return store.folder / job.get("file", "")
 
 
-def _records(
+def _read_records(
     store: ResultStore, job: Row, domain_by_name: Mapping[str, Any], classes: Array | None
 ) -> list[Record]:
-    """Read a job's predictions by domain and fold; domains are converted by ``domain_by_name``."""
+    """Read a job's predictions by domain and fold; ``domain_by_name`` converts stored domains."""
     if "file" not in job:
         return []
     path = _predictions_path(store, job)
@@ -469,8 +469,8 @@ def _records(
             )
         frame = import_pandas().read_parquet(path)
         class_names = [] if classes is None else [str(name) for name in classes.tolist()]
-        output_columns, prefixes = {}, {"probabilities": "probability_", "decisions": "decision_"}
-        for output, prefix in prefixes.items():
+        output_columns: dict[str, Any] = {}
+        for output, prefix in (("probabilities", "probability_"), ("decisions", "decision_")):
             columns = [name for name in frame if name.startswith(prefix)]
             last_class = class_names[-1:] if output == "decisions" else []
             suffixes = [name.removeprefix(prefix) for name in columns]
