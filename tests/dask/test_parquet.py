@@ -1,6 +1,7 @@
 """fit_parquet with folders, file footers, and damaged files."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -191,6 +192,14 @@ def test_folder_names_are_decoded(frame, tmp_path):
     frame.to_parquet(tmp_path / "gaps", partition_cols=["site"], index=False)
     with pytest.raises(ValueError, match="sample_domain contains missing values"):
         fit_parquet(FastDCM(n_landmarks=60), tmp_path / "gaps", target="y", domain="site")
+
+
+@pytest.mark.parametrize("pattern", ["part-1*.parquet", "part-[12]*.parquet", "part-?.parquet"])
+def test_a_pattern_selects_only_the_files_that_match_it(pattern, folder):
+    from domainwise.distributed.parquet import read_footers
+
+    names = [Path(footer.path).name for footer in read_footers(f"{folder}/{pattern}")]
+    assert names == sorted(path.name for path in folder.glob(pattern))
 
 
 def test_a_later_file_with_dates_is_rejected(folder, frame):

@@ -94,16 +94,18 @@ def _is_numeric(dtype: Any) -> bool:
 
 def read_footers(path: Any) -> list[Footer]:
     """Read the footers of all files under a path; most damaged files are detected here."""
-    if is_local := Path(path).exists():  # even if the name looks like a pattern
-        filesystem, paths = fsspec.filesystem("file"), [Path(path).absolute().as_posix()]
+    if Path(path).exists():  # even if the name looks like a pattern
+        filesystem, root = fsspec.filesystem("file"), Path(path).absolute().as_posix()
+        paths = [root]
     else:
-        filesystem, _, paths = fsspec.get_fs_token_paths(str(path))
-    root = paths[0] if paths else str(path)
-    if not is_local and any(character in str(path) for character in "*?["):
-        prefix = re.split(r"[*?\[]", filesystem._strip_protocol(str(path)))[0]
-        root = prefix.rpartition("/")[0]  # folders below the root may define columns
-    if len(paths) == 1 and filesystem.isdir(root):
-        paths = [p for p in filesystem.find(root) if is_data_file(p)]
+        filesystem, root = fsspec.core.url_to_fs(str(path))
+        paths = [root]
+        prefix, *wildcards = re.split(r"([*?\[])", root)
+        if wildcards:
+            paths = filesystem.glob(root)
+            root = prefix.rpartition("/")[0]  # folders below the root may define columns
+    if len(paths) == 1 and filesystem.isdir(paths[0]):
+        paths = [p for p in filesystem.find(paths[0]) if is_data_file(p)]
     if not paths:
         raise FileNotFoundError(f"no Parquet files were found in {path}. Check the path.")
 
