@@ -43,7 +43,7 @@ MIN_SHARE, FEW_COLUMNS, MIN_SHARE_FEW_COLUMNS = 0.95, 8, 0.8
 MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500  #: limits for ``n_features="auto"``
 MAX_WATCH_LANDMARKS = 30  #: maximum number of landmarks for comparing new rows with domains
 ACCEPT_ADVICE = (
-    "If you are allowed to disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
+    "If you are allowed to disclose these rows, pass accept_disclosure=True (--accept-disclosure)."
 )
 ADVICE = (
     "Use a table with more rows, or ask for a plan with a smaller n_features, fewer kernels "
@@ -286,8 +286,7 @@ def hide_small_counts(counts: Any, n: Any, min_rows: int) -> Any:
 def read_site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     """Read and check a site's table, and omit rows and values about which nothing may be sent."""
     check_plan(plan)
-    schema, min_rows = plan.schema, plan.smallest_cell
-    frame = named_frame(frame)
+    frame, schema, min_rows = named_frame(frame), plan.schema, plan.smallest_cell
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")
     labelled_indices, y, domain_labels = schema.read_labels(frame, plan.classes)
     if not len(labelled_indices):

@@ -33,7 +33,7 @@ from domainwise.federated.files import (
 from domainwise.federated.plan import RIDGE, TEXTS, Plan, PlanError, check_plan, to_json
 from domainwise.gram.nystrom import LabelMap
 from domainwise.kernels.functions import Kernel, resolve_gamma
-from domainwise.labels.factors import residual_trace
+from domainwise.labels.factors import max_residual_trace
 from domainwise.search.grids import RIDGE_GAMMAS
 from domainwise.shift.watch import CLIP
 from domainwise.tables.schema import make_preprocessor
@@ -359,7 +359,7 @@ def _choose_target_landmarks(sketch: Sketch) -> dict[str, Any]:
     quantiles = np.array([quantile(sketch, level) for level in levels])[:, None]
     if not np.ptp(quantiles):
         raise PlanError("the target has the same value in all rows. Choose another target")
-    gamma, tolerance = resolve_gamma("median", "rbf", quantiles), residual_trace(1e-3)
+    gamma, tolerance = resolve_gamma("median", "rbf", quantiles), max_residual_trace(1e-3)
     # Sites do not send extreme values, so the grid extends beyond the block means.
     margin = np.ptp(quantiles) / 2
     grid_points = np.linspace(quantiles[0] - margin, quantiles[-1] + margin, N_QUANTILES)

@@ -113,7 +113,7 @@ class Plan:
         number ``n_average``. For projections, lists of values for arguments such as ``ridge``.
     class_weight : {"balanced", None}, default=None
     smallest_cell : int, default=10
-        Sites report nothing about classes, categories or missing values with fewer rows than this.
+        Sites report nothing about classes, categories or missing values in fewer rows than this.
     merged : dict, default=None
         Merged first-round results.
 
@@ -237,7 +237,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read a file that :meth:`save` has written; raise PlanError if it was changed since."""
+        """Read a file written by :meth:`save`; raise PlanError if it was changed afterwards."""
         content = Path(path).read_bytes()
         try:
             arguments = json.loads(content)
@@ -265,9 +265,11 @@ class Plan:
         names = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
         names += [*schema.forms, *schema.forms.values(), *schema.date_parts]
         if self.merged is not None:
-            n_cols, kernels, by_class = map(self.first_round, ("columns", "maps", "by_class"))
-            if type(n_cols) is not int or not 1 <= n_cols <= MAX_FEATURES:
-                raise PlanError(f"columns={n_cols!r} must be an integer from 1 to {MAX_FEATURES}")
+            n_columns, kernels, by_class = map(self.first_round, ("columns", "maps", "by_class"))
+            if type(n_columns) is not int or not 1 <= n_columns <= MAX_FEATURES:
+                raise PlanError(
+                    f"columns must be an integer from 1 to {MAX_FEATURES}; got {n_columns!r}"
+                )
             if not isinstance(kernels, list) or not 1 <= len(kernels) <= MAX_MAPS:
                 raise PlanError(f"maps must be a list of 1 to {MAX_MAPS} kernels")
             sites, preprocessing, watch = self.first_round("sites"), self.preprocessing, self.watch
@@ -288,7 +290,7 @@ class Plan:
                 raise PlanError("each numeric column must have a median, a mean and a variance")
             _ = self.target_map, watch.n_totals  # these raise an error for an invalid value
         if schema.decimal not in (None, ".", ","):
-            raise PlanError(f"decimal={schema.decimal!r} must be '.' or ','")
+            raise PlanError(f"decimal must be '.' or ','; got {schema.decimal!r}")
         if not all(isinstance(name, str) for name in names):
             raise PlanError("names of columns, sites and categories must be strings")
         if not isinstance(self.classes, tuple | None):
@@ -306,12 +308,12 @@ class Plan:
         """
         schema = self.schema
         content = TEXTS["plan_first"].format(n_columns=len(schema.features), target=schema.target)
-        text = f"feature map {self.feature_map!r}"
+        map_text = f"feature map {self.feature_map!r}"
         if self.merged is not None:
             content = TEXTS["plan_merged"].format(n_sites=len(self.merged["sites"]))
-            text += f" with {self.merged['columns']} columns (number of kernels: {len(self.maps)})"
+            map_text += f" with {self.merged['columns']} columns (number of maps: {len(self.maps)})"
         return [
-            f"plan {self.hash[:12]}: {self.method}, {text}; nothing is sent about groups of "
+            f"plan {self.hash[:12]}: {self.method}, {map_text}; nothing is sent about groups of "
             f"fewer than {self.smallest_cell} rows",
             f"contains: {content}",
             "does not contain: rows, except those passed as centres",
@@ -355,18 +357,18 @@ class Plan:
                 maps.append(NystromMap.fourier(FourierMap(kernel_name, gamma, *map_args)))
                 continue
             # Centres are not chosen again, because the choice may differ between machines.
-            kernel, indices = Kernel(kernel_name, gamma), np.array(entry["chosen"], int)
-            centres, n_centres = self.prepared_centres[indices], len(self.prepared_centres)
+            kernel, centre_indices = Kernel(kernel_name, gamma), np.array(entry["chosen"], int)
+            centres, n_centres = self.prepared_centres[centre_indices], len(self.prepared_centres)
             triangle = cholesky(kernel.matrix(centres), lower=True)
-            maps.append(NystromMap(kernel, centres, triangle, n_centres, chosen=indices))
+            maps.append(NystromMap(kernel, centres, triangle, n_centres, chosen=centre_indices))
         return maps
 
     @cached_property
     def prepared_centres(self) -> Array:
         """The centres after preprocessing."""
         frame = import_pandas().DataFrame(dict(self.centres or {})).fillna(np.nan)
-        numbers = dict.fromkeys(self.schema.numbers, float)
-        return np.asarray(self.prepare.transform(frame.astype(numbers)))
+        dtypes = dict.fromkeys(self.schema.numbers, float)
+        return np.asarray(self.prepare.transform(frame.astype(dtypes)))
 
     @cached_property
     def target_map(self) -> LabelMap | None:
@@ -379,8 +381,8 @@ class Plan:
 
     def width(self, nystrom: NystromMap) -> int:
         """Return the number of columns in the moments of a map, including target columns."""
-        n_targets = 0 if self.target_map is None else self.target_map.n_features
-        return nystrom.n_features + n_targets + (self.classes is None)
+        n_target_features = 0 if self.target_map is None else self.target_map.n_features
+        return nystrom.n_features + n_target_features + (self.classes is None)
 
     @property
     def watch(self) -> ShiftWatch:
@@ -403,7 +405,7 @@ class Plan:
 def _make_centres(
     table: Any, centres: Any, n_features: Any = "auto", seed: int = 0, **options: Any
 ) -> Any:
-    """Return the centres as a data frame, or draw them from ranges and the table's categories.
+    """Return the centres as a data frame; draw them if ``centres`` is a dict of ranges.
 
     RandomState is used because NumPy guarantees that its random numbers never change.
     """

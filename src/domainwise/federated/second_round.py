@@ -1,7 +1,7 @@
 """The second round: moments of the plan's kernel features, from which a model is fitted.
 
-A file contains sums by class and domain, second moments, and statistics of each domain with which
-new rows are compared. Moments that no set of rows could produce are rejected.
+A file contains sums by class and domain, second moments, and, for each domain, statistics with
+which new rows are compared. Moments that no set of rows could produce are rejected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from domainwise.shift.watch import CLIP
 BLOCK_ROWS = 2**17  #: number of rows that are preprocessed at a time
 MEMORY_ADVICE = "use a plan with a smaller n_features, or fewer kernels or gammas"
 DOMAIN_STATISTICS = "the domain statistics ('watch')"  #: name of the array ``watch`` in messages
-COUNTS = ("missing", "beyond", "unknown")  #: counts of missing, out-of-range and unknown values
+COUNT_NAMES = ("missing", "beyond", "unknown")  #: of missing, out-of-range and unknown values
 ROUNDING = 1e-9  #: tolerance for rounding, relative to a bound or the trace of a second moment
 #: Targets may lie outside the range of all block means by this multiple of the range.
 TARGET_MARGIN = 1e3
@@ -57,7 +57,7 @@ def moments(
     frame : data frame
         The same rows as in the first round, with the plan's columns.
     plan : Plan
-        The plan that :func:`merge` has returned.
+        The plan returned by :func:`merge`.
     site : str, default=None
         Name of the site. None uses the domain name, if all rows belong to one domain.
     accept_disclosure : bool, default=False
@@ -67,7 +67,7 @@ def moments(
     Returns
     -------
     file : SiteFile
-        ``describe()`` returns a description of its content, ``save(path)`` writes it.
+        ``describe()`` returns a description of its content, and ``save(path)`` writes the file.
 
     See Also
     --------
@@ -96,37 +96,42 @@ def moments(
             "or removed. Use the first-round table, or send the new rows as a separate site. "
             f"{ACCEPT_ADVICE}"
         )
-    n_sent = count_numbers(compute_statistics(rows, plan))
-    rows = select_rows(rows, request, n_sent, accept_disclosure)
+    n_numbers = count_numbers(compute_statistics(rows, plan))
+    rows = select_rows(rows, request, n_numbers, accept_disclosure)
     n_classes, n_domains, X = request.n_classes, len(rows.domain_names), rows.X
     cell_codes = rows.class_codes * n_domains + rows.domain_codes
-    cells = [*product(range(n_classes), range(n_domains))]
+    cell_keys = [*product(range(n_classes), range(n_domains))]
     check_cell_memory(n_classes, [*map(plan.width, plan.maps)], None, MEMORY_ADVICE)
     if plan.feature_map != "fourier" and not accept_disclosure:
         _check_centres(plan, X)
 
     def sum_block(start: int) -> CellSums:
-        block, targets = slice(start, start + BLOCK_ROWS), None
+        block, target_columns = slice(start, start + BLOCK_ROWS), None
         if plan.classes is None:
-            targets = rows.y[block, None]
+            target_columns = rows.y[block, None]
             if plan.target_map is not None:
-                targets = np.hstack([plan.target_map.features(targets), targets])
+                target_columns = np.hstack(
+                    [plan.target_map.features(target_columns), target_columns]
+                )
         class_codes = rows.class_codes[block]
-        cell_rows = CellRows(class_codes, cell_codes[block], range(n_classes), cells, targets)
+        cell_rows = CellRows(
+            class_codes, cell_codes[block], range(n_classes), cell_keys, target_columns
+        )
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[block]))
-        groups = group_by_distances(plan.maps)
-        return CellSums([*chain.from_iterable(sum_cells(g, Z, cell_rows).maps for g in groups)])
+        map_groups = group_by_distances(plan.maps)
+        cells = (sum_cells(maps, Z, cell_rows).maps for maps in map_groups)
+        return CellSums([*chain.from_iterable(cells)])
 
     site_sums = reduce(CellSums.merge, map(sum_block, range(0, len(X), BLOCK_ROWS)))
-    counts = np.bincount(cell_codes, minlength=len(cells)).reshape(n_classes, n_domains)
+    counts = np.bincount(cell_codes, minlength=len(cell_keys)).reshape(n_classes, n_domains)
     domain_totals, degrees_of_freedom = plan.watch.source_totals(X, rows.domain_codes, n_domains)
     if not accept_disclosure:
-        for name in COUNTS:
+        for name in COUNT_NAMES:
             totals = plan.watch.split_totals(domain_totals)[name]  # a view, changed in place
             totals[:] = hide_small_counts(totals, counts.sum(axis=0)[:, None], rows.min_rows)
     arrays = {"counts": counts, "watch": domain_totals, "freedom": degrees_of_freedom}
-    for i, sums_by_class in enumerate(site_sums.maps):
-        width = plan.width(plan.maps[i])
+    for map_index, sums_by_class in enumerate(site_sums.maps):
+        width = plan.width(plan.maps[map_index])
         upper_indices, sums = np.triu_indices(width), np.zeros((n_classes, n_domains, width))
         second_moments = np.zeros((n_classes, len(upper_indices[0])))
         for c, class_sums in sums_by_class.items():
@@ -135,7 +140,7 @@ def moments(
                 sums[cell] = cell_sum
         if not request.by_class:
             second_moments = second_moments.sum(axis=0, keepdims=True)
-        arrays |= {f"second{i}": second_moments, f"sums{i}": sums}
+        arrays |= {f"second{map_index}": second_moments, f"sums{map_index}": sums}
     second_text = "a second moment for each class" if request.by_class else "one second moment"
     texts = {"maps": request.maps_text, "second": second_text}
     sizes = {"n": len(X), "n_domains": n_domains, "min_rows": plan.smallest_cell}
@@ -153,37 +158,39 @@ def _check_centres(plan: Plan, X: Any) -> None:
     """Raise DisclosureError if the sum of kernel values at a centre would reveal a few rows."""
     centres, Z = plan.prepared_centres, np.asarray(plan.prepare.transform(X))
     for entry in plan.first_round("maps"):
-        kernel, sums, squares = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
+        kernel, sums, square_sums = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
         for start in range(0, len(Z), 4096):
             K = kernel.matrix(Z[start : start + 4096], centres)
-            sums, squares = sums + K.sum(axis=0), squares + (K**2).sum(axis=0)
+            sums, square_sums = sums + K.sum(axis=0), square_sums + (K**2).sum(axis=0)
         # The effective number of rows in the sum at each centre.
-        n_close = np.square(sums) / np.maximum(squares, np.finfo(float).tiny)
+        n_close = np.square(sums) / np.maximum(square_sums, np.finfo(float).tiny)
         if n_close.min() < plan.smallest_cell:
             raise DisclosureError(
                 f"the second-round file was not created: centre {int(n_close.argmin())} of the "
                 f"plan is close to fewer than {plan.smallest_cell} rows (kernel "
                 f"{entry['kernel']!r}, gamma={entry['gamma']:.3g}), so the file would reveal that "
                 "there are rows similar to this centre. Ask for a plan with smaller gammas, other "
-                "centres, or Fourier features"
+                "centres, or Fourier features."
             )
 
 
-def unpack_sums(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
-    """Return the sums of map ``i`` for each class, grouped by label and domain.
+def unpack_sums(file: SiteFile, map_index: int, labels: Any) -> list[NystromSums]:
+    """Return the sums of one map for each class, grouped by label and domain.
 
-    A second moment of all classes is divided among them in proportion to their numbers of rows.
+    A second moment over all classes is divided among them in proportion to their numbers of rows.
     Unweighted results are then exact; results with class weights assume equal covariances.
     """
-    counts, sums, class_sums = file.arrays["counts"], file.arrays[f"sums{i}"], []
+    counts, sums, class_sums = file.arrays["counts"], file.arrays[f"sums{map_index}"], []
     class_counts = counts.sum(axis=1)
-    second_moments = [*_unpack_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
+    second_moments = [*_unpack_symmetric(file.arrays[f"second{map_index}"], sums.shape[2])]
     if len(second_moments) == 1:
         second_moments = [second_moments[0] * (n / class_counts.sum()) for n in class_counts]
     for c, label in enumerate(labels or [None]):
         n, mean = int(class_counts[c]), sums[c].sum(axis=0) / max(class_counts[c], 1)
         cells = zip(file.content["domains"], counts[c], sums[c], strict=True)
-        groups = {(label, domain): (int(k), cell_sum) for domain, k, cell_sum in cells if k}
+        groups = {
+            (label, domain): (int(count), cell_sum) for domain, count, cell_sum in cells if count
+        }
         class_sums.append(NystromSums(n, mean, second_moments[c], groups))
     return class_sums
 
@@ -205,75 +212,92 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
     shapes["watch"] = (len(domain_names), plan.watch.n_totals)
     n_moments = shape[0] if plan.first_round("by_class") else 1
-    for i, width in enumerate(map(plan.width, plan.maps)):
-        shapes |= {f"sums{i}": (*shape, width), f"second{i}": (n_moments, width * (width + 1) // 2)}
+    for map_index, width in enumerate(map(plan.width, plan.maps)):
+        shapes |= {
+            f"sums{map_index}": (*shape, width),
+            f"second{map_index}": (n_moments, width * (width + 1) // 2),
+        }
     check_arrays(file, shapes, "counts", MAX_ROWS)
-    counts, n_first = arrays["counts"], int(plan.preprocessing.n_rows)
+    counts, n_first_rows = arrays["counts"], int(plan.preprocessing.n_rows)
     n = int(counts.sum())
     if (counts[counts > 0] < min_rows).any() or not counts.any(axis=0).all():
         raise ValueError(f"'counts' must be 0 or at least {min_rows}; no domain may be empty")
-    max_rows = n_first * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO)
+    max_rows = n_first_rows * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO)
     if n > max_rows:
         raise ValueError(
-            f"'counts' adds up to {n} rows, but all sites together had {n_first} in the first "
+            f"'counts' adds up to {n} rows, but all sites together had {n_first_rows} in the first "
             f"round, so at most {max_rows} are accepted"
         )
     totals = plan.watch.split_totals(arrays["watch"])
     _check_watch(totals, counts.sum(axis=0)[:, None], arrays["freedom"])
-    for i, nystrom in enumerate(plan.maps):
+    for map_index, nystrom in enumerate(plan.maps):
         high = np.ones(plan.width(nystrom))  # the largest value that a row can have in each column
         if nystrom.triangle is None:
             high[: nystrom.n_features] = np.sqrt(2.0 / nystrom.n_features)
         low = -high
         if plan.classes is None:  # the last column is the target itself
-            bounds = plan.first_round("target_range")
-            margin = TARGET_MARGIN * (np.ptp(bounds) + np.finfo(float).tiny)
-            low[-1], high[-1] = bounds[0] - margin, bounds[1] + margin
-        _check_map(file, i, low, high)
+            target_range = plan.first_round("target_range")
+            margin = TARGET_MARGIN * (np.ptp(target_range) + np.finfo(float).tiny)
+            low[-1], high[-1] = target_range[0] - margin, target_range[1] + margin
+        _check_map(file, map_index, low, high)
 
 
-def _check_watch(totals: dict[str, Array], n: Array, degrees_of_freedom: Array) -> None:
-    """Raise ValueError for totals that no domains with ``n`` rows each could produce."""
-    if (totals["rows"] != n).any():
+def _check_watch(totals: dict[str, Array], row_counts: Array, degrees_of_freedom: Array) -> None:
+    """Raise ValueError for totals that no domains with these row counts could produce."""
+    if (totals["rows"] != row_counts).any():
         raise ValueError(f"{DOMAIN_STATISTICS} and 'counts' report different numbers of rows")
-    for name in COUNTS:
-        if (totals[name] < 0).any() or (totals[name] > n).any() or (totals[name] % 1).any():
+    for name in COUNT_NAMES:
+        if (
+            (totals[name] < 0).any()
+            or (totals[name] > row_counts).any()
+            or (totals[name] % 1).any()
+        ):
             raise ValueError(
                 f"{DOMAIN_STATISTICS} contain {name!r} counts that are not integers from 0 to the "
                 "number of rows"
             )
-    sums, squares, norms, K_sums = (totals[k] for k in ("level", "spread", "norms", "kernel"))
-    limit, n_landmarks = n * (1 + ROUNDING), max(K_sums.shape[1], 1)
-    if (np.abs(sums) > CLIP * limit).any() or (squares > CLIP**2 * limit).any():
+    sums, square_sums, norms, kernel_sums = (
+        totals[name] for name in ("level", "spread", "norms", "kernel")
+    )
+    limit, n_landmarks = row_counts * (1 + ROUNDING), max(kernel_sums.shape[1], 1)
+    if (np.abs(sums) > CLIP * limit).any() or (square_sums > CLIP**2 * limit).any():
         raise ValueError(f"{DOMAIN_STATISTICS} imply standardized values beyond ±{CLIP:g}")
-    if (sums**2 > n * squares * (1 + 1e-6) + 1e-6).any():
+    if (sums**2 > row_counts * square_sums * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain sums that contradict the sums of squares")
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain squared norms below 0 or above 1 per row")
-    if ((K_sums**2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
+    if ((kernel_sums**2).sum(axis=1, keepdims=True) > row_counts * norms * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain kernel means that contradict 'norms'")
     if (degrees_of_freedom <= 0).any() or (degrees_of_freedom > n_landmarks * (1 + 1e-6)).any():
         raise ValueError(f"'freedom' must be positive and at most {n_landmarks}")
 
 
-def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
+def _check_map(file: SiteFile, map_index: int, low: Array, high: Array) -> None:
     """Raise ValueError for sums and second moments that no rows within the bounds could produce."""
-    counts, sums, triangles = (file.arrays[name] for name in ("counts", f"sums{i}", f"second{i}"))
+    counts, sums, triangles = (
+        file.arrays[name] for name in ("counts", f"sums{map_index}", f"second{map_index}")
+    )
     counts = counts[:, :, None]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
     if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
-        raise ValueError(f"'sums{i}' implies column means that no set of rows could produce")
+        raise ValueError(
+            f"'sums{map_index}' implies column means that no set of rows could produce"
+        )
     # The variance is largest if all rows are at the bounds: (high - mean)(mean - low).
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)
     max_squares = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
-    for c, moment in enumerate(_unpack_symmetric(triangles, len(low))):
+    for c, second_moment in enumerate(_unpack_symmetric(triangles, len(low))):
         limit = max_squares[c] if len(triangles) > 1 else max_squares.sum(axis=0)
-        if (np.diagonal(moment) > limit).any():
-            raise ValueError(f"'second{i}' contains variances that are too large, given 'sums{i}'")
-        offset = ROUNDING * abs(np.trace(moment)) + np.finfo(float).tiny
-        scale = np.sqrt(np.maximum(np.diagonal(moment), 0.0) + offset)
+        if (np.diagonal(second_moment) > limit).any():
+            raise ValueError(
+                f"'second{map_index}' contains variances that are too large, given 'sums{map_index}'"
+            )
+        offset = ROUNDING * abs(np.trace(second_moment)) + np.finfo(float).tiny
+        scales = np.sqrt(np.maximum(np.diagonal(second_moment), 0.0) + offset)
         try:
-            np.linalg.cholesky(moment / np.outer(scale, scale) + 1e-7 * np.eye(len(moment)))
+            np.linalg.cholesky(
+                second_moment / np.outer(scales, scales) + 1e-7 * np.eye(len(second_moment))
+            )
         except np.linalg.LinAlgError:
-            raise ValueError(f"'second{i}' must be positive semi-definite") from None
+            raise ValueError(f"'second{map_index}' must be positive semi-definite") from None
