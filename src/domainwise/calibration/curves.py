@@ -1,4 +1,4 @@
-"""Probabilities from decision values, and their adaptation to the class shares of a new domain."""
+"""Compute probabilities from decision values, and adapt them to the class shares of a domain."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from sklearn.linear_model import LogisticRegression
 from domainwise.arrays import Array, ArrayLike, MaybeArray
 from domainwise.checks.inputs import check_sample_domain
 
-#: Maximum number of iterations of Newton's method, and of EM for class shares. Both stop earlier if
-#: the objective, or every share, changes by less than the tolerance.
-MAX_STEPS, MAX_EM_STEPS, TOLERANCE = 50, 1000, 1e-8
-#: Weight of the penalty on the parameters, as a number of rows.
+#: Maximum number of iterations of Newton's method, and of EM for class shares. They stop earlier if
+#: the objective (Newton) or every share (EM) changes by less than the tolerance.
+MAX_NEWTON_STEPS, MAX_EM_STEPS, TOLERANCE = 50, 1000, 1e-8
+#: Weight of the penalty on slope and biases; the rows have an average weight of 1.
 PENALTY_ROWS = 1.0
-#: A penalty that fixes a parameter at its initial value.
-FIXED_PENALTY = 1e12
+#: A penalty so large that a parameter keeps its initial value.
+HUGE_PENALTY = 1e12
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Probabilities ``softmax(slope * values + bias)``; a logistic curve for two classes."""
+    """A curve that maps decision values to probabilities ``softmax(slope * values + bias)``."""
 
-    slope: float  #: never negative, even if reversed values would fit better
+    slope: float  #: never negative, even if a negative slope would fit better
     bias: Array  #: one value per class
 
     def probabilities(self, values: Array) -> Array:
@@ -41,7 +41,7 @@ class Calibration:
 
     @classmethod
     def fit(cls, values: Array, y: Array) -> Calibration:
-        """Fit to decision values for held-out rows."""
+        """Fit to the decision values and classes of held-out rows."""
         scale = float(values.std()) or 1.0
         return cls(scale, LogisticRegression(max_iter=1000).fit(values / scale, y))
 
@@ -57,11 +57,11 @@ def class_columns(values: Array) -> Array:
 
 
 def equal_weights(domain_codes: Array, class_codes: Array | None = None) -> Array:
-    """Return row weights that sum to 1, with equal sums for domains and for a domain's classes."""
-    groups = domain_codes
+    """Return row weights that sum to 1, equally divided among domains and the classes in each."""
+    group_ids = domain_codes
     if class_codes is not None:
-        groups = domain_codes * (int(class_codes.max()) + 1) + class_codes
-    _, group_codes, group_sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        group_ids = domain_codes * (int(class_codes.max()) + 1) + class_codes
+    _, group_codes, group_sizes = np.unique(group_ids, return_inverse=True, return_counts=True)
     weights = 1.0 / group_sizes[group_codes]
     weights /= np.bincount(domain_codes, weights)[domain_codes]
     return np.asarray(weights / weights.sum())
@@ -74,23 +74,23 @@ def fit_curve(
 
     ``values``, of shape (n, n_classes), are log-probabilities or decision values. If ``fit_bias``
     is False, biases are zero, and the class with the largest value has the largest probability. If
-    values predict worse than the class shares, the curve returns the shares.
+    the values predict worse than the class shares, the curve returns the shares for every row.
     """
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()
     n_rows, n_classes = values.shape
     root_mean_square = float(np.sqrt(np.mean(values**2)))
     scale = root_mean_square or 1.0
-    penalty = np.full(n_classes + 1, PENALTY_ROWS / n_rows)
+    penalties = np.full(n_classes + 1, PENALTY_ROWS / n_rows)
     if not fit_bias:
-        penalty[1:] = FIXED_PENALTY
+        penalties[1:] = HUGE_PENALTY
     # The design has one row per class, so that NumPy's sums over classes are fast.
-    design, rows = np.ascontiguousarray(values.T, dtype=np.float64) / scale, np.arange(n_rows)
+    design, row_indices = np.ascontiguousarray(values.T, dtype=float) / scale, np.arange(n_rows)
     # The first parameter is the slope, the others are the biases.
     initial_parameters = np.concatenate([[1.0], np.zeros(n_classes)])
     parameters, objective = initial_parameters, np.inf
     step = np.zeros(n_classes + 1)
-    for _ in range(MAX_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         step_size = 1.0
         while True:
             trial_parameters = parameters - step_size * step
@@ -99,8 +99,8 @@ def fit_curve(
             logits -= logits.max(axis=0)
             p = np.exp(logits)
             p_sums = p.sum(axis=0)
-            trial_objective = weights @ (np.log(p_sums) - logits[class_codes, rows])
-            trial_objective += 0.5 * penalty @ (trial_parameters - initial_parameters) ** 2
+            trial_objective = weights @ (np.log(p_sums) - logits[class_codes, row_indices])
+            trial_objective += 0.5 * penalties @ (trial_parameters - initial_parameters) ** 2
             if trial_objective <= objective + TOLERANCE or step_size < 1e-4:
                 break
             step_size /= 2
@@ -108,40 +108,40 @@ def fit_curve(
         parameters, objective = trial_parameters, trial_objective
         if has_converged:
             break
-        distance = parameters - initial_parameters
-        step = _newton_step(design, p / p_sums, class_codes, weights, distance, penalty)
+        deviations = parameters - initial_parameters
+        step = _newton_step(design, p / p_sums, class_codes, weights, deviations, penalties)
     slope = max(float(parameters[0]), 0.0) if root_mean_square else 0.0
     bias = parameters[1:] - parameters[1:].mean()
     curves = [Curve(slope / scale, bias if fit_bias else 0.0 * bias)]
     if not slope or not fit_bias:
         shares = np.bincount(class_codes, weights, minlength=n_classes)
         curves = curves * bool(slope) + [Curve(0.0, np.log(np.maximum(shares, 1e-6)))]
-    true_class_p = [curve.probabilities(values)[rows, class_codes] for curve in curves]
+    true_class_p = [curve.probabilities(values)[row_indices, class_codes] for curve in curves]
     losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in true_class_p]
-    index = int(np.argmin(losses))
-    return curves[index], losses[index]
+    best_index = int(np.argmin(losses))
+    return curves[best_index], losses[best_index]
 
 
 def _newton_step(
-    design: Array, p: Array, class_codes: Array, weights: Array, distance: Array, penalty: Array
+    design: Array, p: Array, class_codes: Array, weights: Array, deviations: Array, penalties: Array
 ) -> Array:
     """Return the Newton step for slope and biases.
 
-    ``design`` and ``p`` have one row per class. ``distance`` is the difference between the
-    parameters and the values to which ``penalty`` shrinks them.
+    ``design`` and ``p`` have one row per class. ``deviations`` are the parameters minus the values
+    toward which ``penalties`` shrink them.
     """
     weighted_p = weights * p
     residuals = weighted_p.copy()
     residuals[class_codes, np.arange(len(class_codes))] -= weights
     gradient = np.concatenate([[np.vdot(residuals, design)], residuals.sum(axis=1)])
-    products = weighted_p * design
-    means = np.sum(p * design, axis=0)
-    hessian = np.empty((len(distance), len(distance)))
-    hessian[0, 0] = np.vdot(products, design) - weights @ means**2
-    hessian[0, 1:] = hessian[1:, 0] = products.sum(axis=1) - weighted_p @ means
+    weighted_values = weighted_p * design
+    row_means = np.sum(p * design, axis=0)
+    hessian = np.empty((len(deviations), len(deviations)))
+    hessian[0, 0] = np.vdot(weighted_values, design) - weights @ row_means**2
+    hessian[0, 1:] = hessian[1:, 0] = weighted_values.sum(axis=1) - weighted_p @ row_means
     hessian[1:, 1:] = np.diag(weighted_p.sum(axis=1)) - weighted_p @ p.T
-    hessian[np.diag_indices(len(hessian))] += penalty
-    return np.asarray(np.linalg.solve(hessian, gradient + penalty * distance))
+    hessian[np.diag_indices(len(hessian))] += penalties
+    return np.asarray(np.linalg.solve(hessian, gradient + penalties * deviations))
 
 
 def adapt_class_shares(
@@ -155,19 +155,19 @@ def adapt_class_shares(
 
     If the features of each class have the same distribution in all domains, and only class shares
     differ, the shares in a new domain can be estimated from unlabeled rows with the EM algorithm
-    of Saerens, Latinne and Decaestecker. If the distributions differ as well, probabilities become
-    worse. Use this function only if it improves scores on held-out domains.
+    of Saerens, Latinne and Decaestecker. If the distributions differ as well, probabilities can
+    become worse. Use this function only if it improves scores on held-out domains.
 
     Parameters
     ----------
     probabilities : array-like of shape (n_rows, n_classes)
-        Predicted probabilities, for the class shares of the source domains.
+        Probabilities predicted for the class shares of the source domains.
     shares : array-like of shape (n_classes,)
         Class shares of the source domains.
     sample_domain : array-like of shape (n_rows,), default=None
         The domain of each row. None treats all rows as one domain.
     prior_rows : float, default=20.0
-        Strength of the prior: how many rows with the source shares are added to each domain.
+        Strength of the prior: the number of rows with the source shares to add to each domain.
 
     Returns
     -------
@@ -192,14 +192,14 @@ def adapt_class_shares(
     p = np.array(probabilities, dtype=np.float64)
     source_shares = np.asarray(shares, dtype=np.float64)
     if p.ndim != 2 or not ((p >= 0).all() and (p.sum(axis=1) > 0).all()):
-        problem = "negative values, NaN or rows of zeros" if p.ndim == 2 else f"shape {p.shape}"
+        problem = "at least one of these" if p.ndim == 2 else f"shape {p.shape}"
         raise ValueError(
-            "probabilities must have shape (n_rows, n_classes), without negative values or rows of "
-            f"zeros; got {problem}. Pass the output of predict_proba."
+            "probabilities must have shape (n_rows, n_classes), without NaN, negative values or "
+            f"rows of zeros; got {problem}. Pass the output of predict_proba."
         )
     if source_shares.shape != p.shape[1:] or not (source_shares > 0).all():
         raise ValueError(
-            f"shares must have a positive value for each of the {p.shape[1]} columns of "
+            f"shares must contain one positive value for each of the {p.shape[1]} columns of "
             f"probabilities; got {source_shares.tolist()}."
         )
     if not prior_rows >= 0:

@@ -1,7 +1,7 @@
-"""Thresholds of prediction sets for new domains: quantiles of nonconformity scores.
+"""Thresholds for prediction sets in new domains: quantiles of nonconformity scores.
 
 A nonconformity score says how poorly a class or value fits a prediction. All domains have equal
-weights. The functions at the end of this module compute the thresholds in model files.
+weights. The functions at the end of this module compute and read the thresholds in model files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from domainwise.checks import warn_caller
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.scoring.predictions import codes_of
 
-#: Tolerance for rounding errors, so that a coverage of 0.9 needs nine domains, and not ten.
+#: Tolerance for rounding errors, so that a coverage of 0.9 needs nine domains, not ten.
 TOLERANCE = 1e-9
 #: Reports show the largest of these coverages for which there are enough domains.
 REPORTED_COVERAGES = (0.5, 0.8, 0.9)
@@ -41,17 +41,17 @@ def needed_domains(coverage: float) -> int:
 
 
 def reported_coverage(n_domains: int) -> float | None:
-    """Return the largest reported coverage for a number of domains; None if there are too few."""
+    """Return the largest reported coverage that needs at most ``n_domains`` domains, or None."""
     return next((c for c in reversed(REPORTED_COVERAGES) if needed_domains(c) <= n_domains), None)
 
 
 class Thresholds:
-    """Prediction sets and intervals from the threshold for a coverage."""
+    """A base class that computes prediction sets and intervals from a threshold."""
 
     threshold: Callable[..., float]
 
     def sets(self, scores: Array, coverage: float) -> Array:
-        """Return whether each class is in the set, because its score is at most the threshold."""
+        """Return whether each class is in the set: its score must not exceed the threshold."""
         return np.asarray(scores <= self.threshold(coverage, warn=True))
 
     def intervals(self, predictions: Array, coverage: float) -> Array:
@@ -62,7 +62,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class DomainQuantiles(Thresholds):
-    """Scores of held-out rows with their weights (theory 16).
+    """Nonconformity scores of held-out rows, with their weights (theory 16).
 
     Each of K domains has weight 1 / (K + 1), which its rows share equally. The new domain, whose
     scores are unknown, has the remaining weight.
@@ -74,7 +74,7 @@ class DomainQuantiles(Thresholds):
 
     @classmethod
     def from_scores(cls, scores: Array, domains: Array) -> DomainQuantiles:
-        """Create from the score and the domain of each row; NaN scores become infinity."""
+        """Create quantiles from the score and domain of each row; NaN scores become infinity."""
         scores = np.where(np.isnan(scores), np.inf, np.asarray(scores, dtype=np.float64))
         _, domain_codes, domain_sizes = np.unique(domains, return_inverse=True, return_counts=True)
         order = np.argsort(scores, kind="stable")
@@ -123,13 +123,13 @@ class HasThresholds:
 
 
 class PredictionSets(HasThresholds):
-    """Prediction sets of a classifier."""
+    """A classifier that predicts sets of classes."""
 
     @only_if(is_classifier)
     def predict_set(
         self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
     ) -> Array:
-        """Return a prediction set for each row: the classes that it may belong to.
+        """Return a prediction set for each row: the classes that the row may belong to.
 
         {as_in_predict}
         coverage : float, default=0.9
@@ -150,7 +150,7 @@ class PredictionSets(HasThresholds):
 
 
 class PredictionIntervals(HasThresholds):
-    """Prediction intervals of a regressor."""
+    """A regressor that predicts intervals."""
 
     @only_if(is_regressor)
     def predict_interval(
@@ -173,20 +173,20 @@ class PredictionIntervals(HasThresholds):
 
 
 def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
-    """Calibrate prediction sets or intervals on records, one for each held-out domain.
+    """Calibrate prediction sets or intervals on predictions for held-out domains.
 
     A record contains ``domain``, ``target``, ``prediction`` and, for a classifier,
     ``probabilities`` or ``decisions``, with columns in the order of ``classes``. The result can be
-    written as JSON. Its entry ``of`` names the outputs from which scores are computed, and
-    ``thresholds`` are those for coverages of 1 %, 2 % and so on, if there are enough domains.
+    written as JSON. Its entry ``of`` names the outputs from which scores are computed.
+    ``thresholds`` are for coverages of 1 %, 2 % and so on, if there are enough domains for them.
     ``size`` is the mean number of classes in a set, or the width of intervals, at ``coverage``.
     """
     code_by_domain: dict[Any, int] = {}
     scored_records = (record_scores(record, classes) for record in records)
     output_names, class_scores, target_scores = zip(*scored_records, strict=True)
     record_codes = [code_by_domain.setdefault(r["domain"], len(code_by_domain)) for r in records]
-    row_codes = np.repeat(record_codes, [len(scores) for scores in target_scores])
-    quantiles = DomainQuantiles.from_scores(np.concatenate(target_scores), row_codes)
+    domain_codes = np.repeat(record_codes, [len(scores) for scores in target_scores])
+    quantiles = DomainQuantiles.from_scores(np.concatenate(target_scores), domain_codes)
     n_domains = quantiles.n_domains
     coverages = [step / COVERAGE_STEPS for step in range(1, COVERAGE_STEPS)]
     coverage = reported_coverage(n_domains)
@@ -233,8 +233,8 @@ def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Arr
 
 
 def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQuantiles:
-    """Return the thresholds stored by :func:`calibrate_sets`."""
-    needed_domains(coverage)  # raises an error for values outside (0, 1)
+    """Check the coverage, and return the thresholds stored by :func:`calibrate_sets`."""
+    needed_domains(coverage)  # raises an error unless 0 < coverage < 1
     if abs(coverage * COVERAGE_STEPS - round(coverage * COVERAGE_STEPS)) > 1e-6:
         raise ValueError(f"coverage must be a multiple of 0.01, such as 0.9; got {coverage}.")
     thresholds = np.array(calibration["thresholds"], dtype=np.float64)
