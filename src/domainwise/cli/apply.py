@@ -100,12 +100,12 @@ def adapt(
     should be a random sample of rows from the site. The new file can be used like one written by
     fit.
     """
-    from domainwise.models.table_model import TableModel, labelled_rows
+    from domainwise.models.table_model import TableModel, read_labelled_rows
 
     common.check_output(out, force, ".skops")
     with common.spinner(f"adapting {model}"):
         original_model, arguments = TableModel.load(model), read_options.arguments()
-        X, y, n_ignored = labelled_rows(original_model, labelled, **arguments)
+        X, y, n_ignored = read_labelled_rows(original_model, labelled, **arguments)
         X_site = None if site is None else original_model.read_rows(site, **arguments)
         adapted_model = original_model.adapt(X, y, X_site=X_site)
         adapted_model.save(out)

@@ -34,10 +34,8 @@ from domainwise.search import grids
 from domainwise.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
 from domainwise.shift.watch import ShiftWatch
 
-#: Maximum number of landmarks in a search, whose time grows quadratically with this number.
-MAX_SEARCH_LANDMARKS = 500
-#: Suffix of a method's name if it predicts with the domains of new rows.
-CONTEXT = "+context"
+MAX_SEARCH_LANDMARKS = 500  #: the time of a search grows quadratically with their number
+CONTEXT = "+context"  #: suffix of a method's name if it predicts with the domains of new rows
 #: Predictors that can follow a projection, by task; the first is the default.
 PREDICTORS = {"classification": ("lda", "logistic", "svm"), "regression": ("ridge", "svm")}
 
@@ -234,10 +232,8 @@ def make_predictor(setting: Setting) -> Any:
     return TransformedTargetRegressor(SVR(), transformer=StandardScaler())
 
 
-#: Maximum number of rows for exact projections; with more rows, landmarks are used.
-EXACT_ROWS = 5000
-#: Maximum number of rows for which method "auto" is the ensemble.
-ENSEMBLE_ROWS = 20_000
+EXACT_ROWS = 5000  #: maximum number of rows for exact projections; for more, landmarks are used
+ENSEMBLE_ROWS = 20_000  #: maximum number of rows for which method "auto" is the ensemble
 N_SVMS = 5  #: number of SVMs that are averaged
 N_TREES = 100  #: number of boosting iterations
 
@@ -246,11 +242,11 @@ def _constant(setting: Setting) -> Any:
     return DummyClassifier() if setting.classification else DummyRegressor()
 
 
-def _by_task(classifier: Any, regressor: Any, setting: Setting, **options: Any) -> Any:
+def _by_task(make_classifier: Any, make_regressor: Any, setting: Setting, **options: Any) -> Any:
     """Return the classifier with class weights, or the regressor, depending on the task."""
     if setting.classification:
-        return classifier(class_weight=setting.class_weight, **options)
-    return regressor(**options)
+        return make_classifier(class_weight=setting.class_weight, **options)
+    return make_regressor(**options)
 
 
 def _boosting(setting: Setting) -> Any:
@@ -286,8 +282,8 @@ def _invariant(setting: Setting) -> Any:
     """Return an average of the best SVMs: scores on few domains are too noisy to choose one."""
     # With more rows, all candidates would be calibrated, not only the selected ones.
     use_probability = setting.probability and setting.n_rows <= EXACT_ROWS
-    classifier = partial(InvariantSVC, probability=use_probability)
-    svm = _by_task(classifier, InvariantSVR, setting, random_state=setting.seed)
+    make_classifier = partial(InvariantSVC, probability=use_probability)
+    svm = _by_task(make_classifier, InvariantSVR, setting, random_state=setting.seed)
     return InvariantSearchCV(svm, {}, n_average=N_SVMS, n_jobs=setting.n_jobs)
 
 

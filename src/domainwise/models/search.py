@@ -38,15 +38,13 @@ from domainwise.search.heads import quick_head
 from domainwise.search.scores import Score, SmoothScore, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds, draw_rows
 
-#: Maximum number of folds of source domains on which arguments are chosen.
-MAX_INNER_FOLDS = 5
+MAX_INNER_FOLDS = 5  #: maximum number of folds of source domains on which arguments are chosen
 #: Maximum number of rows on which arguments are chosen; the final fit uses all rows. There is no
 #: limit for estimators that are searches: their candidates share computations, or use landmarks.
 SEARCH_ROWS = 5000
 #: Estimators that use only the bin of each value.
 BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
-#: Number of splits after which clearly worse candidates are dropped.
-RACE_SPLITS = 3
+RACE_SPLITS = 3  #: number of splits after which clearly worse candidates are dropped
 
 
 @dataclass(frozen=True)
@@ -130,11 +128,11 @@ def _bin_values(train_data: Data, X_test: Array, n_bins: int) -> tuple[Data, Arr
         return train_data, X_test
     borders = [bin_borders(column, n_bins) for column in train_data.X.T]
 
-    def bin_numbers(X: Array) -> Array:
-        columns = zip(borders, X.T, strict=True)
-        return np.column_stack([np.searchsorted(b, x) for b, x in columns]).astype(np.float64)
+    def to_bin_numbers(X: Array) -> Array:
+        pairs = zip(borders, X.T, strict=True)
+        return np.column_stack([np.searchsorted(b, x) for b, x in pairs]).astype(np.float64)
 
-    return replace(train_data, X=bin_numbers(train_data.X)), bin_numbers(X_test)
+    return replace(train_data, X=to_bin_numbers(train_data.X)), to_bin_numbers(X_test)
 
 
 def _estimator_has(name: str) -> Any:
@@ -308,7 +306,7 @@ class MethodSearch(MetaEstimator):
         return call(X, sample_domain=sample_domain)
 
     def predict(self, X: Any, sample_domain: Any = None) -> Any:
-        """Predict; ``sample_domain`` is passed to estimators that use the rows of a domain."""
+        """Predict; ``sample_domain`` is passed to estimators that use other rows of a domain."""
         return self._call("predict", X, sample_domain)
 
     @available_if(_estimator_has("predict_proba"))

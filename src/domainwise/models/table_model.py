@@ -1,8 +1,8 @@
-"""Models for whole tables: preprocessing, projection and predictor in one pipeline.
+"""Models for whole tables: preprocessing and estimator in one pipeline.
 
-:func:`fit_table` turns a checked :class:`~domainwise.tables.schema.Table` into a
-:class:`TableModel`, which is saved with its column schema; :mod:`domainwise.models.apply`
-applies it to files of any size.
+:func:`fit_table` fits a :class:`TableModel` to a checked :class:`~domainwise.tables.schema.Table`.
+The model is saved together with its column schema, and :mod:`domainwise.models.apply` applies it to
+files of any size.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from domainwise.tables.errors import Argument, TableError, import_pandas
 from domainwise.tables.files import iter_table, table_columns
 from domainwise.tables.schema import Schema, Table, class_codes, make_preprocessor, require_columns
 
-#: Methods whose models contain no training rows.
-WITHOUT_ROWS = ("constant", "linear", "boosting")
+WITHOUT_ROWS = ("constant", "linear", "boosting")  #: their models contain no training rows
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,9 @@ class TableModel:
         return import_pandas().DataFrame(Z, columns=list(projector.get_feature_names_out()))
 
 
-def labelled_rows(model: TableModel, path: str | Path, **options: Any) -> tuple[Any, Array, int]:
+def read_labelled_rows(
+    model: TableModel, path: str | Path, **options: Any
+) -> tuple[Any, Array, int]:
     """Read labelled rows for :meth:`TableModel.adapt`, and count the rows without a label.
 
     Labels must be classes of the model, or numbers in the unit of the training table.

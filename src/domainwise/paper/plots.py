@@ -17,7 +17,6 @@ from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 
 #: Colours by method, as in the report of ``evaluate``; DCM gets the colour of DCMCV.
 COLOURS = {**EVALUATION_COLOURS, "dcm": EVALUATION_COLOURS["dcmcv"]}
-#: Style of labels next to points.
 LABEL_STYLE: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
 
 

@@ -91,7 +91,6 @@ def score_predictions(
 
 # The paper's numbers ------------------------------------------------------------------------------
 
-#: Source of the paper's numbers.
 PROVENANCE = "dcm.tex, the LaTeX source of 'Domain-based Covariance Minimization'"
 
 

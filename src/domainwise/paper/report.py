@@ -82,8 +82,7 @@ def publish(folder: Path, *, html: bool = True) -> PublishedRun:
 
 # The table of a case, the same in all outputs -----------------------------------------------------
 
-#: Marks for means within one standard deviation of the paper's mean, and for means outside it.
-WITHIN_MARK, OUTSIDE_MARK = "✓", "✗"
+WITHIN_MARK, OUTSIDE_MARK = "✓", "✗"  #: for means within one sd of the paper's, and for others
 
 
 def legend(run: RunSummary) -> str:

@@ -14,7 +14,6 @@ from domainwise.paper.summary import LEVEL, CaseView, CellView, MethodView, RunS
 from domainwise.scoring.statistics import PAIRED_CAVEAT, in_words, p_text
 
 TEXTS = read_toml("texts.toml")
-#: The parameters in each setting, in words.
 PARAMETER_TEXTS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}
 MIN_REPEATS = 5  #: a mean over fewer repeats is not compared with the paper's
 

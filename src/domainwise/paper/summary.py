@@ -136,8 +136,7 @@ class RunSummary:
 
 def summarise_run(store: ResultStore) -> RunSummary:
     """Summarize the results that a store has read."""
-    # Rows by case and setting, then by method and by repeat.
-    rows_by_case: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}
+    rows_by_case: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}  # then method, repeat
     failures: dict[tuple[str, str, int, str], Row] = {}
     for row in store.rows("result"):
         key = (row["case"], row["setting"], row["repeat"], row["method"])
@@ -150,21 +149,20 @@ def summarise_run(store: ResultStore) -> RunSummary:
     timed_rows = (row for row in store.rows("timing") if row["status"] == "ok")
     timings = {(row["case"], row["method"]): row for row in timed_rows}
     is_quick = store.header.get("profile") == "quick"
-    views_by_table = {
-        table.key: [
-            _case_view(case.quick() if is_quick else case, setting, table, rows, timings)
+    tables = []
+    for table in TABLES.values():
+        cases = [
+            _case_view(case.quick() if is_quick else case, setting, table, case_rows, timings)
             for case in table.cases
             for setting in SETTINGS
-            if (rows := rows_by_case.get((case.key, setting)))
+            if (case_rows := rows_by_case.get((case.key, setting)))
         ]
-        for table in TABLES.values()
-    }
-    tables = [TableView(TABLES[key], cases) for key, cases in views_by_table.items() if cases]
+        tables += [TableView(table, cases)] if cases else []
     return RunSummary(
         header=store.header,
         sessions=store.rows("session"),
         tables=tables,
-        rankings={s: ranking for s in SETTINGS if (ranking := _ranking(tables, s))},
+        rankings={key: ranking for key in SETTINGS if (ranking := _rank(tables, key))},
         projections=store.rows("projection"),
         spectrum=next(reversed(store.rows("spectrum")), None),
         long_runs={row["case"]: row for row in store.rows("long_run")},
@@ -176,26 +174,27 @@ def _case_view(
     case: Case,
     setting: str,
     table: Table,
-    rows: Mapping[str, Mapping[int, Row]],
+    case_rows: Mapping[str, Mapping[int, Row]],
     timings: Mapping[tuple[str, str], Row],
 ) -> CaseView:
-    """Summarize the rows of a case, by method and repeat, in one setting."""
-    rows_by_method = {key: dict(sorted(rows[key].items())) for key in METHODS if key in rows}
+    """Summarize the rows of a case in one setting, given by method and repeat."""
+    keys = [key for key in METHODS if key in case_rows]
+    rows_by_method = {key: dict(sorted(case_rows[key].items())) for key in keys}
     scores: dict[str, dict[str, dict[int, float]]] = {}  # by metric, method and repeat
     summaries: dict[str, dict[str, Summary]] = {}
     best_means: dict[str, float] = {}
     for key in case.metrics:
         scores[key] = {
-            name: {i: row["metrics"][key] for i, row in repeats.items() if key in row["metrics"]}
-            for name, repeats in rows_by_method.items()
+            name: {i: row["metrics"][key] for i, row in rows.items() if key in row["metrics"]}
+            for name, rows in rows_by_method.items()
         }
-        summaries[key] = {n: summarise(list(s.values())) for n, s in scores[key].items() if s}
+        summaries[key] = {name: summarise(list(s.values())) for name, s in scores[key].items() if s}
         means = [summary.mean for name, summary in summaries[key].items() if METHODS[name].competes]
         choose_best = max if METRICS[key].greater_is_better else min
         best_means[key] = choose_best(filter(np.isfinite, means), default=np.nan)
     primary_scores = scores[case.metrics[0]]
     methods = []
-    for name, repeats in rows_by_method.items():
+    for name, rows in rows_by_method.items():
         method = METHODS[name]
         dcm_key = "fastdcm" if method.landmark_rule and name != "fastdcm" else "dcm"
         has_test = dcm_key in primary_scores and name != dcm_key
@@ -212,7 +211,7 @@ def _case_view(
                 has_best_mean = bool(np.isclose(summary.mean, best_means[key], rtol=1e-9, atol=0.0))
                 is_best = method.competes and has_best_mean
                 cells[key] = CellView(summary, paper_mean_sd, is_within_sd, is_best)
-        invariances = [row["invariance"] for row in repeats.values() if row.get("invariance")]
+        invariances = [row["invariance"] for row in rows.values() if row.get("invariance")]
         methods.append(
             MethodView(
                 key=name,
@@ -229,7 +228,7 @@ def _case_view(
                 },
             )
         )
-    all_rows = [row for repeats in rows_by_method.values() for row in repeats.values()]
+    all_rows = [row for rows in rows_by_method.values() for row in rows.values()]
     source_row_counts = [row["n_train"] for row in all_rows]
     rule = all_rows[0]["selection"]["rule"] if setting == "tuned" else ""
     return CaseView(
@@ -243,7 +242,7 @@ def _case_view(
     )
 
 
-def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
+def _rank(tables: Sequence[TableView], setting: str) -> Ranking | None:
     """Rank methods over data sets, averaging the ranks over the cases of each data set."""
     cases = [case for table in tables for case in table.cases_in(setting)]
     keys = [key for key in RANKED_METHODS if all(case.find_method(key) for case in cases)]

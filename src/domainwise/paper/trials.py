@@ -246,8 +246,7 @@ def _scale(case: Case, X: Array) -> Array:
 # A repeat -----------------------------------------------------------------------------------------
 
 #: Measuring invariance takes quadratic time, so the numbers of repeats and rows are limited.
-MAX_INVARIANCE_REPEATS = 5
-MAX_INVARIANCE_ROWS = 1000
+MAX_INVARIANCE_REPEATS, MAX_INVARIANCE_ROWS = 5, 1000
 INVARIANCE_MEASURES = ("domain_dependence", "target_dependence", "mean_mmd")
 
 _PAPER_RULE = "the paper's parameters; where the paper gives none, ridge 1e-3, λ = N·ridge, C = 1"
