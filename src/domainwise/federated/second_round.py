@@ -33,7 +33,8 @@ from domainwise.shift.watch import CLIP
 BLOCK_ROWS = 2**17  #: number of rows that are preprocessed at a time
 MEMORY_ADVICE = "use a plan with a smaller n_features, or fewer kernels or gammas"
 DOMAIN_STATISTICS = "the domain statistics ('watch')"  #: name of the array ``watch`` in messages
-COUNT_NAMES = ("missing", "beyond", "unknown")  #: of missing, out-of-range and unknown values
+#: Names of the counts of missing values, values out of range, and unknown values.
+COUNT_NAMES = ("missing", "beyond", "unknown")
 ROUNDING = 1e-9  #: tolerance for rounding, relative to a bound or the trace of a second moment
 #: Targets may lie outside the range of all block means by this multiple of the range.
 TARGET_MARGIN = 1e3
@@ -106,21 +107,16 @@ def moments(
         _check_centres(plan, X)
 
     def sum_block(start: int) -> CellSums:
-        block, target_columns = slice(start, start + BLOCK_ROWS), None
+        block, targets = slice(start, start + BLOCK_ROWS), None
         if plan.classes is None:
-            target_columns = rows.y[block, None]
+            targets = rows.y[block, None]
             if plan.target_map is not None:
-                target_columns = np.hstack(
-                    [plan.target_map.features(target_columns), target_columns]
-                )
-        class_codes = rows.class_codes[block]
-        cell_rows = CellRows(
-            class_codes, cell_codes[block], range(n_classes), cell_keys, target_columns
-        )
+                targets = np.hstack([plan.target_map.features(targets), targets])
+        codes = rows.class_codes[block], cell_codes[block]
+        cell_rows = CellRows(*codes, range(n_classes), cell_keys, targets)
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[block]))
-        map_groups = group_by_distances(plan.maps)
-        cells = (sum_cells(maps, Z, cell_rows).maps for maps in map_groups)
-        return CellSums([*chain.from_iterable(cells)])
+        group_sums = (sum_cells(maps, Z, cell_rows) for maps in group_by_distances(plan.maps))
+        return CellSums([*chain.from_iterable(sums.maps for sums in group_sums)])
 
     site_sums = reduce(CellSums.merge, map(sum_block, range(0, len(X), BLOCK_ROWS)))
     counts = np.bincount(cell_codes, minlength=len(cell_keys)).reshape(n_classes, n_domains)
@@ -130,8 +126,8 @@ def moments(
             totals = plan.watch.split_totals(domain_totals)[name]  # a view, changed in place
             totals[:] = hide_small_counts(totals, counts.sum(axis=0)[:, None], rows.min_rows)
     arrays = {"counts": counts, "watch": domain_totals, "freedom": degrees_of_freedom}
-    for map_index, sums_by_class in enumerate(site_sums.maps):
-        width = plan.width(plan.maps[map_index])
+    for i, sums_by_class in enumerate(site_sums.maps):
+        width = plan.width(plan.maps[i])
         upper_indices, sums = np.triu_indices(width), np.zeros((n_classes, n_domains, width))
         second_moments = np.zeros((n_classes, len(upper_indices[0])))
         for c, class_sums in sums_by_class.items():
@@ -140,7 +136,7 @@ def moments(
                 sums[cell] = cell_sum
         if not request.by_class:
             second_moments = second_moments.sum(axis=0, keepdims=True)
-        arrays |= {f"second{map_index}": second_moments, f"sums{map_index}": sums}
+        arrays |= {f"second{i}": second_moments, f"sums{i}": sums}
     second_text = "a second moment for each class" if request.by_class else "one second moment"
     texts = {"maps": request.maps_text, "second": second_text}
     sizes = {"n": len(X), "n_domains": n_domains, "min_rows": plan.smallest_cell}
@@ -174,23 +170,21 @@ def _check_centres(plan: Plan, X: Any) -> None:
             )
 
 
-def unpack_sums(file: SiteFile, map_index: int, labels: Any) -> list[NystromSums]:
-    """Return the sums of one map for each class, grouped by label and domain.
+def unpack_sums(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
+    """Return the sums of map ``i`` for each class, grouped by label and domain.
 
     A second moment over all classes is divided among them in proportion to their numbers of rows.
     Unweighted results are then exact; results with class weights assume equal covariances.
     """
-    counts, sums, class_sums = file.arrays["counts"], file.arrays[f"sums{map_index}"], []
+    counts, sums, class_sums = file.arrays["counts"], file.arrays[f"sums{i}"], []
     class_counts = counts.sum(axis=1)
-    second_moments = [*_unpack_symmetric(file.arrays[f"second{map_index}"], sums.shape[2])]
+    second_moments = [*_unpack_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
     if len(second_moments) == 1:
         second_moments = [second_moments[0] * (n / class_counts.sum()) for n in class_counts]
     for c, label in enumerate(labels or [None]):
         n, mean = int(class_counts[c]), sums[c].sum(axis=0) / max(class_counts[c], 1)
         cells = zip(file.content["domains"], counts[c], sums[c], strict=True)
-        groups = {
-            (label, domain): (int(count), cell_sum) for domain, count, cell_sum in cells if count
-        }
+        groups = {(label, domain): (int(k), cell_sum) for domain, k, cell_sum in cells if k}
         class_sums.append(NystromSums(n, mean, second_moments[c], groups))
     return class_sums
 
@@ -212,11 +206,8 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
     shapes["watch"] = (len(domain_names), plan.watch.n_totals)
     n_moments = shape[0] if plan.first_round("by_class") else 1
-    for map_index, width in enumerate(map(plan.width, plan.maps)):
-        shapes |= {
-            f"sums{map_index}": (*shape, width),
-            f"second{map_index}": (n_moments, width * (width + 1) // 2),
-        }
+    for i, width in enumerate(map(plan.width, plan.maps)):
+        shapes |= {f"sums{i}": (*shape, width), f"second{i}": (n_moments, width * (width + 1) // 2)}
     check_arrays(file, shapes, "counts", MAX_ROWS)
     counts, n_first_rows = arrays["counts"], int(plan.preprocessing.n_rows)
     n = int(counts.sum())
@@ -230,7 +221,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
         )
     totals = plan.watch.split_totals(arrays["watch"])
     _check_watch(totals, counts.sum(axis=0)[:, None], arrays["freedom"])
-    for map_index, nystrom in enumerate(plan.maps):
+    for i, nystrom in enumerate(plan.maps):
         high = np.ones(plan.width(nystrom))  # the largest value that a row can have in each column
         if nystrom.triangle is None:
             high[: nystrom.n_features] = np.sqrt(2.0 / nystrom.n_features)
@@ -239,65 +230,52 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
             target_range = plan.first_round("target_range")
             margin = TARGET_MARGIN * (np.ptp(target_range) + np.finfo(float).tiny)
             low[-1], high[-1] = target_range[0] - margin, target_range[1] + margin
-        _check_map(file, map_index, low, high)
+        _check_map(file, i, low, high)
 
 
-def _check_watch(totals: dict[str, Array], row_counts: Array, degrees_of_freedom: Array) -> None:
-    """Raise ValueError for totals that no domains with these row counts could produce."""
-    if (totals["rows"] != row_counts).any():
+def _check_watch(totals: dict[str, Array], n_rows: Array, degrees_of_freedom: Array) -> None:
+    """Raise ValueError for totals that no domains with ``n_rows`` rows could produce."""
+    if (totals["rows"] != n_rows).any():
         raise ValueError(f"{DOMAIN_STATISTICS} and 'counts' report different numbers of rows")
     for name in COUNT_NAMES:
-        if (
-            (totals[name] < 0).any()
-            or (totals[name] > row_counts).any()
-            or (totals[name] % 1).any()
-        ):
+        if (totals[name] < 0).any() or (totals[name] > n_rows).any() or (totals[name] % 1).any():
             raise ValueError(
                 f"{DOMAIN_STATISTICS} contain {name!r} counts that are not integers from 0 to the "
                 "number of rows"
             )
-    sums, square_sums, norms, kernel_sums = (
-        totals[name] for name in ("level", "spread", "norms", "kernel")
-    )
-    limit, n_landmarks = row_counts * (1 + ROUNDING), max(kernel_sums.shape[1], 1)
+    names = ("level", "spread", "norms", "kernel")
+    sums, square_sums, norms, kernel_sums = (totals[name] for name in names)
+    limit, n_landmarks = n_rows * (1 + ROUNDING), max(kernel_sums.shape[1], 1)
     if (np.abs(sums) > CLIP * limit).any() or (square_sums > CLIP**2 * limit).any():
         raise ValueError(f"{DOMAIN_STATISTICS} imply standardized values beyond ±{CLIP:g}")
-    if (sums**2 > row_counts * square_sums * (1 + 1e-6) + 1e-6).any():
+    if (sums**2 > n_rows * square_sums * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain sums that contradict the sums of squares")
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain squared norms below 0 or above 1 per row")
-    if ((kernel_sums**2).sum(axis=1, keepdims=True) > row_counts * norms * (1 + 1e-6) + 1e-6).any():
+    if ((kernel_sums**2).sum(axis=1, keepdims=True) > n_rows * norms * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain kernel means that contradict 'norms'")
     if (degrees_of_freedom <= 0).any() or (degrees_of_freedom > n_landmarks * (1 + 1e-6)).any():
         raise ValueError(f"'freedom' must be positive and at most {n_landmarks}")
 
 
-def _check_map(file: SiteFile, map_index: int, low: Array, high: Array) -> None:
+def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     """Raise ValueError for sums and second moments that no rows within the bounds could produce."""
-    counts, sums, triangles = (
-        file.arrays[name] for name in ("counts", f"sums{map_index}", f"second{map_index}")
-    )
+    counts, sums, triangles = (file.arrays[name] for name in ("counts", f"sums{i}", f"second{i}"))
     counts = counts[:, :, None]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
     if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
-        raise ValueError(
-            f"'sums{map_index}' implies column means that no set of rows could produce"
-        )
+        raise ValueError(f"'sums{i}' implies column means that no set of rows could produce")
     # The variance is largest if all rows are at the bounds: (high - mean)(mean - low).
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)
     max_squares = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
-    for c, second_moment in enumerate(_unpack_symmetric(triangles, len(low))):
+    for c, moment in enumerate(_unpack_symmetric(triangles, len(low))):
         limit = max_squares[c] if len(triangles) > 1 else max_squares.sum(axis=0)
-        if (np.diagonal(second_moment) > limit).any():
-            raise ValueError(
-                f"'second{map_index}' contains variances that are too large, given 'sums{map_index}'"
-            )
-        offset = ROUNDING * abs(np.trace(second_moment)) + np.finfo(float).tiny
-        scales = np.sqrt(np.maximum(np.diagonal(second_moment), 0.0) + offset)
+        if (np.diagonal(moment) > limit).any():
+            raise ValueError(f"'second{i}' contains variances that are too large, given 'sums{i}'")
+        offset = ROUNDING * abs(np.trace(moment)) + np.finfo(float).tiny
+        scales = np.sqrt(np.maximum(np.diagonal(moment), 0.0) + offset)
         try:
-            np.linalg.cholesky(
-                second_moment / np.outer(scales, scales) + 1e-7 * np.eye(len(second_moment))
-            )
+            np.linalg.cholesky(moment / np.outer(scales, scales) + 1e-7 * np.eye(len(moment)))
         except np.linalg.LinAlgError:
-            raise ValueError(f"'second{map_index}' must be positive semi-definite") from None
+            raise ValueError(f"'second{i}' must be positive semi-definite") from None
