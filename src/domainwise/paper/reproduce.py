@@ -176,7 +176,7 @@ def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
 
 # Time and memory ----------------------------------------------------------------------------------
 
-ENOUGH_SECONDS = 3.0  #: a fit is measured three times, or fewer if their total reaches this time
+ENOUGH_SECONDS = 3.0  #: total time after which a fit is not repeated (at most three fits)
 MAX_SECONDS = 600  #: a process that measures fits is stopped after this time
 #: Methods that quick runs measure, on one case per data set; starting a process takes seconds.
 QUICK_METHODS = ("svm", "dcm")

@@ -96,7 +96,7 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
 def sample_rows(
     rows: Array, target: Array, max_rows: int | None, *, stratified: bool, rng: np.random.Generator
 ) -> Array:
-    """Sample at most ``max_rows`` row indices; ``stratified`` preserves the class ratio."""
+    """Sample at most ``max_rows`` of the row indices; ``stratified`` preserves the class ratio."""
     if max_rows is None or len(rows) <= max_rows:
         return rows
     if not stratified:
@@ -190,7 +190,7 @@ def tune(
 
 
 def tuning_metric(case: Case) -> str:
-    """Return the key of the case's first metric, but balanced accuracy for the label AUC."""
+    """Return the metric to tune for: the case's first, or balanced accuracy for the label AUC."""
     return "balanced_accuracy" if case.metrics[0] == "label_auc" else case.metrics[0]
 
 
