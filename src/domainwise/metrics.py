@@ -18,11 +18,11 @@ from sklearn.utils.multiclass import type_of_target
 from domainwise.arrays import Array
 from domainwise.checks.arguments import METRIC_CONSTRAINTS, check_arguments
 from domainwise.checks.inputs import (
+    check_same_length,
     checked_labels,
     encode_labels,
-    kind_of_label,
     label_array,
-    same_length,
+    type_of_label,
 )
 from domainwise.gram import tiles
 from domainwise.gram.tiles import upper_tiles
@@ -69,8 +69,8 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     """
     truth = checked_labels(y_true, "y_true")
     predictions = checked_labels(y_pred, "y_pred")
-    same_length(predictions, "y_pred", truth, "y_true")
-    true_type, predicted_type = (kind_of_label(y[0].item()) for y in (truth, predictions))
+    check_same_length(predictions, "y_pred", truth, "y_true")
+    true_type, predicted_type = (type_of_label(y[0].item()) for y in (truth, predictions))
     if true_type != predicted_type:
         raise ValueError(
             f"y_pred contains labels of type {predicted_type}, but y_true contains labels of type "
@@ -143,9 +143,9 @@ def worst_domain_score(
     truth, predictions = label_array(y_true, "y_true"), label_array(y_pred, "y_pred")
     if len(np.atleast_1d(truth)) == 0:
         raise ValueError("y_true is empty. Pass at least one row.")
-    same_length(predictions, "y_pred", truth, "y_true")
+    check_same_length(predictions, "y_pred", truth, "y_true")
     domain_codes, domains = encode_labels(sample_domain, "sample_domain")
-    same_length(domain_codes, "sample_domain", truth, "y_true")
+    check_same_length(domain_codes, "sample_domain", truth, "y_true")
     scores = []
     for code, domain in enumerate(domains.tolist()):
         in_domain = domain_codes == code

@@ -20,7 +20,7 @@ LIBRARY_FOLDERS = tuple(
 
 
 class NotAKernelWarning(UserWarning):
-    """A matrix or function that was passed as a kernel is not a kernel."""
+    """A matrix or function passed as a kernel is not symmetric or not positive semi-definite."""
 
 
 class NoDomainsWarning(UserWarning):

@@ -31,7 +31,7 @@ class Number(Interval):
 
 
 class SequenceOf(HasMethods):
-    """A non-empty sequence or dict whose values all satisfy one constraint."""
+    """A non-empty sequence (with ``of_dict``, a dict) whose values all satisfy one constraint."""
 
     def __init__(self, constraint: Any, *, of_dict: bool = False) -> None:
         super().__init__("__iter__")
@@ -52,13 +52,13 @@ class SequenceOf(HasMethods):
 
 
 class ArrayOrSequence(HasMethods):
-    """An array or a sequence that is not a string."""
+    """An array or a sequence, but not a string or a dict."""
 
     def __init__(self) -> None:
         super().__init__("__len__")
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Return whether a value is an array or a sequence."""
+        """Return whether a value is such an array or sequence."""
         if isinstance(val, str | bytes | dict) or getattr(val, "ndim", 1) == 0:
             return False
         return bool(super().is_satisfied_by(val))
@@ -78,11 +78,11 @@ _AUTO = StrOptions({"auto"})
 
 
 def _all_accept(joined_names: str, *constraints: Any) -> dict[str, list[Any]]:
-    """Return the same constraints for several arguments, whose names are separated by spaces."""
+    """Return the same constraints for several arguments; their names are separated by spaces."""
     return {name: list(constraints) for name in joined_names.split()}
 
 
-#: Constraints by argument; almost all estimators use them unchanged.
+#: Constraints by argument name; almost all estimators use them unchanged.
 CONSTRAINTS: dict[str, list[Any]] = {
     **_all_accept("conditional probability relative summary prepare quick force", "boolean"),
     **_all_accept("greater_is_better normalize as_frame", "boolean"),

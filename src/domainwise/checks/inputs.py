@@ -48,7 +48,7 @@ class Labels:
         return 0 if self.names is None else len(self.names)
 
     def take(self, rows: Array) -> Labels:
-        """Return the labels of some rows, with all categories, even those that do not occur."""
+        """Return the labels of some rows; ``names`` still contains all categories."""
         codes = None if self.codes is None else self.codes[rows]
         return Labels(codes, self.names, None if self.values is None else self.values[rows])
 
@@ -67,7 +67,7 @@ def check_target(
     if kernel == "auto":
         target_type = type_of_target(as_sortable(y, "y") if y.ndim == 1 else y, input_name="y")
         kernel = "delta" if target_type in ("binary", "multiclass") else "rbf"
-    labels = _categories(y, "y", "target") if kernel == "delta" else Labels(values=_numeric(y, "y"))
+    labels = _categories(y, "y", "target") if kernel == "delta" else Labels(values=_floats(y, "y"))
     if labels.names is not None and len(labels.names) < min_classes:
         raise ValueError(
             f"y has only one class ({labels.names[0]}), but at least 2 classes are required. Add "
@@ -147,8 +147,8 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
         )
 
 
-#: Limits below which class weights would change little: for the distance that
-#: :func:`warn_about_shares` computes, and for the ratio of the largest class to the smallest.
+#: Class weights change little if the distance computed by :func:`warn_about_shares`, or the ratio
+#: of the largest class to the smallest, is below its limit.
 MIN_SHARE_DISTANCE, MIN_CLASS_RATIO = 0.1, 3.0
 
 
@@ -174,13 +174,13 @@ def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None
     distance = 0.5 * (np.abs(shares - mean_shares) - expected_deviations).sum(axis=1).mean()
     if distance < MIN_SHARE_DISTANCE or class_sizes.max() < MIN_CLASS_RATIO * class_sizes.min():
         return
-    code = int(shares.std(axis=0).argmax())  # the class whose share varies most
-    low, high = shares[:, code].min(), shares[:, code].max()
+    class_code = int(shares.std(axis=0).argmax())  # the class whose share varies most
+    low, high = shares[:, class_code].min(), shares[:, class_code].max()
     warn_caller(
-        f"class shares differ between source domains (class {target.names[code]!s}: {low:.0%} to "
-        f"{high:.0%}), and class_weight is None. A class that is rare in most domains is predicted "
-        'poorly in domains where it is frequent. Pass class_weight="balanced" if all classes are '
-        "equally important.",
+        f"class shares differ between source domains (class {target.names[class_code]!s}: "
+        f"{low:.0%} to {high:.0%}), and class_weight is None. A class that is rare in most domains "
+        "is predicted poorly in domains where it is frequent. Pass "
+        'class_weight="balanced" if all classes are equally important.',
         ClassShareWarning,
     )
 
@@ -201,7 +201,7 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
         kernel = "rbf" if is_continuous(domains) else "delta"
     if kernel == "delta":
         return _categories(domains, "sample_domain", "domain")
-    return Labels(values=_numeric(domains, "sample_domain"))
+    return Labels(values=_floats(domains, "sample_domain"))
 
 
 def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
@@ -247,8 +247,8 @@ def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_row
         )
     else:
         return
-    name = type(estimator).__name__
-    warn_caller(f"{name} learns nothing about domains: {reason}.", NoDomainsWarning)
+    estimator_name = type(estimator).__name__
+    warn_caller(f"{estimator_name} learns nothing about domains: {reason}.", NoDomainsWarning)
 
 
 @contextmanager
@@ -282,8 +282,8 @@ def plain_array(values: Any, name: str = "an array of labels") -> Array:
         raise ValueError(f"{name} must contain one value for each row: {error}") from None
     if isinstance(values, np.ndarray):
         return array.astype(object) if array.dtype.kind == "T" else array
-    # In a list of strings, NumPy converts NaN and numbers to strings. It rounds integers that do
-    # not fit into one integer type, or that are mixed with floats.
+    # In a list with strings, NumPy converts NaN and numbers to strings. It rounds large integers if
+    # they do not fit into one integer type or are mixed with floats.
     may_be_rounded = (
         array.dtype.kind == "f" and MAX_EXACT_INTEGER <= np.abs(array).max(initial=0.0) < np.inf
     )
@@ -311,7 +311,7 @@ def as_sortable(values: Array, name: str) -> Array:
             raise ValueError(
                 f"{name} contains missing values ({value!r}). Remove the affected rows."
             )
-    label_types = {kind_of_label(value) for value in values.flat}
+    label_types = {type_of_label(value) for value in values.flat}
     if len(label_types) > 1:
         raise ValueError(
             f"{name} mixes labels of different types ({', '.join(sorted(label_types))}). Use one "
@@ -325,14 +325,14 @@ def as_sortable(values: Array, name: str) -> Array:
             )
         return values.astype(str if label_types == {"string"} else bytes)
     if label_types <= {"number"}:
-        return _numbers(values, name)
+        return _as_numbers(values, name)
     raise ValueError(
         f"unknown label type: {name} contains {label_types.pop()} objects. Use strings or numbers."
     )
 
 
-def _numbers(values: Array, name: str) -> Array:
-    """Convert an object array to booleans, to integers without losing digits, or to floats."""
+def _as_numbers(values: Array, name: str) -> Array:
+    """Convert an object array to booleans, integers without rounding, or floats."""
     if all(isinstance(value, bool | np.bool_) for value in values.flat):
         return values.astype(bool)
     integers = [int(value) for value in values.flat if isinstance(value, Integral | np.bool_)]
@@ -343,8 +343,8 @@ def _numbers(values: Array, name: str) -> Array:
                 "rounded. Convert the labels to strings."
             )
         floats = values.astype(np.float64)
-        is_exact = (floats == np.round(floats)) & (np.abs(floats) <= MAX_EXACT_INTEGER)
-        return floats.astype(np.int64) if is_exact.all() else floats
+        is_exact_integer = (floats == np.round(floats)) & (np.abs(floats) <= MAX_EXACT_INTEGER)
+        return floats.astype(np.int64) if is_exact_integer.all() else floats
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
         if all(limits.min <= value <= limits.max for value in integers):
@@ -352,7 +352,7 @@ def _numbers(values: Array, name: str) -> Array:
     raise ValueError(f"{name} contains integers of more than 64 bits. Convert them to strings.")
 
 
-def kind_of_label(value: Any) -> str:
+def type_of_label(value: Any) -> str:
     """Return the type of a label: "string", "number", or the name of another type."""
     if isinstance(value, str):
         return "string"
@@ -387,8 +387,8 @@ def refuse_too_large(values: Array, name: str) -> None:
         )
 
 
-def _numeric(values: Array, name: str) -> Array:
-    """Return continuous labels as a float64 array with one row per sample."""
+def _floats(values: Array, name: str) -> Array:
+    """Return continuous labels as a 2-D float64 array with one row per sample."""
     if values.dtype.kind not in "biuf":
         values = as_sortable(values, name)
     if values.dtype.kind not in "biuf":
@@ -403,8 +403,8 @@ def _numeric(values: Array, name: str) -> Array:
     return values
 
 
-#: Prefixes of column types that are not accepted, what these columns contain, and what to do.
-_NOT_NUMBERS = {
+#: Prefixes of column types that are not accepted, what the columns contain, and what to do.
+_NON_NUMERIC_TYPES = {
     ("date", "time", "duration", "period"): ("dates or times", "Convert them to numbers"),
     ("sparse",): ("sparse columns", "Call X.sparse.to_dense()"),
 }
@@ -437,7 +437,7 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
 def check_is_table(X: Any, *, numeric: bool = False) -> None:
     """Reject X if it is not an array or a data frame, or if its values would be misinterpreted.
 
-    With ``numeric=True``, dates, times and sparse columns are rejected, too.
+    With ``numeric=True``, dates, times and sparse columns are also rejected.
     """
     is_sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
     if not is_sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
@@ -450,16 +450,16 @@ def check_is_table(X: Any, *, numeric: bool = False) -> None:
         )
     if isinstance(X, np.ndarray) and X.dtype.names:
         raise TypeError("X is a structured array. Convert it to a data frame.")
-    for prefixes, (description, advice) in _NOT_NUMBERS.items() if numeric else ():
-        column_names = [name for name, dtype in _dtypes(X) if dtype.lower().startswith(prefixes)]
+    for prefixes, (description, advice) in _NON_NUMERIC_TYPES.items() if numeric else ():
+        column_names = [c for c, dtype in _column_types(X) if dtype.lower().startswith(prefixes)]
         if column_names:
             raise TypeError(
                 f"X contains {description} ({', '.join(map(str, column_names[:5]))}). {advice}."
             )
 
 
-def _dtypes(X: Any) -> list[tuple[Any, str]]:
-    """Return names and types of the columns of a data frame; for an array, its dtype as both."""
+def _column_types(X: Any) -> list[tuple[Any, str]]:
+    """Return the name and type of each column; an array has one entry, with its dtype as name."""
     if hasattr(getattr(X, "schema", None), "types"):  # an Arrow table
         return list(zip(X.schema.names, map(str, X.schema.types), strict=True))
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
@@ -488,16 +488,16 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def encode_labels(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """Return integer codes of 1-D labels, and the sorted distinct labels."""
+    """Return the integer codes of 1-D labels, and the sorted distinct labels."""
     names, codes = np.unique(checked_labels(values, name), return_inverse=True)
     return codes, names
 
 
-def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
-    """Reject arrays of different lengths; the message uses the names."""
+def check_same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
+    """Reject arrays of different lengths; the error message contains their names."""
     if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
-        sizes = [len(array) if array.ndim else 0 for array in (a, b)]
+        lengths = [len(array) if array.ndim else 0 for array in (a, b)]
         raise ValueError(
-            f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}. Pass one entry per row "
-            "in both."
+            f"{a_name} has {lengths[0]} entries but {b_name} has {lengths[1]}. Pass one entry per "
+            "row in both."
         )

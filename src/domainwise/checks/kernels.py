@@ -1,4 +1,4 @@
-"""Detect matrices and functions that are not kernels, and compute their positive part.
+"""Detect matrices and functions that are not kernels, and compute the positive part of a matrix.
 
 All methods centre their kernel, so a matrix is a kernel if it has no negative eigenvalues after
 centring. Matrices of distances and negated kernels have negative eigenvalues.
@@ -15,10 +15,10 @@ from domainwise.arrays.namespace import evenly_spaced, namespace, precision_name
 from domainwise.checks import NotAKernelWarning, warn_caller
 from domainwise.kernels.functions import Kernel
 
-#: Numbers of evenly spaced rows with which a matrix and a function are checked.
+#: Maximum number of evenly spaced rows on which a matrix or a function is checked.
 MATRIX_ROWS, FUNCTION_ROWS = 1000, 200
 #: Negative eigenvalues and asymmetries up to this share of the norm count as rounding errors.
-ROUNDING = {"float64": 1e-8, "float32": 1e-4}
+TOLERANCES = {"float64": 1e-8, "float32": 1e-4}
 #: Kernels that are positive semi-definite for all parameters, or that are checked elsewhere.
 VALID_KERNELS = ("rbf", "laplacian", "linear", "cosine", "precomputed")
 
@@ -34,21 +34,21 @@ def check_precomputed(K: Any) -> bool:
             "Pass the kernel values between all training rows."
         )
     row_indices = evenly_spaced(len(K), MATRIX_ROWS)
-    sample = to_host(K[row_indices][:, row_indices]).astype(np.float64)
+    K_sample = to_host(K[row_indices][:, row_indices]).astype(np.float64)
     description = 'the matrix passed with kernel="precomputed"'
-    return not _warn_if_not_kernel(sample, ROUNDING[precision_name(K)], description)
+    return not _warn_if_not_kernel(K_sample, TOLERANCES[precision_name(K)], description)
 
 
 def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
     """Warn if a function is not a kernel, and symmetrize it if it is not symmetric."""
     if kernel.name in VALID_KERNELS or len(rows) < 2:
         return kernel
-    sample = rows[evenly_spaced(len(rows), FUNCTION_ROWS)]
-    prepared_rows = kernel.prepare(sample)
+    sample_rows = rows[evenly_spaced(len(rows), FUNCTION_ROWS)]
+    prepared_rows = kernel.prepare(sample_rows)
     K = to_host(kernel.block(prepared_rows.left, prepared_rows.right)).astype(np.float64)
     function_name = getattr(kernel.function, "__name__", kernel.name)
     description = f"the matrix computed by kernel={function_name}"
-    reason = _warn_if_not_kernel(K, ROUNDING[precision_name(rows)], description)
+    reason = _warn_if_not_kernel(K, TOLERANCES[precision_name(rows)], description)
     return replace(kernel, symmetrised="symmetric" in reason, sound=not reason)
 
 
@@ -56,7 +56,7 @@ def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
     """Reject a function that is not a kernel, for solvers that do not store its matrix."""
     if not kernel.sound:
         raise ValueError(
-            f"the function passed as kernel is not positive semi-definite. With {n_rows} rows, its "
+            f"the kernel function is not positive semi-definite. With {n_rows} rows, the kernel "
             "matrix is not stored, so its positive part cannot be computed. Pass the matrix with "
             'kernel="precomputed", or use solver="dense" or an estimator with landmarks.'
         )
@@ -65,7 +65,7 @@ def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
 def positive_part(K: Any) -> tuple[Any, Any]:
     """Return the positive part of the centred matrix, and the eigenvectors that span it.
 
-    For a new row, the row's centred kernel values must be projected onto the same eigenvectors.
+    The centred kernel values of new rows must be projected onto the same eigenvectors.
     """
     xp = namespace(K)
     eigenvalues, eigenvectors = xp.linalg.eigh(_centred((K + K.T) / 2))
@@ -79,9 +79,9 @@ def positive_part(K: Any) -> tuple[Any, Any]:
     return (basis * eigenvalues[is_positive]) @ basis.T, basis
 
 
-def _warn_if_not_kernel(K: Any, rounding: float, description: str) -> str:
-    """Warn if a matrix is not a kernel; return the reason, or an empty string."""
-    limit = rounding * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
+def _warn_if_not_kernel(K: Any, tolerance: float, description: str) -> str:
+    """Warn if a matrix is not a kernel, and return the reason; an empty string if it is one."""
+    limit = tolerance * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
     reasons = []
     if float(np.abs(K - K.T).max()) > limit:
         reasons.append("not symmetric (the mean of the matrix and its transpose is used)")
@@ -99,5 +99,5 @@ def _warn_if_not_kernel(K: Any, rounding: float, description: str) -> str:
 
 
 def _centred(K: Any) -> Any:
-    means = K.mean(0)
-    return K - means - (means - means.mean())[:, None]
+    column_means = K.mean(0)
+    return K - column_means - (column_means - column_means.mean())[:, None]

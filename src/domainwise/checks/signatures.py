@@ -5,7 +5,7 @@ in place of lines such as ``{kernel} {target}``, with the indentation of the lin
 contain such lines, too. In the docstring of a class, ``{class}`` is replaced by its name, and
 ``{exact_class}`` by the name of the corresponding exact estimator.
 
-All calls of partial_fit must use the same arguments, and all or none of them must pass domains.
+All calls to partial_fit must use the same arguments, and all or none of them must pass domains.
 Landmarks and gamma are computed from the first batch only, so a later change of an argument would
 be ignored, or would affect only some of the rows.
 """
@@ -40,8 +40,8 @@ DOMAIN_ALIASES = ("groups", "group", "domains", "domain")
 #: A line of placeholders for shared descriptions.
 PLACEHOLDERS = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
 
-#: Shared descriptions by name.
-SHARED: dict[str, str] = tomllib.loads(
+#: Descriptions by placeholder.
+DESCRIPTIONS: dict[str, str] = tomllib.loads(
     (files("domainwise.checks") / "arguments.toml").read_text(encoding="utf-8")
 )
 
@@ -72,17 +72,17 @@ def _expand_docstring(method: Any) -> None:
         method.__doc__ = PLACEHOLDERS.sub(_expand, doc)
 
 
-def _expand(line: re.Match[str]) -> str:
-    """Replace a line of placeholders by their descriptions, with the line's indentation."""
-    indent, placeholders = line.groups()
-    texts = [PLACEHOLDERS.sub(_expand, SHARED[name]) for name in re.findall(r"\w+", placeholders)]
-    lines = "\n".join(texts).splitlines()
-    return "\n".join(indent + text if text else text for text in lines)
+def _expand(match: re.Match[str]) -> str:
+    """Replace a line of placeholders with their descriptions, indented like the line."""
+    indent, placeholders = match.groups()
+    descriptions = [DESCRIPTIONS[name] for name in re.findall(r"\w+", placeholders)]
+    lines = PLACEHOLDERS.sub(_expand, "\n".join(descriptions)).splitlines()
+    return "\n".join(indent + line if line else line for line in lines)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 def arguments(cls: type[C]) -> type[C]:
-    """Generate ``__init__`` from the annotated attributes of a class and its bases."""
+    """Generate ``__init__`` from the annotations in a class and its bases; add domain checks."""
     return dataclass(with_domain_checks(cls), eq=False, repr=False, kw_only=True)
 
 
@@ -191,7 +191,7 @@ class LabelLandmarkArguments(LandmarkArguments):
 
 #: Arguments that do not change results.
 _NO_EFFECT_ON_RESULTS = {"n_jobs", "verbose"}
-#: Key in the record of a batch that says whether domains were passed.
+#: Key of the entry in a batch's record that says whether domains were passed.
 _DOMAINS_KEY = "sample_domain"
 
 
@@ -211,8 +211,8 @@ def check_batch(estimator: Any, first_record: dict[str, str] | None, sample_doma
     if presence != first_record[_DOMAINS_KEY]:
         raise ValueError(
             f"{type(estimator).__name__}.partial_fit: sample_domain is {presence} in this batch, "
-            f"but was {first_record[_DOMAINS_KEY]} in earlier ones. Pass sample_domain with every "
-            "batch or with none, or start again with fit."
+            f"but was {first_record[_DOMAINS_KEY]} in earlier batches. Pass sample_domain with "
+            "every batch or with none, or start again with fit."
         )
 
 
@@ -220,14 +220,14 @@ def check_same_arguments(
     estimator: Any, first_record: dict[str, str] | None, names: Collection[str] | None = None
 ) -> None:
     """Reject arguments (all, or those in ``names``) that have changed since the first batch."""
-    record = batch_record(estimator, None)
+    current_record = batch_record(estimator, None)
     for name, first_value in (first_record or {}).items():
         is_checked = name != _DOMAINS_KEY and (names is None or name in names)
-        if is_checked and record.get(name) != first_value:
+        if is_checked and current_record.get(name) != first_value:
             raise ValueError(
-                f"{type(estimator).__name__} now has {name}={record.get(name)}, but the first "
-                f"batch was fitted with {name}={first_value}. All batches need the same arguments: "
-                f"restore {name}, or start again with fit or a clone."
+                f"{type(estimator).__name__} now has {name}={current_record.get(name)}, but the "
+                f"first batch was fitted with {name}={first_value}. All batches need the same "
+                f"arguments: restore {name}, or start again with fit or a clone."
             )
 
 
@@ -250,6 +250,8 @@ def _describe(value: Any) -> str:
         if array.ndim == 1 and array.size <= 10:
             return _describe(array.tolist())
         is_numeric = array.dtype.kind in "biuf"
-        blob = array.astype(np.float64).tobytes() if is_numeric else repr(array.tolist()).encode()
-        return f"array(shape={array.shape}, digest={sha256(blob).hexdigest()[:8]})"
+        content = (
+            array.astype(np.float64).tobytes() if is_numeric else repr(array.tolist()).encode()
+        )
+        return f"array(shape={array.shape}, digest={sha256(content).hexdigest()[:8]})"
     return repr(value) if hasattr(value, "get_params") else type(value).__name__

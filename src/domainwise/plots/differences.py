@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 
 from domainwise.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
 from domainwise.checks.arguments import COUNT, StrOptions, check_arguments
-from domainwise.checks.inputs import checked_labels, is_quantity, label_array, same_length
+from domainwise.checks.inputs import check_same_length, checked_labels, is_quantity, label_array
 from domainwise.plots import style
 from domainwise.shift.check import statistics_of_rows
 from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
@@ -340,7 +340,7 @@ class DomainMapDisplay(style.Display):
         codes, domains = style.domain_codes(sample_domain, rows, "Z")
         target = None if y is None else label_array(y, "y")
         if target is not None:
-            same_length(target, "y", rows, "Z")
+            check_same_length(target, "y", rows, "Z")
         return cls(Z=rows, domain=np.array(domains)[codes], target=target).plot(**options)
 
     def plot(

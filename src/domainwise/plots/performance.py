@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Estimator, Label, MaybeArray, Scoring
 from domainwise.checks.arguments import COUNT, check_arguments
-from domainwise.checks.inputs import checked_labels, is_quantity, same_length
+from domainwise.checks.inputs import check_same_length, checked_labels, is_quantity
 from domainwise.plots import style
 from domainwise.scoring.measures import choose_measure, default_scoring, positive_last
 from domainwise.scoring.predictions import Predictions, codes_of
@@ -115,7 +115,7 @@ class DomainScoresDisplay(style.Display):
             name: {**Predictions(model, X, classes).outputs(), "target": targets}
             for name, model in estimators.items()
         }
-        same_length(next(iter(records.values()))["prediction"], "X", targets, "y")
+        check_same_length(next(iter(records.values()))["prediction"], "X", targets, "y")
 
         def score(name: str, rows: Array) -> float:
             return measure.shown(measure.score_record(classes, records[name], rows))
@@ -161,7 +161,7 @@ class DomainScoresDisplay(style.Display):
         if not predictions:
             raise ValueError("y_pred is empty. Pass the predictions of at least one method.")
         for name, values in predictions.items():
-            same_length(values, "y_pred", targets, "y_true")
+            check_same_length(values, "y_pred", targets, "y_true")
             if values.dtype.kind == "f" and np.isnan(values).any():
                 raise ValueError(
                     f"y_pred of {name!r} contains NaN. Remove the rows with NaN from y_true, "
@@ -389,7 +389,7 @@ class CalibrationByDomainDisplay(style.Display):
             )
         targets = checked_labels(y_true, "y_true")
         p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
-        same_length(p, "y_prob", targets, "y_true")
+        check_same_length(p, "y_prob", targets, "y_true")
         codes, domains = style.domain_codes(sample_domain, targets, "y_true")
         class_names = np.unique(targets) if classes is None else checked_labels(classes, "classes")
         if not np.all((p >= 0) & (p <= 1)):

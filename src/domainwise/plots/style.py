@@ -9,7 +9,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.checks import needs_extra
-from domainwise.checks.inputs import check_sample_domain, label_array, same_length
+from domainwise.checks.inputs import check_same_length, check_sample_domain, label_array
 
 if TYPE_CHECKING:
     from matplotlib import axes, figure
@@ -27,7 +27,7 @@ def domain_codes(sample_domain: Any, rows: Array, name: str) -> tuple[Array, lis
     """Return each row's domain code, and all domains; ``name`` is the name of rows in messages."""
     if sample_domain is None:
         raise ValueError("sample_domain is required. Pass the domain of each row.")
-    same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
+    check_same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
     labels = check_sample_domain(sample_domain, len(rows), "delta")
     return labels.codes, labels.names.tolist()
 
