@@ -390,8 +390,8 @@ def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> s
     Return a sentence about the missing splits.
     """
     unfinished_jobs = memory.unfinished(jobs)
-    split_numbers = sorted({job.number for job in jobs})
-    incomplete_numbers = {job.number for job in unfinished_jobs}
+    split_numbers = sorted({job.split_number for job in jobs})
+    incomplete_numbers = {job.split_number for job in unfinished_jobs}
     complete_numbers = sorted({*split_numbers} - incomplete_numbers) or split_numbers[:1]
     memory.rows = [row for row in memory.rows if row["split"] in complete_numbers]
     return (
@@ -411,7 +411,7 @@ def _run(
     """
     unfinished_jobs = sorted(
         memory.unfinished(jobs),
-        key=lambda job: (job.number, job.cost if job.number == 0 else -job.cost, job.method.key),
+        key=lambda j: (j.split_number, j.cost if j.split_number == 0 else -j.cost, j.method.key),
     )
     if isinstance(progress, JobProgress):
         progress.begin(unfinished_jobs)
@@ -428,7 +428,7 @@ def _seen_domain_jobs(
     """
     described_keys = {result.key for evaluation in evaluations for result in evaluation.described}
     recommended_keys = {evaluation.recommended_ for evaluation in evaluations}
-    n_splits = 1 + max(job.number for job in jobs)
+    n_splits = 1 + max(job.split_number for job in jobs)
     seen_split_by_number = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
     models_by_key = {job_key(row): row.get("settled_model") for row in memory.rows}
     seen_domain_jobs = []
@@ -438,15 +438,15 @@ def _seen_domain_jobs(
         is_described = any(key in described_keys for key, _, _ in variants)
         is_fast = job.method.cost <= MAX_WITHIN_COST
         is_recommended = job.method.key in recommended_keys
-        if is_described and (is_fast or (is_recommended and job.number < SLOW_FOLDS)):
-            job_fields = (job.problem, job.method, job.split, job.number, job.inner_cv)
+        if is_described and (is_fast or (is_recommended and job.split_number < SLOW_FOLDS)):
+            job_fields = (job.problem, job.method, job.split, job.split_number, job.inner_cv)
             seen_domain_jobs.append(
                 SeenJob(
                     *job_fields,
-                    seen_split=seen_split_by_number.get(job.number),
+                    seen_split=seen_split_by_number.get(job.split_number),
                     chosen_model=models_by_key[job.row_keys[0]],
-                    within=is_fast and is_recommended,
-                    in_context=not described_keys.isdisjoint(context_keys),
+                    predict_within=is_fast and is_recommended,
+                    use_context=not described_keys.isdisjoint(context_keys),
                 )
             )
     return seen_domain_jobs

@@ -1,4 +1,4 @@
-"""Scoring of the predictions of all jobs, and the evaluation that summarizes them."""
+"""Score the predictions of all jobs, and summarize the scores as an evaluation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def scorable_methods(
     """Methods whose predictions at least one of the measures can score."""
     problems = [problem.measured_by(measure) for measure in measures]
     methods = [method for method in methods if any(can_score(method, p) for p in problems)]
-    if problem.measure.is_custom:  # a custom scorer does not pass domains to the method
+    if problem.measure.is_custom:  # a custom scorer does not pass domains to the model
         return [replace(method, context=False) for method in methods]
     return methods
 
@@ -63,15 +63,15 @@ def scored_evaluation(
     """Score the predictions of all jobs with a measure, and summarize the scores."""
     scored_problem = problem.measured_by(measure)
     scored_methods = scorable_methods(problem, methods, [measure])
-    scorable_keys = [method.key for method in scored_methods]
+    scored_keys = [method.key for method in scored_methods]
     left_out = {
         method.key: f"does not predict probabilities, which {measure.name} needs"
         for method in methods
-        if method.key not in scorable_keys
+        if method.key not in scored_keys
     }
     # A method that can use context has two variants: with and without context.
     variants = [(m, *variant) for m in scored_methods for variant in m.rows(problem.classification)]
-    jobs = _scored_jobs(Scorer(scored_problem, splits), [key for _, key, _, _ in variants], rows)
+    jobs = _score_jobs(Scorer(scored_problem, splits), [key for _, key, _, _ in variants], rows)
     results = []
     records_by_fold: dict[int, dict[str, list[Record]]] = {HELD_OUT: {}, SEEN: {}}
     for method, key, label, context in variants:
@@ -80,11 +80,11 @@ def scored_evaluation(
         if errors or not method_jobs:
             left_out[key] = errors[0] if errors else "not finished"
             continue
-        scores = _by_domain(scored_problem, method_jobs, "scores")
+        scores = _means_by_domain(scored_problem, method_jobs, "scores")
         if not np.isfinite(list(scores.values())).any():
             left_out[key] = f"{measure.label} is not defined on any domain"
             continue
-        importances = [item for job in method_jobs for item in job.get("worth", {}).items()]
+        column_drops = [item for job in method_jobs for item in job.get("worth", {}).items()]
         batches = {}
         if context:
             records = _records(method_jobs, (HELD_OUT, HALVES, TENTHS))
@@ -98,18 +98,18 @@ def scored_evaluation(
                 method.kind,
                 method.about(scored_problem.classification),
                 scores,
-                _by_domain(scored_problem, method_jobs, "within"),
+                _means_by_domain(scored_problem, method_jobs, "within"),
                 [job["parameters"] for job in method_jobs],
                 method_jobs[0]["candidates"],
                 round(sum(job["seconds"] for job in method_jobs), 3),
                 tuple(dict.fromkeys(text for job in method_jobs for text in job["warnings"])),
                 context=context,
                 batches=batches,
-                importance=_means((name, drop) for name, drops in importances for drop in drops),
+                importance=_means((name, drop) for name, drops in column_drops for drop in drops),
             )
         )
-        for fold, method_records in records_by_fold.items():
-            method_records[key] = [
+        for fold, records_by_key in records_by_fold.items():
+            records_by_key[key] = [
                 {**record, "domain": plain(problem.domains[record["domain"]])}
                 for record in _records(method_jobs, (fold,))
             ]
@@ -129,23 +129,23 @@ def scored_evaluation(
         methods=list({m.key: m for m, key, _, _ in variants if key in held_out_records}.values()),
     )
     evaluation.results = with_intervals(evaluation, records_by_fold[SEEN])
-    row_counts = {
+    n_rows_by_domain = {
         domain: len(np.unique(np.concatenate([record["row"] for record in records])))
         for domain, records in grouped(evaluation.records[evaluation.best.key]).items()
     }
-    evaluation.weights = domain_weights(evaluation.results, row_counts)
+    evaluation.weights = domain_weights(evaluation.results, n_rows_by_domain)
     selected_on = {job.get("selected_on") for method_jobs in jobs.values() for job in method_jobs}
     evaluation.notes = _notes(problem, evaluation, "rows" in selected_on)
     return evaluation
 
 
-def _scored_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Scored jobs by method; their predictions include those for seen domains."""
-    seen_rows = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != ON_HELD_OUT}
+def _score_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Score the jobs of each method; also add their predictions for seen domains."""
+    seen_row_by_key = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != ON_HELD_OUT}
     jobs: dict[str, list[Row]] = {key: [] for key in keys}
     for row in sorted(rows, key=lambda row: row["split"]):
         if row["method"] in jobs and job_key(row)[2] == ON_HELD_OUT:
-            seen_row = seen_rows.get(job_key(row)[:2], {})
+            seen_row = seen_row_by_key.get(job_key(row)[:2], {})
             predictions = [*row.get("predictions", ()), *seen_row.get("predictions", ())]
             jobs[row["method"]].append(score({**row, "predictions": predictions}))
     return jobs
@@ -165,7 +165,7 @@ def _means(pairs: Iterable[tuple[Any, float]]) -> dict[Any, float]:
     return {key: float(np.mean(values)) for key, values in values_by_key.items()}
 
 
-def _by_domain(problem: Problem, jobs: Sequence[Row], key: str) -> dict[Any, float]:
+def _means_by_domain(problem: Problem, jobs: Sequence[Row], key: str) -> dict[Any, float]:
     """Mean of ``job[key]`` for each domain over the splits that hold it out, sorted by domain."""
     means = _means(item for job in jobs for item in job[key].items())
     return {plain(problem.domains[code]): means[code] for code in sorted(means)}
@@ -210,13 +210,13 @@ def drawn_rows_note(problem: Problem) -> str:
 
 
 def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> list[str]:
-    """Sentences about special conditions in the evaluation."""
+    """Sentences about special conditions of the evaluation."""
     measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
     one_class_names = [str(name) for name in problem.domains[problem.unscored]]
     undefined_names = [str(d) for d, s in evaluation.best.scores.items() if not np.isfinite(s)]
     undefined_text = ", ".join(name for name in undefined_names if name not in one_class_names)
-    median_size = int(np.median(np.bincount(problem.full.codes)))
-    setting, other = problem.setting(1), replace(problem, measure=measure).setting(1)
+    median_domain_size = int(np.median(np.bincount(problem.full.codes)))
+    setting, measure_setting = problem.setting(1), replace(problem, measure=measure).setting(1)
     conditional_notes = [
         (len(problem.y) < problem.n_total, drawn_rows_note(problem)),
         (
@@ -240,8 +240,8 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
         (
             any(result.context for result in evaluation.results),
             f"Methods with {CONTEXT} predict all rows of the held-out domain together (a median of "
-            f"{median_size:,} rows), without using their labels, and assume that these rows are "
-            "typical of the domain. The other methods predict each row independently.",
+            f"{median_domain_size:,} rows), without using their labels, and assume that these rows "
+            "are typical of the domain. The other methods predict each row independently.",
         ),
         (
             measure.uses_positive_class and positive is not None,
@@ -249,7 +249,8 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
         ),
         *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),
         (
-            (setting.scoring, setting.class_weight) != (other.scoring, other.class_weight),
+            (setting.scoring, setting.class_weight)
+            != (measure_setting.scoring, measure_setting.class_weight),
             f"Parameters and class weights were chosen for {problem.measure.label}; {label} is "
             "computed from the same predictions.",
         ),
@@ -288,26 +289,26 @@ def batch_scores(
     the measure is defined (``domains``). The result is empty for custom scorers.
     """
     score_pairs: dict[str, list[list[float]]] = {}
-    counterparts = {record["domain"]: record for record in plain_records}
+    counterpart_by_domain = {record["domain"]: record for record in plain_records}
     for record in records if not measure.is_custom else ():
-        counterpart, target = counterparts.get(record["domain"]), record["target"]
+        counterpart, target = counterpart_by_domain.get(record["domain"]), record["target"]
         if counterpart is None or len(counterpart["row"]) != len(record["row"]):
             continue
-        order = np.argsort(record["row"], kind="stable")
-        n_half = len(order) // 2
-        halves = {"first half": order[:n_half], "last half": order[n_half:]}
-        rows_by_batch = {HALVES: halves, TENTHS: {"random tenth": order}}
-        for batch, rows in rows_by_batch.get(record["fold"], {"whole": order}).items():
+        row_order = np.argsort(record["row"], kind="stable")
+        n_half = len(row_order) // 2
+        halves = {"first half": row_order[:n_half], "last half": row_order[n_half:]}
+        batches_by_fold = {HALVES: halves, TENTHS: {"random tenth": row_order}}
+        for batch, rows in batches_by_fold.get(record["fold"], {"whole": row_order}).items():
             if len(rows) and measure.defined(target, target[rows], classes is not None):
                 scorers = [partial(measure.score_record, classes, r) for r in (record, counterpart)]
-                pair = [defined_score(scorer, rows) for scorer in scorers]
-                if np.isfinite(pair).all():
-                    score_pairs.setdefault(batch, []).append(pair)
-    scores = {}
+                score_pair = [defined_score(scorer, rows) for scorer in scorers]
+                if np.isfinite(score_pair).all():
+                    score_pairs.setdefault(batch, []).append(score_pair)
+    scores_by_batch = {}
     for batch in (batch for batch in BATCHES if batch in score_pairs):
         context_scores, plain_scores = np.array(score_pairs[batch]).T
         n_domains, gains = len(plain_scores), context_scores - plain_scores
         standard_error = float(gains.std(ddof=1) / np.sqrt(n_domains)) if n_domains > 1 else 0.0
         means = {"context": float(context_scores.mean()), "plain": float(plain_scores.mean())}
-        scores[batch] = {**means, "error": standard_error, "domains": n_domains}
-    return scores
+        scores_by_batch[batch] = {**means, "error": standard_error, "domains": n_domains}
+    return scores_by_batch

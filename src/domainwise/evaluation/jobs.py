@@ -1,4 +1,4 @@
-"""Evaluation jobs, each of which runs one method on one split, and scoring of their results."""
+"""Evaluation jobs, which each run one method on one split, and the scoring of their results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from domainwise.models.table_model import plain_parameters
 from domainwise.scoring.predictions import Predictions, fit_with_domains, has_argument
 from domainwise.splits.folds import Split, spaced_rows
 
-#: Beginnings of scikit-learn warnings that are not reported, for example about a class that is
+#: First words of scikit-learn warnings that are not reported, for example about a class that is
 #: missing in a small domain.
 _IGNORED_WARNINGS = (
     "y_pred contains classes not in y_true",
@@ -37,10 +37,10 @@ _IGNORED_WARNINGS = (
     "A single label was found",
     "Found unknown categories",
 )
-#: Errors in a method that end its job, but not the evaluation.
+#: Errors in a method that stop its job, but not the evaluation.
 FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
-#: Values of ``fold`` in a record, if it is not the number of a fold within a domain. HELD_OUT: the
-#: model was fitted without rows from the domain. SEEN: it was fitted to other rows of all domains.
+#: Values of ``fold`` in records that do not belong to a fold within a domain. HELD_OUT: the model
+#: was fitted without rows from the domain. SEEN: it was fitted to other rows from all domains.
 HELD_OUT, SEEN = -1, 1000
 #: Values of ``fold`` for halves of a held-out domain (in table order) and for random tenths of it.
 #: Methods with context also predict these parts, to test how many rows are needed as context.
@@ -52,7 +52,7 @@ MAX_WITHIN_COST = 20.0
 
 
 def job_key(row: Row) -> tuple[str, int, str]:
-    """Method, split and part, which identify a result row."""
+    """Return the method, split and part, which together identify a result row."""
     return row["method"], row["split"], row.get("part", ON_HELD_OUT)
 
 
@@ -67,7 +67,7 @@ class MethodJob:
     problem: Problem
     method: Method
     split: Split
-    number: int  #: index of the split
+    split_number: int
     inner_cv: Any = None
     columns: Sequence[str] = ()
     quick: bool = False
@@ -82,7 +82,7 @@ class MethodJob:
     def row_keys(self) -> list[tuple[str, int, str]]:
         """The :func:`job_key` of each row that :meth:`run` returns."""
         variants = self.method.rows(self.problem.classification)
-        return [(key, self.number, self.part) for key, _, _ in variants]
+        return [(key, self.split_number, self.part) for key, _, _ in variants]
 
     def run(self) -> list[Row]:
         """Choose parameters, fit and predict; the rows contain the error if this fails.
@@ -91,9 +91,9 @@ class MethodJob:
         BLAS uses one thread, so that the last digits do not depend on the number of workers.
         """
         variants = self.method.rows(self.problem.classification)
-        row_identity = {"split": self.number, "part": self.part}
-        rows: list[Row] = [{"method": key, **row_identity} for key, _, _ in variants]
-        contexts = [context for _, _, context in variants]
+        split_and_part = {"split": self.split_number, "part": self.part}
+        rows: list[Row] = [{"method": key, **split_and_part} for key, _, _ in variants]
+        context_flags = [context for _, _, context in variants]
         start_time = time.perf_counter()
         with (
             threadpool_limits(limits=1),
@@ -101,35 +101,35 @@ class MethodJob:
             config_context(
                 transform_output="default", skip_parameter_validation=self.method.kind != "own"
             ),
-            warnings.catch_warnings(record=True) as messages,
+            warnings.catch_warnings(record=True) as caught_warnings,
         ):
             warnings.resetwarnings()  # many filters are slow: forests copy them for every tree
             warnings.simplefilter("always")
             try:
                 with quiet_about_domains():  # the notes report a single source domain
-                    self._add_predictions(rows, contexts)
+                    self._add_predictions(rows, context_flags)
             except FAILURES as error:
                 for row in rows:
                     if "predictions" not in row:
                         row["error"] = f"{error}" or type(error).__name__
         for row in rows:
             seconds = time.perf_counter() - start_time
-            row |= {"seconds": seconds, "warnings": reported_warnings(messages)}
+            row |= {"seconds": seconds, "warnings": reported_warnings(caught_warnings)}
         return rows
 
     def _fit(self) -> Pipeline:
-        """Fit to the source domains; some methods use all of their rows, not only those drawn."""
+        """Fit to the source domains; some methods use all their rows, not only the drawn ones."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
-        fit_problem, rows, fit_params = problem, train, {}
+        fit_problem, fit_rows, fit_params = problem, train, {}
         can_use_all_rows = has_argument(model[-1].estimator.fit, "learn_from")
         if can_use_all_rows and problem.parent is not None and not self.quick:
-            fit_problem, rows = problem.full, problem.full.rows_of(problem.codes[train])
-            fit_params = {"learn_from": np.searchsorted(rows, problem.index[train])}
-        X, y = fit_problem.rows(rows, method.prepare), fit_problem.y[rows]
-        return fit_with_domains(model, X, y, fit_problem.domain_of(rows), **fit_params)
+            fit_problem, fit_rows = problem.full, problem.full.rows_of(problem.codes[train])
+            fit_params = {"learn_from": np.searchsorted(fit_rows, problem.index[train])}
+        X, y = fit_problem.rows(fit_rows, method.prepare), fit_problem.y[fit_rows]
+        return fit_with_domains(model, X, y, fit_problem.domain_of(fit_rows), **fit_params)
 
-    def _add_predictions(self, rows: list[Row], contexts: list[bool]) -> None:
+    def _add_predictions(self, rows: list[Row], context_flags: list[bool]) -> None:
         """Fit the method, and add its predictions to each row, with or without context."""
         problem, full_problem, (train, test) = self.problem, self.problem.full, self.split
         model = self._fit()
@@ -139,15 +139,15 @@ class MethodJob:
         if self.columns:
             with suppress(*FAILURES, KeyError, TypeError):
                 importances = column_importance(self, model)
-        for row, context in zip(rows, contexts, strict=True):
+        for row, context in zip(rows, context_flags, strict=True):
             records = []
             for domain_rows in problem.scored_rows(test):
                 predictions = self._predictions(model, full_problem, domain_rows, context)
                 outputs, y_train = predictions.outputs(), problem.y[train]
                 records.append(self._record(model, outputs, full_problem, domain_rows, y_train))
                 if context and not (self.quick or problem.measure.is_custom):
-                    arguments = (predictions.X, predictions.classes, predictions.rows)
-                    records += partial_records(model, *arguments, records[-1], problem.seed)
+                    domain_inputs = (predictions.X, predictions.classes, predictions.rows)
+                    records += partial_records(model, *domain_inputs, records[-1], problem.seed)
             weights = getattr(search.estimator_, "context_weights_" if context else "weights_", {})
             member_weights = weights.items() if isinstance(weights, dict) else ()  # of an ensemble
             row |= {
@@ -168,10 +168,10 @@ class MethodJob:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
         # The context consists of all rows of a domain, including those not drawn for training.
         full_problem = problem.full
-        batch_rows = full_problem.rows_of(problem.codes[rows])
-        X, domains = full_problem.rows(batch_rows, prepare), full_problem.domain_of(batch_rows)
-        drawn_rows = np.searchsorted(full_problem.index[batch_rows], problem.index[rows])
-        return Predictions(model, X, problem.classes, domains, drawn_rows)
+        context_rows = full_problem.rows_of(problem.codes[rows])
+        X, domains = full_problem.rows(context_rows, prepare), full_problem.domain_of(context_rows)
+        scored_rows = np.searchsorted(full_problem.index[context_rows], problem.index[rows])
+        return Predictions(model, X, problem.classes, domains, scored_rows)
 
     def _record(
         self,
@@ -197,8 +197,8 @@ class SeenJob(MethodJob):
 
     seen_split: Split | None = None  #: a random split of all rows
     chosen_model: Any = None  #: unfitted model with these parameters; None to choose them again
-    within: bool = True  #: whether to predict folds within the held-out domains
-    in_context: bool = True  #: whether to predict ``seen_split`` with context
+    predict_within: bool = True  #: whether to predict folds within the held-out domains
+    use_context: bool = True  #: whether to predict ``seen_split`` with context, if possible
     part: ClassVar[str] = ON_SEEN
 
     @property
@@ -206,34 +206,34 @@ class SeenJob(MethodJob):
         """Relative time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
         return super().cost * (0.1 if self.chosen_model is not None else 1.1)
 
-    def _add_predictions(self, rows: list[Row], contexts: list[bool]) -> None:
+    def _add_predictions(self, rows: list[Row], context_flags: list[bool]) -> None:
         """Add predictions for seen domains."""
         problem, chosen_model = self.problem, self.chosen_model
         if chosen_model is None:
             chosen_model = self._fit()[-1].settled_
-        within_records = self._within(chosen_model) if self.within else []
+        within_records = self._predict_folds(chosen_model) if self.predict_within else []
         for row in rows:
             row["predictions"] = list(within_records)
         if self.seen_split is None:
             return
-        if self.in_context and "context" in chosen_model.get_params(deep=False):
+        if self.use_context and "context" in chosen_model.get_params(deep=False):
             chosen_model = clone(chosen_model).set_params(context="auto")
         train, test = self.seen_split
         with suppress(*FAILURES, TypeError):
             model = self._refit(chosen_model, train, with_domains=True)
-            for row, context in zip(rows, contexts, strict=True):
-                if context and not self.in_context:
+            for row, context in zip(rows, context_flags, strict=True):
+                if context and not self.use_context:
                     continue
                 # One call for all domains, because preparing rows takes most of the time.
                 outputs = self._predictions(model, problem, test, context).outputs()
                 for code in np.unique(problem.codes[test]):
                     indices = np.flatnonzero(problem.codes[test] == code)
                     domain_outputs = {k: v if v is None else v[indices] for k, v in outputs.items()}
-                    arguments = (problem, test[indices], problem.y[train], SEEN)
-                    row["predictions"].append(self._record(model, domain_outputs, *arguments))
+                    fields = (problem, test[indices], problem.y[train], SEEN)
+                    row["predictions"].append(self._record(model, domain_outputs, *fields))
 
-    def _within(self, chosen_model: Any) -> list[Record]:
-        """Predictions for folds within the held-out domains.
+    def _predict_folds(self, chosen_model: Any) -> list[Record]:
+        """Predict the folds within the held-out domains.
 
         A fold is skipped if the method cannot be fitted, for example with too few rows.
         """
@@ -250,7 +250,7 @@ class SeenJob(MethodJob):
         return records
 
     def _refit(self, chosen_model: Any, train: Array, with_domains: bool) -> Pipeline:
-        """Fit the model that was chosen on the source domains to other rows."""
+        """Fit the model chosen on the source domains to other rows."""
         problem, prepare, model = self.problem, self.method.prepare, clone(chosen_model)
         n_components = model.get_params().get("project__n_components")
         if n_components is not None and n_components > len(train) - 1:
@@ -291,7 +291,7 @@ def can_score(method: Method, problem: Problem) -> bool:
 
 
 class Scorer:
-    """Scores the rows that jobs return for these outer splits, with the problem's measure."""
+    """Scores the result rows of jobs on the outer ``splits``, with the problem's measure."""
 
     def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
         self.problem, self.splits = problem, splits
@@ -304,7 +304,7 @@ class Scorer:
         """
         if "error" in row:
             return row
-        with warnings.catch_warnings(record=True) as messages:
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             records = {(r["domain"], r["fold"]): r for r in row["predictions"]}
             codes = [code for code, fold in records if fold == HELD_OUT]
@@ -314,7 +314,7 @@ class Scorer:
             except FAILURES as error:
                 return {**row, "error": f"{error}" or type(error).__name__}
             within_scores = {c: self._within_score(row["split"], c, records) for c in codes}
-        texts = sorted({*row["warnings"], *reported_warnings(messages)})
+        texts = sorted({*row["warnings"], *reported_warnings(caught_warnings)})
         return {**row, "scores": scores, "within": within_scores, "warnings": texts}
 
     def _held_out_score(self, record: Record, y_train: Array) -> float:
@@ -360,8 +360,8 @@ MAX_ROWS, QUICK_ROWS, BATCH_ROWS = 400, 100, 2000
 def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     """Permutation importance by column, for each domain on which the measure is defined.
 
-    It is the drop in the score, without context, when a column is shuffled within a domain. It is
-    not computed for a custom scorer, which calls the model itself and would be slow.
+    It is the drop in the score without context when a column is shuffled within a domain. It is
+    not computed for custom scorers, which call the model themselves and would be slow.
     """
     problem, prepare, measure = job.problem, job.method.prepare, job.problem.measure
     train, test = job.split
@@ -383,9 +383,9 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     shuffled_columns: list[str | None] = [None]
     shuffled_columns += [column for column in job.columns for _ in range(n_repeats)]
     scores: dict[str | None, list[list[float]]] = {}
-    n_copies = max(1, BATCH_ROWS // n)
-    for start in range(0, len(shuffled_columns), n_copies):
-        batch_columns = shuffled_columns[start : start + n_copies]
+    copies_per_batch = max(1, BATCH_ROWS // n)
+    for start in range(0, len(shuffled_columns), copies_per_batch):
+        batch_columns = shuffled_columns[start : start + copies_per_batch]
         X = problem.rows(np.tile(rows, len(batch_columns)), prepare).copy()
         for i, column in enumerate(batch_columns):
             if column is not None:
@@ -403,7 +403,7 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
 
 
 def _shuffle(X: Any, start: int, codes: Array, column: str, rng: np.random.Generator) -> None:
-    """Shuffle a column of X in place, within each domain, in the copy of the rows at ``start``."""
+    """Shuffle a column of X in place, within domains, in the copy of the rows from ``start`` on."""
     shuffled_rows = start + np.lexsort([rng.random(len(codes)), codes])
     ordered_rows = start + np.lexsort([np.arange(len(codes)), codes])
     if isinstance(X, np.ndarray):
@@ -415,12 +415,12 @@ def _shuffle(X: Any, start: int, codes: Array, column: str, rng: np.random.Gener
 
 
 def partial_records(
-    model: Any, X: Any, classes: Array | None, drawn_rows: Array | None, record: Record, seed: int
+    model: Any, X: Any, classes: Array | None, scored_rows: Array | None, record: Record, seed: int
 ) -> Iterator[Record]:
     """Predict parts of a held-out domain with context, as if each part were a domain of its own.
 
     X contains all rows of the domain in table order. ``record`` contains predictions for the rows
-    with the indices ``drawn_rows`` (None means all rows), with the whole domain as context.
+    with the indices ``scored_rows`` (None means all rows), with the whole domain as context.
     """
     n_rows = X.shape[0]
     half_codes = (np.arange(n_rows) >= n_rows // 2).astype(np.intp)
@@ -428,5 +428,5 @@ def partial_records(
     for fold, part_codes in ((HALVES, half_codes), (TENTHS, tenth_codes)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContextWarning)
-            predictions = Predictions(model, X, classes, part_codes, drawn_rows)
+            predictions = Predictions(model, X, classes, part_codes, scored_rows)
             yield {**record, "fold": fold, **predictions.outputs()}

@@ -158,7 +158,7 @@ class JobProgress:
     def __init__(
         self, jobs: Sequence[MethodJob], rows: Sequence[Row], n_workers: int, unit_seconds: float
     ) -> None:
-        problem, splits = jobs[0].problem, {job.number: job.split for job in jobs}
+        problem, splits = jobs[0].problem, {job.split_number: job.split for job in jobs}
         self._measure = problem.measure
         self._scorer = Scorer(problem, [splits[split_number] for split_number in sorted(splits)])
         self._n_workers, self._unit_seconds = n_workers, unit_seconds
