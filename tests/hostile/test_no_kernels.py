@@ -115,7 +115,7 @@ def test_where_the_matrix_is_not_formed_it_is_refused(cls, monkeypatch):
     for function, _ in FUNCTIONS.values():
         with (
             pytest.warns(UserWarning, match="is not a kernel"),
-            pytest.raises(ValueError, match="36 rows, its matrix is not stored"),
+            pytest.raises(ValueError, match="36 rows, the kernel matrix is not stored"),
         ):
             cls(kernel=function).fit(X, Y, sample_domain=D)
 
@@ -124,7 +124,7 @@ def test_an_invariant_kernel_that_is_streamed_refuses_it_too(monkeypatch):
     monkeypatch.setattr("domainwise.invariant.kernel.DENSE_ROWS", 20)
     with (
         pytest.warns(UserWarning, match="is not a kernel"),
-        pytest.raises(ValueError, match="36 rows, its matrix is not stored"),
+        pytest.raises(ValueError, match="36 rows, the kernel matrix is not stored"),
     ):
         dw.InvariantKernel(kernel=FUNCTIONS["sigmoid"][0]).fit(X, Y, sample_domain=D)
 

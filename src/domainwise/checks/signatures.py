@@ -250,8 +250,6 @@ def _describe(value: Any) -> str:
         if array.ndim == 1 and array.size <= 10:
             return _describe(array.tolist())
         is_numeric = array.dtype.kind in "biuf"
-        content = (
-            array.astype(np.float64).tobytes() if is_numeric else repr(array.tolist()).encode()
-        )
+        content = array.astype(float).tobytes() if is_numeric else repr(array.tolist()).encode()
         return f"array(shape={array.shape}, digest={sha256(content).hexdigest()[:8]})"
     return repr(value) if hasattr(value, "get_params") else type(value).__name__
