@@ -49,7 +49,7 @@ def continuous(values, kernel="rbf", gamma=0.5):
 
 
 def dense_P(rows, features, epsilon=EPSILON):
-    F = rows.rows(label_factor(features, rows.space.n_samples, epsilon))
+    F = rows.lift(label_factor(features, rows.space.n_samples, epsilon))
     return F @ F.T
 
 
@@ -93,7 +93,7 @@ def test_lifting_preserves_inner_products_and_centres_columns(y, d, rng):
     for feature in (categories(y), continuous(rng.normal(size=40))):
         rows = label_rows(40, feature, categories(d))
         A = rows.space.target @ rng.normal(size=(rows.space.target.shape[1], 4))
-        V = rows.rows(A)
+        V = rows.lift(A)
         np.testing.assert_allclose(V.T @ V, A.T @ A, atol=1e-12)
         np.testing.assert_allclose(V.mean(axis=0), 0, atol=1e-13)
 
@@ -102,7 +102,7 @@ def test_lifting_preserves_inner_products_and_centres_columns(y, d, rng):
 @pytest.mark.parametrize("gamma", [0.05, 2.0])
 def test_factors_of_continuous_targets_give_the_dense_smoother(rng, d, n_outputs, gamma):
     values = rng.normal(size=(40, n_outputs))
-    rows = label_rows(40, continuous(values, gamma=gamma), categories(d), values=values)
+    rows = label_rows(40, continuous(values, gamma=gamma), categories(d), target_values=values)
     P = dense_P(rows, rows.space.target)
     # |P - P_exact| is at most the residual trace divided by N eps, which is below 1e-6.
     np.testing.assert_allclose(P, smoother(rbf(values, gamma)), atol=1e-6)
@@ -161,7 +161,7 @@ def within_class_indicators(y, d):
 
 def test_conditional_factors_are_deviations_within_each_class(y, d):
     rows = label_rows(40, categories(y), categories(d), conditional=True)
-    features = rows.rows(rows.space.domain)
+    features = rows.lift(rows.space.domain)
     E = within_class_indicators(y, d)
     np.testing.assert_allclose(features @ features.T, E @ E.T, atol=1e-12)
     np.testing.assert_allclose(features.sum(axis=0), 0, atol=1e-12)
@@ -182,7 +182,7 @@ def test_conditional_descriptors_are_centred_within_each_class(rng, y):
     values = rng.normal(size=(40, 2))
     feature = continuous(values, kernel="linear")
     rows = label_rows(40, categories(y), feature, conditional=True)
-    F = rows.rows(rows.space.domain)
+    F = rows.lift(rows.space.domain)
     np.testing.assert_allclose(F.T @ np.eye(3)[y], 0, atol=1e-12)
     within = np.zeros((40, 40))
     for c in range(3):

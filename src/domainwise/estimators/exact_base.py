@@ -64,7 +64,7 @@ class KernelProjection(MethodProjection):
             self._feature(target, "target", len(rows)),
             self._feature(domain, "domain", len(rows)),
             conditional=self.conditional,
-            values=None if target is None else target.values,
+            target_values=None if target is None else target.values,
         )
 
     def _feature(self, labels: Labels | None, role: str, n: int) -> factors.Feature | None:

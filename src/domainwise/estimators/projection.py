@@ -23,7 +23,7 @@ from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
-from domainwise.labels.factors import LabelSpace, residual_trace
+from domainwise.labels.factors import LabelSpace, max_residual_trace
 from domainwise.methods.components import Components
 
 #: Up to this many rows in memory, BLAS uses one thread.
@@ -120,8 +120,8 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         kernel, gamma, weight = self.target_kernel, self.target_gamma, 1.0
         if role == "domain":
             kernel, gamma, weight = self.domain_kernel, self.domain_gamma, float(self.domain_weight)
-        residual = residual_trace(float(self.epsilon), weight)
-        return "rbf" if kernel == "auto" else kernel, gamma, residual
+        max_residual = max_residual_trace(float(self.epsilon), weight)
+        return "rbf" if kernel == "auto" else kernel, gamma, max_residual
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
         """Learn the projection from source domains.

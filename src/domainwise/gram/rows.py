@@ -55,7 +55,7 @@ class RowsGram(Gram):
 
     def lift(self, coordinates: Array) -> Matrix:
         """Turn label-space coordinates into a thin matrix of N rows."""
-        return self.labels.rows(coordinates)
+        return self.labels.lift(coordinates)
 
     def inner(self, U: Matrix, V: Matrix) -> Array:
         """Return ``U'V``."""

@@ -495,7 +495,7 @@ def _joint_space(
         combine_directions(group_space.target) if target is None else target_features,
         combine_directions(group_space.domain) if domain is None else domain_features,
         combine_directions(group_space.domain_means) if domain is None else None,
-        combine_directions(group_space.sign) if target is None else target_values[:, 0],
+        combine_directions(group_space.sign_direction) if target is None else target_values[:, 0],
     )
     return space, cross
 

@@ -402,7 +402,7 @@ def domain_factor(
             domains.values,
             "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
             estimator.domain_gamma,
-            n_samples * factors.residual_trace(estimator.domain_epsilon, weight),
+            n_samples * factors.max_residual_trace(estimator.domain_epsilon, weight),
             name="the domain kernel",
         )
     elif domains.n_categories < 2:
@@ -410,7 +410,7 @@ def domain_factor(
     class_feature = None if classes is None else Feature(classes.codes, classes.n_categories)
     labels = label_rows(n_samples, class_feature, domain_feature, conditional=classes is not None)
     assert labels.space.domain is not None
-    return labels.rows(label_factor(labels.space.domain, n_samples, estimator.domain_epsilon))
+    return labels.lift(label_factor(labels.space.domain, n_samples, estimator.domain_epsilon))
 
 
 def correction(FKF: Array, weight: float, tolerance: float) -> tuple[Array, Array]:

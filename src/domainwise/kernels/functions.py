@@ -58,8 +58,8 @@ def compiled_functions() -> Any:
         from domainwise.kernels import compiled
     except ImportError:
         return None
-    except Exception as error:  # such as incompatible versions
-        message = f"Numba cannot be imported ({error}). NumPy is used, which is slower than Numba."
+    except Exception as error:  # for example, because of incompatible versions
+        message = f"Numba cannot be imported ({error}), so slower NumPy functions are used."
         warnings.warn(f"{message} Reinstall Numba.", RuntimeWarning, stacklevel=2)
         return None
     return compiled
@@ -107,12 +107,12 @@ def _expm1_table() -> Array:
 
 def _expm1_by_table(x: Array) -> None:
     """Replace x by ``e^x - 1 = E + P + E P``: E is the nearest table entry, P a Taylor series."""
-    indices = np.rint(x * -TABLE_STEPS)
-    np.clip(indices, 0.0, TABLE_END * TABLE_STEPS, out=indices)
+    grid_points = np.rint(x * -TABLE_STEPS)  # in units of 1 / TABLE_STEPS
+    np.clip(grid_points, 0.0, TABLE_END * TABLE_STEPS, out=grid_points)
     with np.errstate(invalid="ignore"):  # NaN has no table entry, and stays in x
-        E = _expm1_table().take(indices.astype(np.intp), mode="clip")
-    indices /= TABLE_STEPS
-    x += indices
+        E = _expm1_table().take(grid_points.astype(np.intp), mode="clip")
+    grid_points /= TABLE_STEPS
+    x += grid_points
     # Beyond the end of the table, e^x - 1 rounds to -1 for any remainder.
     np.maximum(x, -1.0, out=x)
     P = x * (1.0 / 24.0)
@@ -129,7 +129,7 @@ def _expm1_by_table(x: Array) -> None:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel function; its parameters, such as gamma, are numbers."""
+    """A kernel function with known parameters: gamma is a number, not the name of a rule."""
 
     name: str  #: one of ``KERNEL_NAMES`` or ``"callable"``
     #: Scale of ``rbf``, ``laplacian`` and ``poly``; the other kernels do not use it.
@@ -193,12 +193,12 @@ class Kernel:
             # -gamma d^2 = u.v - |u|^2/2 - |v|^2/2 for u = sqrt(2 gamma) x: with two more columns,
             # the whole exponent is one matrix product.
             U = X * sqrt(2.0 * self.gamma)
-            half_norms = -0.5 * squared_norms(U)[:, None]
-            ones = xp.ones_like(half_norms)
-            return Prepared(xp.hstack([U, half_norms, ones]), xp.hstack([U, ones, half_norms]))
+            norm_terms = -0.5 * squared_norms(U)[:, None]
+            ones = xp.ones_like(norm_terms)
+            return Prepared(xp.hstack([U, norm_terms, ones]), xp.hstack([U, ones, norm_terms]))
         if self.name == "poly":
             # Kernel values differ by orders of magnitude, and small ones are imprecise in float32.
-            # Tensors keep their precision, because some devices are slow in float64.
+            # Tensors keep their dtype, because some devices are slow in float64.
             X = X if is_tensor(X) else cast(X, np.float64)
             return Prepared(X * self.gamma, X)
         if self.name == "cosine":
@@ -399,7 +399,7 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
 #: From fast to precise: operands of products have 11, 22 and 24 significant bits.
 PRECISIONS = ("tf32", "tf32x3", "ieee")
 
-_current: ContextVar[str] = ContextVar("domainwise_precision", default="tf32x3")
+_precision_variable: ContextVar[str] = ContextVar("domainwise_precision", default="tf32x3")
 
 
 @contextmanager
@@ -424,13 +424,13 @@ def precision(name: str) -> Iterator[None]:
     """
     if name not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}; got {name!r}")
-    token = _current.set(name)
+    token = _precision_variable.set(name)
     try:
         yield
     finally:
-        _current.reset(token)
+        _precision_variable.reset(token)
 
 
 def current_precision() -> str:
     """Return the precision of the current context."""
-    return _current.get()
+    return _precision_variable.get()

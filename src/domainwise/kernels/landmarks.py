@@ -1,4 +1,4 @@
-"""The number of landmarks, and rules to choose them (theory 9.3)."""
+"""The number of landmarks, and rules for choosing them (theory 9.3)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel
 
 LANDMARK_RULES = ("uniform", "stratified", "kmeans++", "leverage")
-#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, but at least MIN_AUTO, at most MAX_AUTO.
+#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, clipped to MIN_AUTO and MAX_AUTO.
 AUTO_FACTOR, MIN_AUTO, MAX_AUTO = 5, 100, 2000
 #: ``"kmeans++"`` and ``"leverage"`` choose from at most this number of rows, drawn uniformly.
-SUBSAMPLE = 5000
-#: Leverage scores of the subsample are ``diag(K (K + N s I)^-1)`` with this s.
+SUBSAMPLE_ROWS = 5000
+#: Leverage scores of the N sampled rows are ``diag(K (K + N s I)^-1)`` with this s.
 LEVERAGE_RIDGE = 1e-3
 
 
@@ -71,7 +71,7 @@ def choose_landmarks(
     elif rule in ("uniform", "stratified"):
         indices = rng.choice(n, m, replace=False)
     else:
-        sample_indices = np.sort(rng.choice(n, min(n, max(SUBSAMPLE, m)), replace=False))
+        sample_indices = np.sort(rng.choice(n, min(n, max(SUBSAMPLE_ROWS, m)), replace=False))
         rows = np.asarray(X[sample_indices])
         if rule == "kmeans++":
             seed = int(rng.integers(2**31 - 1))

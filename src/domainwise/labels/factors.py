@@ -3,7 +3,7 @@
 For a centred label kernel matrix K, the matrix ``P = K (K + N eps I)^-1`` has a thin factor F with
 ``P = F F'``. The factors of targets and of domains are expressed in one small **label space**: as
 coordinates with respect to an orthonormal basis of the span of all label features. A Gram operator
-*lifts* the few columns that it multiplies to vectors with one entry per sample.
+*lifts* the few columns that it needs to vectors with one entry per sample.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class LabelSpace:
     domain: Array | None = None
     #: For domain labels, the centred indicators divided by the domain sizes.
     domain_means: Array | None = None
-    #: Direction that fixes the signs of components: the last class, or the first target column.
-    sign: Array | None = None
+    #: Determines the signs of components: the last class, or the first column of the target.
+    sign_direction: Array | None = None
     #: If all labels are categories, the groups whose scaled indicators are the basis vectors.
     cells: CellCounts | None = None
 
     @property
     def size(self) -> int:
         """Dimension s of the space."""
-        arrays = (self.target, self.domain, self.sign)
+        arrays = (self.target, self.domain, self.sign_direction)
         return next((len(array) for array in arrays if array is not None), 0)
 
 
@@ -70,7 +70,7 @@ class RowLabels:
     dense: Any = None  #: otherwise, an orthonormal basis (N, s) of the label space
     counts: Array | None = None  #: sizes of the groups in ``codes``
 
-    def rows(self, coordinates: Array) -> Any:
+    def lift(self, coordinates: Array) -> Any:
         """Return the sample-space vectors (N, r) of coordinates (s, r)."""
         if self.codes is not None:
             assert self.counts is not None
@@ -101,18 +101,18 @@ def label_rows(
     domain: Feature | None,
     *,
     conditional: bool = False,
-    values: Array | None = None,
+    target_values: Array | None = None,
 ) -> RowLabels:
     """Build the label space of N rows.
 
-    With ``conditional``, domains are compared within each class. ``values`` is the continuous
-    target, which determines the signs of components.
+    With ``conditional``, domains are compared within each class. ``target_values``, for a
+    continuous target, determine the signs of components.
     """
     features = [feature for feature in (target, domain) if feature is not None]
     if not features:
         return RowLabels(LabelSpace(n_samples))
     if any(feature.codes is None for feature in features):
-        return _dense_labels(n_samples, target, domain, conditional, values)
+        return _dense_labels(n_samples, target, domain, conditional, target_values)
     # Categories only: one coordinate per (class, domain) group that occurs.
     n_domains = 1 if domain is None else domain.n_categories
     pair_codes: Any = 0 if target is None else target.codes * n_domains
@@ -159,7 +159,7 @@ def category_space(
         target=target,
         domain=domain,
         domain_means=domain_means,
-        sign=None if target is None else target[:, -1],
+        sign_direction=None if target is None else target[:, -1],
         cells=CellCounts(counts, class_codes, domain_codes),
     )
 
@@ -169,7 +169,7 @@ def _dense_labels(
     target: Feature | None,
     domain: Feature | None,
     conditional: bool,
-    values: Array | None,
+    target_values: Array | None,
 ) -> RowLabels:
     """Build the label space of a continuous target or domain by a QR decomposition."""
     blocks: dict[str, Array] = {}
@@ -181,21 +181,20 @@ def _dense_labels(
             if target is None or target.codes is None:
                 raise ValueError(NEEDS_CLASSES)
             blocks["domain"] = np.hstack(centre_by_class(blocks["domain"], to_host(target.codes)))
-    if values is not None:
-        blocks["sign"] = values[:, :1]
+    if target_values is not None:
+        blocks["sign"] = target_values[:, :1]
     features = np.hstack(list(blocks.values()))
     features = features - features.mean(axis=0)
     basis, triangle = np.linalg.qr(features)
     ends = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
     coordinates = dict(zip(blocks, np.split(triangle, ends, axis=1), strict=True))
-    sign = coordinates.get("sign", coordinates.get("target"))
-    sign = None if sign is None else sign[:, -1]
+    sign_block = coordinates.get("sign", coordinates.get("target"))
+    sign_direction = None if sign_block is None else sign_block[:, -1]
     domain_means = None
     if domain is not None and domain.codes is not None and not conditional:
         domain_means = coordinates["domain"] / np.bincount(to_host(domain.codes))
-    space = LabelSpace(
-        n_samples, coordinates.get("target"), coordinates.get("domain"), domain_means, sign
-    )
+    target_and_domain = coordinates.get("target"), coordinates.get("domain")
+    space = LabelSpace(n_samples, *target_and_domain, domain_means, sign_direction)
     return RowLabels(space, dense=basis)
 
 
@@ -218,10 +217,11 @@ def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
     if not features.size:
         return np.zeros((features.shape[0], 0))
     U, s, _ = svd(features, full_matrices=False)
-    keep = s > RANK_TOLERANCE * max(float(s[0]), np.finfo(float).tiny)
+    is_relevant = s > RANK_TOLERANCE * max(float(s[0]), np.finfo(float).tiny)
     # Directions that are negligible compared with N eps do not contribute to P.
-    keep &= s**2 > np.finfo(float).eps * 1e-4 * n_samples * epsilon
-    return np.asarray(U[:, keep] * (s[keep] / np.sqrt(s[keep] ** 2 + n_samples * epsilon)))
+    is_relevant &= s**2 > np.finfo(float).eps * 1e-4 * n_samples * epsilon
+    U, s = U[:, is_relevant], s[is_relevant]
+    return np.asarray(U * (s / np.sqrt(s**2 + n_samples * epsilon)))
 
 
 def joint_basis(*factors: Array) -> Array:
@@ -233,7 +233,7 @@ def joint_basis(*factors: Array) -> Array:
     return np.asarray(U[:, s > RANK_TOLERANCE * s[0]])
 
 
-def residual_trace(epsilon: float, weight: float = 1.0) -> float:
+def max_residual_trace(epsilon: float, weight: float = 1.0) -> float:
     """Return the largest residual trace per row that is allowed in a label kernel's factor."""
     return CHOLESKY_TOLERANCE * epsilon / min(max(weight, 1.0), LARGEST_WEIGHT)
 
@@ -293,9 +293,9 @@ def pivoted_cholesky(
     rounding error of the diagonal of K.
     """
     n = len(diagonal)
-    residual = np.array(diagonal, dtype=np.float64)  # the diagonal of K - L L'
-    scale = float(residual.max(initial=0.0))
-    if not np.isfinite(scale) or residual.min(initial=0.0) < 0:
+    residuals = np.array(diagonal, dtype=np.float64)  # the diagonal of K - L L'
+    scale = float(residuals.max(initial=0.0))
+    if not np.isfinite(scale) or residuals.min(initial=0.0) < 0:
         raise ValueError(
             f"{name} has a negative or non-finite diagonal, so it is not positive "
             "semi-definite. Use another kernel."
@@ -304,7 +304,7 @@ def pivoted_cholesky(
     max_columns = max(1, MAX_FACTOR_BYTES // (8 * n))
     factor = np.empty((n, min(n, 32)), order="F")
     pivots: list[int] = []
-    while len(pivots) < n and residual.sum() > tolerance and residual.max() > min_residual:
+    while len(pivots) < n and residuals.sum() > tolerance and residuals.max() > min_residual:
         rank = len(pivots)
         if rank == max_columns:
             raise ValueError(
@@ -315,26 +315,26 @@ def pivoted_cholesky(
             larger_factor = np.empty((n, min(n, max_columns, 2 * rank)), order="F")
             larger_factor[:, :rank] = factor
             factor = larger_factor
-        pivot = int(residual.argmax())
+        pivot = int(residuals.argmax())
         residual_column = np.asarray(column_of(pivot), dtype=np.float64)
         residual_column = residual_column - factor[:, :rank] @ factor[pivot, :rank]
         is_valid = residual_column[pivot] > 0 and bool(np.isfinite(residual_column).all())
         if is_valid:
             factor[:, rank] = residual_column / np.sqrt(residual_column[pivot])
-            residual -= factor[:, rank] ** 2
-        if not is_valid or residual.min() < -1e-6 * scale:
+            residuals -= factor[:, rank] ** 2
+        if not is_valid or residuals.min() < -1e-6 * scale:
             raise ValueError(f"{name} is not positive semi-definite. Use another kernel.")
-        np.maximum(residual, 0.0, out=residual)
-        residual[pivot] = 0.0
+        np.maximum(residuals, 0.0, out=residuals)
+        residuals[pivot] = 0.0
         pivots.append(pivot)
     return np.ascontiguousarray(factor[:, : len(pivots)]), np.array(pivots, dtype=np.intp)
 
 
 def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
-    """Factor a precomputed label kernel matrix, to pass the factor with the ``"linear"`` kernel.
+    """Factor a precomputed label kernel matrix.
 
-    Estimators do not accept precomputed kernels for ``y`` or ``sample_domain``, because pipelines
-    and splitters would select rows but not columns. With the factor, selecting rows is enough.
+    Estimators do not accept precomputed kernels for ``y`` or ``sample_domain``: pipelines and
+    splitters would select rows but not columns. Pass the factor as labels, with a linear kernel.
 
     Parameters
     ----------

@@ -31,13 +31,13 @@ NEEDS_DOMAIN_LABELS = (
 
 @dataclass
 class Components:
-    """Solution of a method."""
+    """The components that a method computes."""
 
     dual: Matrix  #: coefficients; a row x is projected to ``k(x)'dual``, centred
     values: Matrix  #: projected training rows, ``K dual``
     eigenvalues: Array
-    n_informative: int  #: number of directions that separate targets, used as components or not
-    info: dict[str, Any] = field(default_factory=dict)
+    n_informative: int  #: number of directions that separate targets, whether used or not
+    info: dict[str, Any] = field(default_factory=dict)  #: entries of ``solver_info_``
     floor: float | Array = 0.0  #: components with a smaller standard deviation are rounding errors
 
 
@@ -61,8 +61,8 @@ def standardize(
     dual, values = gram.combine(components.dual, scaling), gram.combine(components.values, scaling)
     anchors = gram.anchors(dual, values)
     signs = np.sign(anchors[np.abs(anchors).argmax(axis=0), np.arange(anchors.shape[1])])
-    if labels.sign is not None and labels.sign.any():
-        direction = labels.sign[:, None] / (np.linalg.norm(labels.sign) * np.sqrt(gram.n_samples))
+    if (direction := labels.sign_direction) is not None and direction.any():
+        direction = direction[:, None] / (np.linalg.norm(direction) * np.sqrt(gram.n_samples))
         correlations = gram.inner(gram.lift(direction), values)[0]
         signs = np.where(np.abs(correlations) >= 1e-6, np.sign(correlations), signs)
     sign_flips = np.diag(np.where(signs == 0, 1.0, signs))
@@ -97,7 +97,7 @@ def with_extras(
     KQ: Matrix,
     G: Array,
     n_extra: int,
-    eigenvalue: float = 1.0,
+    extra_eigenvalue: float = 1.0,
 ) -> Components:
     """Append leading principal directions that neither target nor domain explains (theory 4).
 
@@ -125,13 +125,13 @@ def with_extras(
     # of the label directions, which have the same scale.
     scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
     floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
-    n_extra = len(pairs.values)
+    n_appended = len(pairs.values)
     return replace(
         components,
         dual=gram.hstack([components.dual, dual]),
         values=gram.hstack([components.values, values]),
-        eigenvalues=np.concatenate([components.eigenvalues, np.full(n_extra, eigenvalue)]),
-        floor=np.concatenate([np.full(m, components.floor), np.full(n_extra, floor)]),
+        eigenvalues=np.concatenate([components.eigenvalues, np.full(n_appended, extra_eigenvalue)]),
+        floor=np.concatenate([np.full(m, components.floor), np.full(n_appended, floor)]),
     )
 
 

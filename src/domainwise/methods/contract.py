@@ -19,8 +19,8 @@ import numpy as np
 from domainwise.arrays import Array
 
 Matrix = Any  #: a thin matrix
-#: ``images(X, KX, KKX) -> (test, AX, BX)``: both sides of an eigenproblem ``A x = theta B x``, and
-#: vectors that make ``test' A X`` and ``test' B X`` symmetric. KKX is None in ``ritz(depth=1)``.
+#: ``images(X, KX, KKX) -> (T, AX, BX)``: both sides of an eigenproblem ``A x = theta B x``, and
+#: vectors T that make ``T'A X`` and ``T'B X`` symmetric. KKX is None in ``ritz(depth=1)``.
 Images = Callable[[Matrix, Matrix, Matrix], tuple[Matrix, Matrix, Matrix]]
 
 
@@ -120,7 +120,7 @@ class Gram(ABC):
 
     @abstractmethod
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Return a column per component; its largest entry sets the sign if labels do not."""
+        """Return one column per component, whose largest entry sets its sign if labels do not."""
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return the k leading eigenpairs of K, or of ``K - K Q G^+ Q' K`` given (Q, KQ, G^+)."""
@@ -138,8 +138,8 @@ def project_pencil(
     gram: Gram, images: Images, X: Matrix, KX: Matrix, KKX: Matrix
 ) -> tuple[Array, Array, Matrix, Matrix]:
     """Solve an eigenproblem in the span of X; return eigenvalues, coefficients, A X and B X."""
-    test, AX, BX = images(X, KX, KKX)
-    values, C = definite_pairs(gram.inner(test, AX), gram.inner(test, BX), 1e-3 * gram.tolerance)
+    T, AX, BX = images(X, KX, KKX)
+    values, C = definite_pairs(gram.inner(T, AX), gram.inner(T, BX), 1e-3 * gram.tolerance)
     return values, C, AX, BX
 
 
@@ -153,7 +153,7 @@ def pairs_within(
 
 
 def definite_pairs(A: Array, B: Array, tolerance: float = 0.0) -> tuple[Array, Array]:
-    """Solve ``A c = theta B c`` for symmetric A and semi-definite B, without the null space of B.
+    """Solve ``A c = theta B c`` for symmetric A and semi-definite B, outside the null space of B.
 
     The values theta are in descending order. Eigenvalues of B up to ``tolerance`` times the largest
     one count as zero.

@@ -40,7 +40,7 @@ def dcm(
     ridge: float = 1e-3,
     domain_weight: float = 1.0,
 ) -> Components:
-    """Domain-based covariance minimization; COIR at ``domain_weight=0`` or with one domain.
+    """Domain-based covariance minimization; COIR if ``domain_weight=0`` or there is one domain.
 
     Without a target, the unsupervised problem is solved. With a ``continuous`` target,
     ``n_components=None`` means all components above ``CONTINUOUS_CUT``.
@@ -75,8 +75,8 @@ def dcm_scores(
     below ``tolerance`` times the largest one is treated as a rounding error.
     """
     d, U = np.linalg.eigh((G + G.T) / 2)
-    root = np.sqrt(np.maximum(d, 0.0))
-    L = U * root
+    root_d = np.sqrt(np.maximum(d, 0.0))
+    L = U * root_d
     LY, LD = L.T @ Y, L.T @ D
     target_term = LY @ LY.T
     # The right side of the eigenproblem, I + w LD LD', is factored by an SVD of LD: for a badly
@@ -90,8 +90,8 @@ def dcm_scores(
     mu, Z = mu[::-1], Z[:, ::-1]
     Z = Z + shrinkage @ (V.T @ Z)
     # Where the terms of target and domain cancel, mu is a rounding error.
-    noise = 64 * np.finfo(float).eps * float(np.abs(target_term).max(initial=0.0))
-    threshold = max(tolerance * float(np.abs(mu).max(initial=0.0)), noise)
+    rounding_error = 64 * np.finfo(float).eps * float(np.abs(target_term).max(initial=0.0))
+    threshold = max(tolerance * float(np.abs(mu).max(initial=0.0)), rounding_error)
     n_informative = int((mu > threshold).sum())
     if n_informative:
         mu, LZ = mu[:n_informative], L @ Z[:, :n_informative]
@@ -109,7 +109,7 @@ def dcm_scores(
     # Of the directions z = L'a with the largest mu, use the one most related to the target.
     Z_leading = Z[:, mu >= mu[0] - max(threshold, 1e-8 * abs(mu[0]))]
     z = Z_leading @ np.linalg.eigh(Z_leading.T @ target_term @ Z_leading)[1][:, -1:]
-    return mu[:1], U @ (z / root[:, None]), 0
+    return mu[:1], U @ (z / root_d[:, None]), 0
 
 
 def _unsupervised_dcm(
@@ -130,8 +130,8 @@ def _unsupervised_dcm(
     k = unsupervised_count(n, n_components)
     pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
     # Where the terms c KV and domain_term cancel, mu is a rounding error.
-    noise = gram.tolerance * c * norms(gram, pairs.KX)
-    is_usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
+    rounding_errors = gram.tolerance * c * norms(gram, pairs.KX)
+    is_usable = np.abs(pairs.values) * norms(gram, pairs.X) > rounding_errors
     pairs = _refined_pairs(gram, images, pairs, is_usable)
     warn_unconverged(pairs)
     n_informative, values = int((is_usable & (pairs.values > 0)).sum()), 1.0 + pairs.values
@@ -148,14 +148,14 @@ def _refined_pairs(gram: Gram, images: Images, pairs: RitzPairs, is_usable: Arra
     mu = pairs.values
     inverse_mu = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=is_usable))
 
-    def update(X: Matrix, KX: Matrix) -> Matrix:
-        _, left, right = images(X, KX, None)
-        return gram.combine(left - gram.combine(right, np.diag(mu)), inverse_mu)
+    def compute_update(X: Matrix, KX: Matrix) -> Matrix:
+        _, AX, BX = images(X, KX, None)
+        return gram.combine(AX - gram.combine(BX, np.diag(mu)), inverse_mu)
 
-    X = pairs.X + update(pairs.X, pairs.KX)
+    X = pairs.X + compute_update(pairs.X, pairs.KX)
     KX = gram.product(X)
-    lengths = norms(gram, X)
-    relative_residuals = norms(gram, update(X, KX)) / np.where(lengths > 0, lengths, 1.0)
+    X_norms = norms(gram, X)
+    relative_residuals = norms(gram, compute_update(X, KX)) / np.where(X_norms > 0, X_norms, 1.0)
     residual = float(relative_residuals.max(initial=0.0))
     info = {**pairs.info, "residual": residual}
     info["converged"] = pairs.info["converged"] or residual <= 10 * gram.tolerance
@@ -210,7 +210,7 @@ def dica(
     basis = joint_basis(F_label, label_factor(Z_label, 1, 0.0))
     Q = gram.lift(basis)
     KQ = gram.product(Q)
-    return with_extras(gram, components, Q, KQ, gram.inner(Q, KQ), n_extra, eigenvalue=0.0)
+    return with_extras(gram, components, Q, KQ, gram.inner(Q, KQ), n_extra, extra_eigenvalue=0.0)
 
 
 def _unsupervised_dica(
@@ -222,10 +222,10 @@ def _unsupervised_dica(
     KZ = None if Z is None else gram.product(Z)
 
     def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        right = KX + lam * X
+        BX = KX + lam * X
         if Z is not None:
-            right = right + gram.combine(KZ, gram.inner(Z, KX))
-        return X, KKX, right
+            BX = BX + gram.combine(KZ, gram.inner(Z, KX))
+        return X, KKX, BX
 
     return from_pairs(gram, gram.ritz(images, k, depth=2, start=Z))
 

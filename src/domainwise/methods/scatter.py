@@ -58,8 +58,8 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     """Return the scatters of multidomain discriminant analysis.
 
     In the mean of a class, each domain is weighted by the frequency of the class in that domain.
-    ``between`` is the weight of the discrepancy between pairs of classes, ``1 - between`` the
-    weight of the scatter about the overall mean.
+    ``between`` is the weight of the discrepancy between pairs of classes, and ``1 - between`` is
+    the weight of the scatter about the overall mean.
     """
     cells = _cells(labels, "MDA")
     counts, n_cells = cells.counts, len(cells.counts)
@@ -73,13 +73,13 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
             "omitted from the scatter of domains. Merge small domains or rare classes."
         )
     # For each cell (a class in a domain): its share of the domain's rows, and its class, one-hot.
-    frequencies = counts / np.bincount(domain_codes, weights=counts)[domain_codes]
+    cell_shares = counts / np.bincount(domain_codes, weights=counts)[domain_codes]
     one_hot = np.eye(len(unique_classes))[class_codes]
-    class_weights, domains_per_class = frequencies @ one_hot, one_hot.sum(axis=0)
+    class_weights, domains_per_class = cell_shares @ one_hot, one_hot.sum(axis=0)
     cell_means, _ = _group_means(counts, np.arange(n_cells))
     class_means, class_frequencies = _group_means(counts, class_codes)
     root_frequencies = np.sqrt(class_frequencies)
-    u = cell_means @ (one_hot * frequencies[:, None]) / class_weights  # weighted class means
+    u = cell_means @ (one_hot * cell_shares[:, None]) / class_weights  # weighted class means
     overall_mean = u @ class_weights[:, None] / n_domains
     pair_factor = (u - u.mean(axis=1, keepdims=True)) * np.sqrt(2.0 / (u.shape[1] - 1))
     mean_factor = (u - overall_mean) * root_frequencies
@@ -96,9 +96,9 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     return Scatters(np.hstack(between_factors), domain_factor, within_added, within_removed)
 
 
-def _cells(labels: LabelSpace, method: str) -> CellCounts:
+def _cells(labels: LabelSpace, method_name: str) -> CellCounts:
     if labels.cells is None:
-        raise ValueError(f"{method} {components.NEEDS_DOMAIN_LABELS}")
+        raise ValueError(f"{method_name} {components.NEEDS_DOMAIN_LABELS}")
     return labels.cells
 
 
@@ -108,9 +108,9 @@ def _group_means(counts: Array, groups: Array | None) -> tuple[Array, Array]:
     The basis vector of a cell is ``1_cell / sqrt(count)``.
     """
     unique_groups, group_codes = np.unique(np.asarray(groups), return_inverse=True)
-    group_sizes, roots = np.bincount(group_codes, weights=counts), np.sqrt(counts)
-    means = roots[:, None] * np.eye(len(unique_groups))[group_codes] / group_sizes
-    means -= np.outer(roots, roots @ means) / counts.sum()
+    group_sizes, root_counts = np.bincount(group_codes, weights=counts), np.sqrt(counts)
+    means = root_counts[:, None] * np.eye(len(unique_groups))[group_codes] / group_sizes
+    means -= np.outer(root_counts, root_counts @ means) / counts.sum()
     return means, group_sizes / counts.sum()
 
 
@@ -191,7 +191,7 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
     """Solve a problem whose left side B has the range of ``K Q``; solutions are ``A^-1 K Q a``."""
     Q, KQ, J, M, A = problem
     inverse = A.inverse_of_image(Q, KQ)
-    S = A.form(inverse, KQ)
+    S = A.quadratic_form(inverse, KQ)
     values, a = label_pairs(S, J, M, gram.tolerance)
     m, n_extra = components.component_count(values, len(values), n_components, False)
     a = a[:, :m]
@@ -201,16 +201,16 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
     info: dict[str, Any] = {**b.info, "label_rank": len(S)}
     leading_components = components.Components(b.X, b.image, values[:m], len(values), info)
     G = gram.inner(Q, KQ) if n_extra else S
-    return components.with_extras(gram, leading_components, Q, KQ, G, n_extra, eigenvalue=0.0)
+    return components.with_extras(gram, leading_components, Q, KQ, G, n_extra, extra_eigenvalue=0.0)
 
 
 def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:
     """Return the positive eigenvalues of ``J' S (I + M S)^-1 J``, and ``(I + M S)^-1 J z``.
 
-    The columns of z are the eigenvectors. With ``S = Q'K A^-1 K Q = L L'``, the
-    eigenvalues are the squared singular values of ``(I + L'M L)^-1/2 L'J``, in descending order.
-    This root exists although M is indefinite, because the right side of the problem is positive
-    definite. Eigenvalues below ``tolerance`` times the largest one are dropped.
+    The columns of z are the eigenvectors. With ``S = Q'K A^-1 K Q = L L'``, the eigenvalues are the
+    squared singular values of ``(I + L'M L)^-1/2 L'J``, in descending order. This root exists
+    although M is indefinite, because the right side of the problem is positive definite.
+    Eigenvalues below ``tolerance`` times the largest one are dropped.
     """
     d, U = np.linalg.eigh((S + S.T) / 2)
     L = U * np.sqrt(np.maximum(d, 0.0))
@@ -250,7 +250,7 @@ class Quadratic:
             return self.by_conjugate_gradients(KV)
         shifts = self._shifts()
         small_shift, large_shift = shifts[0], shifts[-1]
-        root = float(np.sqrt(1.0 - 4 * c * delta))
+        root = float(np.sqrt(1.0 - 4 * c * delta))  # equals c (s - t)
         if c == 0:
             solution = gram.solve(V, small_shift)
             Y, info = solution.image, solution.info
@@ -271,7 +271,7 @@ class Quadratic:
             KY = gram.product(Y)  # the terms cancel if kernel values are small
         return Solution(Y, KY, dict(info))
 
-    def form(self, inverse: Solution, KV: Matrix) -> Array:
+    def quadratic_form(self, inverse: Solution, KV: Matrix) -> Array:
         """Return ``V'K A^-1 K V``; an error E in ``inverse`` changes it only by ``E'A E``."""
         inner, Y, KY = self.gram.inner, inverse.X, inverse.image
         S = inner(KV, Y)
@@ -288,19 +288,19 @@ class Quadratic:
         return R
 
     def _shifts(self) -> list[float]:
-        """Return the shifts in the factors ``K + shift`` of A; complex shifts are approximated."""
+        """Return the shifts in the factors ``K + shift`` of A; complex ones are approximated."""
         c, delta = self.c, self.delta
         if 4 * c * delta >= CLOSE_ROOTS:
             return [float(np.sqrt(delta / c))] * 2
-        root = float(np.sqrt(1.0 - 4 * c * delta))
+        root = float(np.sqrt(1.0 - 4 * c * delta))  # of the discriminant
         small_shift = 2 * delta / (1.0 + root)
         return [small_shift, (1.0 + root) / (2 * c)] if c else [small_shift]
 
     def by_conjugate_gradients(self, V: Matrix, start: Solution | None = None) -> Solution:
         """Solve ``A X = V``; an approximate solution ``start`` is refined to full precision."""
         gram, max_residual = self.gram, 1e-2 * self.gram.tol if start is None else REFINED_RESIDUAL
-        scale = components.norms(gram, V)
-        scale = np.where(scale > 0, scale, 1.0)
+        V_norms = components.norms(gram, V)
+        V_norms = np.where(V_norms > 0, V_norms, 1.0)
         X, KX, R = 0.0 * V, 0.0 * V, V
         if start is not None:
             X, KX = start.X, start.image
@@ -314,7 +314,7 @@ class Quadratic:
             step = np.diag(_ratio(rz, _dots(gram, P, AP)))
             X, KX = X + gram.combine(P, step), KX + gram.combine(KP, step)
             R_old, R = R, R - gram.combine(AP, step)
-            residuals.append(float((components.norms(gram, R) / scale).max(initial=0.0)))
+            residuals.append(float((components.norms(gram, R) / V_norms).max(initial=0.0)))
             is_stalled = len(residuals) > 8 and residuals[-1] > 0.5 * min(residuals[:-8])
             if residuals[-1] <= max_residual or is_stalled:
                 break

@@ -30,7 +30,7 @@ from domainwise.gram.sums import (
 )
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.fourier import FourierMap
-from domainwise.labels.factors import residual_trace
+from domainwise.labels.factors import max_residual_trace
 from domainwise.ridge.problem import (
     Columns,
     Penalties,
@@ -272,7 +272,7 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
         domain.values,
         "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
         estimator.domain_gamma,
-        residual_trace(estimator.domain_epsilon, max_weight),
+        max_residual_trace(estimator.domain_epsilon, max_weight),
         name="the domain kernel",
     )
     return label_map.features(domain.values)
