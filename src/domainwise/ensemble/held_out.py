@@ -72,19 +72,19 @@ class HeldOutScore:
         """Return the outputs of a candidate for held-out rows."""
         return outputs(model, X, self.n_classes).astype(np.float32)
 
-    def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
+    def table(self, outcomes: Sequence[Sequence[Outcome]], test_sets: Sequence[Array]) -> Array:
         """Return scores of shape (n_candidates, n_domains), from the mean output of each row.
 
         The search selects candidates by their mean score.
         """
-        rows, n = np.intersect1d(self.rows, np.concatenate(tests)), len(self.y)
+        rows, n = np.intersect1d(self.rows, np.concatenate(test_sets)), len(self.y)
         if not len(rows):  # a round of the search may hold out none of the scored rows
             return np.zeros((len(outcomes), 0))
         if self.scoring is None:
             max_rows = max(COMPARED_ROWS, 2 * self.n_domains)
             rows = rows[draw_rows(self.domain_codes[rows], max_rows, 0)]
         score, present_domains = replace(self, rows=rows), np.unique(self.domain_codes[rows])
-        row_outputs = (outputs_by_row(split_outputs, tests, n) for split_outputs in outcomes)
+        row_outputs = (outputs_by_row(split_outputs, test_sets, n) for split_outputs in outcomes)
         scores = np.array([score.selection_scores(o)[present_domains] for o in row_outputs])
         is_defined = np.isfinite(scores).any(axis=0)
         return scores[:, is_defined]

@@ -79,7 +79,7 @@ class DCMSearchKind:
         for fold, (_, test) in zip(self._folds(template, data, splits), splits, strict=True):
             with quiet_scores():
                 for i, train, Z_test in path.projected_path(fold, batch):
-                    outcomes[i].append(score.outcome(train.fitted(predictor), Z_test, data.y[test]))
+                    outcomes[i].append(score.outcome(train.fit(predictor), Z_test, data.y[test]))
         return Outcomes(outcomes)
 
     def _folds(self, template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Any]:

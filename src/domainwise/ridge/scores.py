@@ -1,4 +1,4 @@
-"""Rows of a ridge search, and scores of candidates on held-out rows."""
+"""The rows of a ridge search, and scores of its candidates on held-out rows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import codes_of
 from domainwise.search.scores import Scorer, quiet_scores
 
-#: Regression scores that are means over rows.
-ROW_MEANS = (
+#: Regression metrics that are means over rows.
+ROW_MEAN_METRICS = (
     "neg_mean_absolute_error",
     "neg_mean_absolute_percentage_error",
     "neg_mean_gamma_deviance",
@@ -45,7 +45,7 @@ class ClassRule(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def codes(self, values: Array) -> Array:
-        """Return the class code of each row: by sign for two classes, else by the largest value."""
+        """Return class codes: by the sign for two classes, otherwise by the largest value."""
         return np.asarray(class_columns(values).argmax(axis=1))
 
     def predict(self, values: Array) -> Array:
@@ -67,7 +67,7 @@ class NumberRule(RegressorMixin, BaseEstimator):
 
 
 def class_targets(n_classes: int) -> Array:
-    """Return the targets (-1 or 1) of each class: a column for two classes, else one per class."""
+    """Return each class's targets (-1 or 1): one column per class, but only one for two classes."""
     if n_classes == 2:
         return np.array([[-1.0], [1.0]])
     return 2.0 * np.eye(n_classes) - 1.0
@@ -116,18 +116,18 @@ class CandidateScorer:
     scorer: Any  #: scikit-learn scorer
     rule: Any  #: estimator that the scorer calls: ClassRule or NumberRule
 
-    def __call__(self, blocks: list[Array], y: Array) -> Array:
-        """Score candidates on the same rows; ``blocks`` contains the values of each candidate."""
-        return self.scores(self.summarize(blocks, y))
+    def __call__(self, outputs: list[Array], y: Array) -> Array:
+        """Score candidates on the same rows; ``outputs`` are the predicted values of each."""
+        return self.scores(self.summarize(outputs, y))
 
-    def summarize(self, blocks: list[Array], y: Array) -> Any:
+    def summarize(self, outputs: list[Array], y: Array) -> Any:
         """Return what the score needs to know about the predictions for some rows."""
-        return blocks, y
+        return outputs, y
 
     def merge(self, summaries: Sequence[Any]) -> Any:
         """Merge the summaries of several batches, in the order of the batches."""
-        blocks, y = zip(*summaries, strict=True)
-        return [np.concatenate(values) for values in zip(*blocks, strict=True)], np.concatenate(y)
+        outputs, y = zip(*summaries, strict=True)
+        return [np.concatenate(values) for values in zip(*outputs, strict=True)], np.concatenate(y)
 
     def scores(self, summary: Any) -> Array:
         """Score every candidate."""
@@ -136,16 +136,16 @@ class CandidateScorer:
             return np.array([scorer.outcome(**inputs) for inputs in self._scorer_inputs(summary)])
 
     def _scorer_inputs(self, summary: Any) -> Iterator[dict[str, Any]]:
-        blocks, y = summary
-        return ({"model": self.rule, "X": values, "y": y} for values in blocks)
+        outputs, y = summary
+        return ({"model": self.rule, "X": values, "y": y} for values in outputs)
 
 
 class MeanScorer(CandidateScorer):
-    """A score that is a mean over rows; a summary is a row count and a score per candidate."""
+    """A score that is a mean over rows; a summary is a row count and a score for each candidate."""
 
-    def summarize(self, blocks: list[Array], y: Array) -> Any:
+    def summarize(self, outputs: list[Array], y: Array) -> Any:
         """Score the candidates on these rows."""
-        return len(y), super().scores((blocks, y))
+        return len(y), super().scores((outputs, y))
 
     def merge(self, summaries: Sequence[Any]) -> Any:
         """Average the scores, weighted by the numbers of rows."""
@@ -158,13 +158,13 @@ class MeanScorer(CandidateScorer):
 
 
 class CountScorer(CandidateScorer):
-    """A score that only needs predicted classes; a summary is a confusion matrix per candidate."""
+    """A score that needs only predicted classes; a summary is a confusion matrix per candidate."""
 
-    def summarize(self, blocks: list[Array], y: Array) -> Any:
+    def summarize(self, outputs: list[Array], y: Array) -> Any:
         """Return confusion matrices, of shape (candidates, true classes, predicted classes)."""
         n, rule = len(self.rule.classes_), self.rule
         offsets = n * codes_of(y, rule.classes_)
-        counts = [np.bincount(offsets + rule.codes(values), minlength=n * n) for values in blocks]
+        counts = [np.bincount(offsets + rule.codes(values), minlength=n * n) for values in outputs]
         return np.reshape(counts, (-1, n, n))
 
     def merge(self, summaries: Sequence[Any]) -> Any:
@@ -182,10 +182,10 @@ class CountScorer(CandidateScorer):
 
 
 def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
-    """Return the scorer with the smallest summaries of held-out rows that suit the metric."""
+    """Return a scorer for the metric whose summaries of held-out rows are as small as possible."""
     check_task(scoring, isinstance(rule, ClassRule))
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-    if scoring in ROW_MEANS:
+    if scoring in ROW_MEAN_METRICS:
         return MeanScorer(scorer, rule)
     if isinstance(rule, ClassRule) and isinstance(scorer, type(get_scorer("accuracy"))):
         count_scorer = CountScorer(scorer, rule)

@@ -1,7 +1,7 @@
 """The searches of InvariantRidgeCV and InvariantRidgeClassifierCV, over rows or over their sums.
 
-Both implement :class:`~domainwise.search.driver.Searchable`, and score all penalties of a kernel on
-all splits in one pass.
+Both searches implement :class:`~domainwise.search.driver.Searchable`. They score all penalties of a
+kernel on all splits in one pass.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def kernel_of(nystrom: NystromMap) -> tuple[str, float]:
 
 
 def group_by_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
-    """Group adjacent Laplacian kernels, which share distances; other maps form groups of one."""
+    """Group adjacent maps with Laplacian kernels, which share distances; others stay alone."""
 
     def key(nystrom: NystromMap) -> Any:
         return "laplacian" if nystrom.kernel.name == "laplacian" else id(nystrom)
@@ -76,7 +76,7 @@ class RidgeSearch:
     """A search over penalties and kernels; each kernel has a feature map."""
 
     one_pass = True
-    splits: list[Any]  #: training parts and test parts (sets of rows or domains)
+    splits: list[Any]  #: pairs of training parts and test parts (sets of rows or domains)
 
     def __init__(self, estimator: Any, maps: list[NystromMap], penalties: Penalties) -> None:
         self.maps, self.penalties, self.cv = maps, penalties, estimator.cv
@@ -93,15 +93,15 @@ class RidgeSearch:
         ]
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Return the indices of candidates whose maps are summed together."""
-        n_per_map, batches, first_index = len(candidates) // len(self.maps), [], 0
+        """Return the indices of candidates whose features are summed in one pass."""
+        n_penalties, batches, first_index = len(candidates) // len(self.maps), [], 0
         for maps in self.groups():
-            batches.append(list(range(first_index, first_index + n_per_map * len(maps))))
-            first_index += n_per_map * len(maps)
+            batches.append(list(range(first_index, first_index + n_penalties * len(maps))))
+            first_index += n_penalties * len(maps)
         return batches
 
     def groups(self) -> list[list[NystromMap]]:
-        """Return groups of maps that are summed together."""
+        """Return groups of maps whose features are summed in one pass."""
         return group_by_distances(self.maps)
 
     def outcomes(
@@ -163,9 +163,9 @@ class RowSearch(RidgeSearch):
             domain_parts, splits = split_domains(self.cv, n_domains)
             passes: list[Any] = [(to_device_of(domain_parts, domain_codes)[domain_codes], splits)]
         else:
-            host_codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
+            host_domain_codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
             options: Any = {"classification": rows.target.codes is not None, "cv": self.cv}
-            row_splits, _ = domain_folds(rows.y, host_codes, **options)
+            row_splits, _ = domain_folds(rows.y, host_domain_codes, **options)
             passes = [
                 (to_device_of(part_codes, domain_codes), splits)
                 for part_codes, splits in split_rows(row_splits, len(rows.X))
@@ -180,15 +180,15 @@ class RowSearch(RidgeSearch):
         ]
 
     def groups(self) -> list[list[NystromMap]]:
-        """Return groups of maps that are summed together; single maps if memory is short."""
+        """Return groups of maps to sum in one pass; groups of one if memory is limited."""
         n_cells = max(len(cell_rows.cell_keys) for cell_rows, _, _ in self.passes)
-        label_width, advice = self.passes[0][0].n_extra_columns, ADVICE
+        n_extra_columns, advice = self.passes[0][0].n_extra_columns, ADVICE
         if self.by_class and self.scorer is None and self.penalties.class_weight is None:
             advice += ", or use scoring='balanced_accuracy', which needs no sums by class"
 
         def check_memory(groups: list[list[NystromMap]]) -> list[list[NystromMap]]:
             for maps in groups:
-                widths = [nystrom.n_features + label_width for nystrom in maps]
+                widths = [nystrom.n_features + n_extra_columns for nystrom in maps]
                 check_cell_memory(n_cells, widths, self.rows.X, advice)
             return groups
 
@@ -216,8 +216,8 @@ class RowSearch(RidgeSearch):
         for k, values_by_split in enumerate(values_by_map):
             if values_by_split:
                 ordered_values = (values_by_split[i] for i in sorted(values_by_split))
-                blocks, positions = zip(*ordered_values, strict=True)
-                held_out = outputs_by_row(blocks, positions, len(self.predicted_rows))
+                split_values, positions = zip(*ordered_values, strict=True)
+                held_out = outputs_by_row(split_values, positions, len(self.predicted_rows))
                 problems[k] = replace(problems[k], held_out=held_out)
         return [np.hstack(map_scores) for map_scores in scores], problems
 
@@ -231,20 +231,20 @@ class RowSearch(RidgeSearch):
         stored_values: dict[int, tuple[Array, Array]],
     ) -> SplitScore:
         """Return a function that scores a split and stores its held-out values."""
-        host_codes, y, score_errors = to_host(part_codes), self.rows.y, error_score(columns)
+        host_part_codes, y, score_errors = to_host(part_codes), self.rows.y, error_score(columns)
 
         def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
-            is_test = np.isin(host_codes, splits[split][1])
+            is_test = np.isin(host_part_codes, splits[split][1])
             positions = np.flatnonzero(is_test[self.predicted_rows])
-            rows = np.flatnonzero(is_test) if self.scorer else self.predicted_rows[positions]
-            X_test = self.rows.X[to_device_of(rows, part_codes)]
+            indices = np.flatnonzero(is_test) if self.scorer else self.predicted_rows[positions]
+            X_test = self.rows.X[to_device_of(indices, part_codes)]
             held_out = to_host(expansion(nystrom, problem, solutions)(X_test))
-            is_stored = np.isin(rows, self.predicted_rows)
+            is_stored = np.isin(indices, self.predicted_rows)
             stored_values[first_split + split] = held_out[is_stored], positions
             if self.scorer is None:
                 return score_errors(split, problem, solutions, test)
             n_candidates = solutions.shape[1] // len(problem.target_mean)
-            return self.scorer(np.hsplit(held_out, n_candidates), y[rows])
+            return self.scorer(np.hsplit(held_out, n_candidates), y[indices])
 
         return score
 
@@ -254,10 +254,10 @@ class RowSearch(RidgeSearch):
         Values are NaN for rows that no split holds out.
         """
         penalties, kernels = self.penalties.combinations, map(kernel_of, self.maps)
-        values = dict(zip(kernels, [problem.held_out for problem in problems], strict=True))
+        values_by_kernel = dict(zip(kernels, [p.held_out for p in problems], strict=True))
         member_values = []
         for m in members:
-            blocks = np.hsplit(values[m["kernel"], m["gamma"]], len(penalties))
+            blocks = np.hsplit(values_by_kernel[m["kernel"], m["gamma"]], len(penalties))
             penalty = ((m["domain_weight"], m["conditional"]), m["alpha"])
             member_values.append(blocks[penalties.index(penalty)])
         return np.asarray(np.mean(member_values, axis=0))
@@ -317,7 +317,7 @@ def held_out_values(
 ) -> list[list[Array]]:
     """Return the values of all solutions for the test rows of each split; domains must be labels.
 
-    Rows are summed once, by sets of rows that no split divides.
+    Rows are summed once, in sets that no split divides.
     """
     by_class = _needs_class_moments(penalties, None)
     columns = columns_of(nystrom, rows.target, by_class, None)
@@ -337,7 +337,7 @@ def held_out_values(
 def problem_of(
     estimator: Any, nystrom: NystromMap, rows: Rows, penalties: Penalties
 ) -> RidgeProblem:
-    """Create the problem for all rows."""
+    """Create the ridge problem for all rows."""
     descriptors = descriptors_of(estimator, rows.domain, penalties)
     by_class = _needs_class_moments(penalties, descriptors)
     cell_rows = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), by_class, descriptors)
@@ -350,7 +350,7 @@ def problem_of(
 
 
 def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
-    """Sum a batch by domain and class; keys are pairs (domain, class)."""
+    """Sum a batch of rows by domain and class; keys are (domain, class) pairs."""
     class_codes, domain_codes = rows.codes()
     extra_columns: Any = rows.Y if rows.target.codes is None else None
     class_names = [None] if rows.target.names is None else rows.target.names.tolist()
@@ -366,7 +366,7 @@ def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> Cel
 
 
 class SumSearch(RidgeSearch):
-    """Search over sums by domain and class; some scores require another pass, over the rows.
+    """Search over sums by domain and class; some scores require another pass over the rows.
 
     ``partitions`` contain the rows; None if rows are not stored.
     """
@@ -407,8 +407,8 @@ class SumSearch(RidgeSearch):
         """Merge the cells of domains into cells by part and class code."""
         class_names = [None] if self.classes is None else self.classes.tolist()
         cells: Cells = {}
-        part_of_domain = zip(self.domains.tolist(), self.domain_parts.tolist(), strict=True)
-        for (domain, part), (code, name) in product(part_of_domain, enumerate(class_names)):
+        domains_and_parts = zip(self.domains.tolist(), self.domain_parts.tolist(), strict=True)
+        for (domain, part), (code, name) in product(domains_and_parts, enumerate(class_names)):
             if (domain, name) in domain_cells:
                 key = (part, None if name is None else code)
                 cells = merged_cells(cells, {key: domain_cells[domain, name]})
@@ -416,7 +416,7 @@ class SumSearch(RidgeSearch):
 
 
 def _collect_functions(functions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
-    """Return a score that is NaN and only stores each split's function, to be scored later."""
+    """Return a score function that is NaN, but stores the function of each split for later."""
 
     def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
         functions[split] = expansion(nystrom, problem, solutions)

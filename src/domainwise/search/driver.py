@@ -9,10 +9,10 @@ All classes that choose arguments by holding out domains call :func:`search`. Th
    arguments. If nothing is shared, each candidate is a batch.
 3. ``outcomes(data, splits, batch, score)`` fits the candidates of a batch to the training rows of
    each split, and passes each fitted model to ``score.outcome(model, X_test, y_test)``. A kind that
-   computes outputs or scores without a model returns them directly. With ``one_pass`` this method
+   computes outputs or scores without a model returns them directly. With ``one_pass``, this method
    is called once for each batch, with all splits; otherwise once for each batch and split, in
    ``n_jobs`` parallel jobs.
-4. ``fit(data, chosen)`` fits the chosen candidates, the best first.
+4. ``fit(data, chosen)`` fits the chosen candidates, best first.
 
 An outcome is a number or, if the score uses all splits together
 (:class:`~domainwise.search.scores.SmoothScore`), the outputs for the test rows of a split. A *rule*
@@ -94,7 +94,7 @@ class Data:
 
 
 class Outcomes(NamedTuple):
-    """Outcomes of the candidates of a batch."""
+    """Outcomes of the candidates in a batch."""
 
     values: Sequence[Sequence[Outcome]]  #: one sequence per candidate, with one outcome per split
     #: Results that a kind with ``one_pass`` reuses when it fits the chosen candidates.
@@ -125,15 +125,15 @@ class Searchable(Protocol):
 
 @dataclass(frozen=True)
 class Race:
-    """A search in rounds, which drops clearly worse candidates after each round.
+    """Settings of a search in rounds that drops clearly worse candidates after each round.
 
     The rounds depend only on the number of splits, so that the choice is the same for every
-    ``n_jobs``. A candidate is dropped if the rule does not choose it and it is worse than the
-    last chosen one by more than ``margin`` standard errors of their difference, which is paired
-    over the columns of the scores (domains or splits). The others are scored on all splits.
+    ``n_jobs``. A candidate is dropped if the rule does not choose it and its mean score is worse
+    than that of the last chosen one by more than ``margin`` standard errors of their difference
+    (paired over the domains or splits). The other candidates are scored on all splits.
     """
 
-    first: int = 2  #: splits in the first round; the first two rounds contain half of all splits
+    first: int = 2  #: number of splits in round 1; rounds 1 and 2 contain half of all splits
     margin: float = 1.0  #: in standard errors; with infinity, no candidate is dropped
 
     def rounds(self, n_splits: int) -> list[list[int]]:
@@ -169,8 +169,8 @@ def search(
 ) -> SearchResult:
     """Score the candidates of a kind on the splits, and choose by ``rule`` (:func:`best` if None).
 
-    All candidates are scored on every split, unless there is a ``race``; the result then contains
-    only candidates that were not dropped. Kinds with ``one_pass`` ignore ``race``.
+    Without a ``race``, all candidates are scored on every split. With a race, the result contains
+    only the candidates that were not dropped. Kinds with ``one_pass`` ignore ``race``.
     """
     candidates, rule = kind.candidates(data), best if rule is None else rule
     n_jobs = limit_jobs(n_jobs, data)
@@ -189,8 +189,8 @@ def search(
             survivors = race.survivors([candidates[i] for i in indices], compute_scores(), rule)
             indices = [indices[i] for i in survivors]
         batches = kind.batches([candidates[i] for i in indices])
-        groups = [split_indices] if kind.one_pass else [[k] for k in split_indices]
-        tasks = [([indices[i] for i in batch], group) for batch in batches for group in groups]
+        split_sets = [split_indices] if kind.one_pass else [[k] for k in split_indices]
+        tasks = [([indices[i] for i in batch], group) for batch in batches for group in split_sets]
         compute = partial(_outcomes, kind, data, score=score, n_jobs=n_jobs)
         task_outcomes = Parallel(n_jobs=n_jobs, verbose=verbose)(
             delayed(compute)([splits[k] for k in group], [candidates[i] for i in batch])
@@ -205,9 +205,9 @@ def search(
     chosen_outcomes = [[outcomes[indices[i]][k] for k in finished_splits] for i in result.indices]
     if not isinstance(chosen_outcomes[0][0], np.ndarray):
         return replace(result, reusable=reusable)
-    tests = [test for _, test in splits]
-    n_rows = 1 + max(int(test.max()) for test in tests) if data.y is None else len(data.y)
-    held_out = np.stack([outputs_by_row(values, tests, n_rows) for values in chosen_outcomes])
+    test_sets = [test for _, test in splits]
+    n_rows = 1 + max(int(test.max()) for test in test_sets) if data.y is None else len(data.y)
+    held_out = np.stack([outputs_by_row(values, test_sets, n_rows) for values in chosen_outcomes])
     return replace(result, held_out=held_out, reusable=reusable)
 
 
@@ -235,7 +235,7 @@ def _outcomes(
 
 
 def batches_by(candidates: Sequence[Candidate], names: Sequence[str]) -> list[list[int]]:
-    """Group candidates that have the same values of some arguments, which may be missing.
+    """Group the indices of candidates with the same values of some (possibly missing) arguments.
 
     >>> batches_by([{"gamma": 1, "C": 1}, {"gamma": 2, "C": 1}, {"gamma": 1, "C": 2}], ["gamma"])
     [[0, 2], [1]]
@@ -261,7 +261,7 @@ class SearchResult:
 
     candidates: list[Candidate]
     scores: Array  #: shape (candidates, splits); NaN where the score is not defined
-    indices: list[int]  #: indices of the chosen candidates, the best first
+    indices: list[int]  #: indices of the chosen candidates, best first
     #: Outputs of the chosen candidates for held-out rows, of shape (chosen, rows, columns): means
     #: over splits, NaN for rows that no split holds out. None for a score that needs no outputs.
     held_out: Array | None = None
@@ -277,7 +277,7 @@ class SearchResult:
 
     @property
     def chosen(self) -> list[Candidate]:
-        """Arguments of the chosen candidates, the best first."""
+        """Arguments of the chosen candidates, best first."""
         return [self.candidates[i] for i in self.indices]
 
 
@@ -317,14 +317,14 @@ class SearchAttributes:
         self.held_out_outputs_ = result.held_out
 
 
-def outputs_by_row(split_outputs: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
+def outputs_by_row(split_outputs: Sequence[Any], test_sets: Sequence[Array], n_rows: int) -> Array:
     """Combine outputs for the test rows of all splits into one array, in the order of the rows.
 
     Rows in several test sets get the mean of their outputs; rows in no test set get NaN.
     """
     sums = np.zeros((n_rows, split_outputs[0].shape[1]), dtype=split_outputs[0].dtype)
     counts = np.zeros((n_rows, 1), dtype=sums.dtype)
-    for outputs, test in zip(split_outputs, tests, strict=True):
+    for outputs, test in zip(split_outputs, test_sets, strict=True):
         sums[test] += outputs
         counts[test] += 1
     return np.asarray(sums / np.where(counts > 0, counts, np.nan))
@@ -334,7 +334,7 @@ def outputs_by_row(split_outputs: Sequence[Any], tests: Sequence[Array], n_rows:
 
 
 def comparable_scores(scores: Array) -> Array:
-    """Return the scores on those splits on which any candidate has a score.
+    """Return the scores on the splits on which at least one candidate has a score.
 
     Some scores are not defined on all domains: the area under the ROC curve needs two classes.
     Candidates are then compared on the other splits.
@@ -355,7 +355,7 @@ def comparable_scores(scores: Array) -> Array:
 
 
 def _has_score(scores: Array) -> Array:
-    """Return for each split whether any candidate has a score."""
+    """Return for each split whether at least one candidate has a score."""
     return np.asarray(~np.isnan(scores).all(axis=0))
 
 
@@ -378,19 +378,19 @@ def one_standard_error(
     does not depend on how difficult the domains are.
     """
     means = scores.mean(axis=1)
-    best_index = best(candidates, scores)
+    best_indices = best(candidates, scores)
     if scores.shape[1] < 2:
-        return best_index
-    differences = scores[best_index] - scores
+        return best_indices
+    differences = scores[best_indices] - scores
     standard_errors = differences.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
-    close_indices = np.flatnonzero(means >= means[best_index] - standard_errors).tolist()
+    close_indices = np.flatnonzero(means >= means[best_indices] - standard_errors).tolist()
     return [min(close_indices, key=lambda i: (order(candidates[i]), i))]
 
 
 def best_of_paths(
     candidates: Sequence[Candidate], scores: Array, *, path: Container[str], n: int = 1
 ) -> list[int]:
-    """Rule: choose the ``n`` best candidates from different paths, the best first.
+    """Rule: choose the ``n`` best candidates from different paths, best first.
 
     Candidates that differ only in the arguments ``path`` are on one path. Averaging the outputs of
     several candidates reduces the effect of noisy scores.

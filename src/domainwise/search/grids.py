@@ -22,7 +22,7 @@ RIDGE_ALPHAS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 #: Ensemble members: multiples of the median rule's gamma.
 MEMBER_GAMMAS = (0.3, 1.0, 3.0)
 LINEAR_COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-#: Number or share of features tried at each split; with many features, only the first value.
+#: Number or share of features to try at a split; wide tables use only the first value.
 TREE_FEATURES: dict[str, tuple[Any, ...]] = {"classes": ("sqrt", 0.5), "numbers": (0.3, 1.0)}
 TREE_LEAVES = (1, 5)  #: minimum number of rows in a leaf
 BOOSTING_DEPTHS = ((4,), (5,))  #: tree depths for few rows, and for many
@@ -74,6 +74,6 @@ MIDA: Grid = {**KPCA, "domain_weight": InUnits("per row", (0.1, 1.0, 10.0))}
 
 
 def dcm_grid(*weights: float, conditionals: Sequence[bool] = (False,)) -> Grid:
-    """Return the grid for DCM with these domain weights."""
+    """Return the grid for DCM with these domain weights and values of ``conditional``."""
     grid: Grid = {"gammas": GAMMAS, "ridges": RIDGES, "domain_weights": weights}
     return {**grid, "conditionals": conditionals} if len(conditionals) > 1 else grid

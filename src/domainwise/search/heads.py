@@ -51,8 +51,8 @@ class ProjectedRows:
         """Return the standard deviation of each column."""
         return np.asarray(self.values.std(axis=0))
 
-    def fitted(self, head: Any) -> Any:
-        """Return a copy of a head, fitted to the rows."""
+    def fit(self, head: Any) -> Any:
+        """Fit a copy of a head to the rows, and return it."""
         return copy(head).fit(self.values, self.y)
 
 
@@ -83,8 +83,8 @@ class ProjectedMoments:
         squares = self.scatter.diagonal() + self.counts @ deviations**2
         return np.asarray(np.sqrt(squares.clip(0.0) / n))
 
-    def fitted(self, head: Any) -> Any:
-        """Fit the default head of a search; ``head`` must be this one."""
+    def fit(self, head: Any) -> Any:
+        """Fit the default head of a search; ``head`` must be of this type."""
         return QuickRidge(self) if self.classes is None else QuickDiscriminant().fit_moments(self)
 
 

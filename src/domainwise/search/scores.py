@@ -39,8 +39,8 @@ class Score(Protocol):
     def outcome(self, model: Any, X: Any, y: Array) -> Outcome:
         """Return the score of a fitted model, or its outputs if the score needs all splits."""
 
-    def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
-        """Return scores of shape (candidates, splits), from each candidate's outcomes."""
+    def table(self, outcomes: Sequence[Sequence[Outcome]], test_sets: Sequence[Array]) -> Array:
+        """Return scores of shape (candidates, splits) from the outcomes of each candidate."""
 
 
 def as_score(scoring: Any, classification: bool = False) -> Score:
@@ -70,7 +70,7 @@ class Scorer:
                 "'balanced_accuracy'."
             ) from error
 
-    def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
+    def table(self, outcomes: Sequence[Sequence[Outcome]], test_sets: Sequence[Array]) -> Array:
         """Return the scores unchanged."""
         return np.array(outcomes, dtype=np.float64)
 
@@ -117,7 +117,7 @@ def log_probabilities(p: Array) -> Array:
 
 
 def decision_outputs(values: Array, class_codes: Any, n_classes: int) -> Array:
-    """Return decision values of all classes, given those of the classes with these codes."""
+    """Return decision values of all classes, given those of the classes in ``class_codes``."""
     columns = class_columns(np.asarray(values, dtype=np.float64))
     return _all_classes(columns, columns.min(axis=1, initial=0.0)[:, None], class_codes, n_classes)
 
@@ -158,13 +158,13 @@ class SmoothScore:
         """Return the outputs of a candidate for held-out rows."""
         return self.outputs(model, X)
 
-    def table(self, outcomes: Sequence[Sequence[Any]], tests: Sequence[Array]) -> Array:
-        """Return scores of shape (candidates, splits); their mean is the score of all rows.
+    def table(self, outcomes: Sequence[Sequence[Any]], test_sets: Sequence[Array]) -> Array:
+        """Return scores of shape (candidates, splits); row means are the scores on all splits.
 
-        ``outcomes`` are outputs for the test rows of each split, ``tests`` the indices of these
-        rows. One curve is fitted to the outputs of each candidate.
+        ``outcomes`` are outputs for the test rows of each split, and ``test_sets`` are the indices
+        of these rows. One curve is fitted to the outputs of each candidate.
         """
-        rows = np.concatenate(tests)
+        rows = np.concatenate(test_sets)
         domains = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]
         domain_codes = np.unique(domains, return_inverse=True)[1]
         max_rows = max(MAX_ROWS, 2 * (int(domain_codes.max()) + 1))
@@ -174,8 +174,8 @@ class SmoothScore:
             y = class_codes = codes_of(y, self.classes)
             n_classes = len(self.classes)
         row_weights = equal_weights(domain_codes[sample], class_codes)
-        n_splits = len(tests)
-        split_indices = np.repeat(np.arange(n_splits), [len(test) for test in tests])[sample]
+        n_splits = len(test_sets)
+        split_indices = np.repeat(np.arange(n_splits), [len(test) for test in test_sets])[sample]
         sampled_outputs = (np.concatenate(values)[sample] for values in outcomes)
         losses = [row_losses(values, y, row_weights, n_classes) for values in sampled_outputs]
         return np.array([-n_splits * np.bincount(split_indices, loss, n_splits) for loss in losses])

@@ -1,1 +1,1 @@
-"""Users' tables: reading, checking columns, target and domains, statistics, and writing."""
+"""Users' tables: reading and writing files, checking columns and labels, and column statistics."""
