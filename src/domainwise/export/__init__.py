@@ -29,8 +29,8 @@ def to_onnx(model: Estimator) -> ModelProto:
         It has one input, ``X``, or one input for each feature if columns are selected by name:
         numbers (double; NaN if missing) or text (empty if missing). The output of a transformer is
         ``projection``. Other models have the output ``prediction``; classifiers also have
-        ``probabilities`` or, if they predict none, ``decisions`` (one column for two classes). The
-        metadata contain the classes.
+        ``probabilities`` or, without ``predict_proba``, ``decisions`` (one column for two classes).
+        The metadata contain the classes.
 
     Raises
     ------

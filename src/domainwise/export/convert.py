@@ -59,7 +59,7 @@ from domainwise.shift.watch import ShiftWatch
 
 #: Operator set versions: strings can be compared since 19, and trees support float64 since 3.
 OPSETS = {"": 19, "ai.onnx.ml": 3}
-#: Label types by the kind of their NumPy dtype; all other labels are text.
+#: ONNX types of labels, by the kind of their NumPy dtype; all other labels are text.
 LABEL_TYPES = {"i": Int64TensorType, "f": DoubleTensorType}
 #: Types that predict with another model, and the attribute that contains this model.
 WRAPPERS: dict[type, str] = {
@@ -75,8 +75,8 @@ def convert(model: Any) -> Any:
     """Convert a fitted model; see :func:`domainwise.to_onnx`."""
     model = model.pipeline if isinstance(model, TableModel) else model
     check_is_fitted(model)
-    steps, converted_types = list(_steps(model)), [cls for cls in CONVERTERS if cls is not Pipeline]
-    inputs, last_step = _inputs(steps[0]), steps[-1]
+    steps, converted_types = [*_iter_steps(model)], [c for c in CONVERTERS if c is not Pipeline]
+    inputs, last_step = _list_inputs(steps[0]), steps[-1]
     output_names, input_names = ["projection"], {name for name, _ in inputs}
     if is_classifier(last_step) or is_regressor(last_step):
         output_names = ["prediction"]
@@ -86,7 +86,7 @@ def convert(model: Any) -> Any:
     options: dict[str, Any] = {
         "custom_conversion_functions": dict.fromkeys(converted_types, _add_nodes),
         "custom_shape_calculators": dict.fromkeys(converted_types, lambda operator: None),
-        "custom_parsers": dict.fromkeys(converted_types, _declare),
+        "custom_parsers": dict.fromkeys(converted_types, _declare_outputs),
         "options": {
             **{cls: {"zipmap": False} for cls in _parse.sklearn_classifier_list},
             **{cls: {} for cls in converted_types},
@@ -114,18 +114,18 @@ def convert(model: Any) -> Any:
     return graph
 
 
-def _steps(model: Any) -> Iterator[Any]:
+def _iter_steps(model: Any) -> Iterator[Any]:
     """Yield the estimators of a model in order, without wrappers and ShiftWatch."""
     if type(model) in WRAPPERS:
-        yield from _steps(getattr(model, WRAPPERS[type(model)]))
+        yield from _iter_steps(getattr(model, WRAPPERS[type(model)]))
     elif isinstance(model, Pipeline):
         for _, step in model.steps:
-            yield from _steps(step)
+            yield from _iter_steps(step)
     elif model not in (None, "passthrough") and not isinstance(model, ShiftWatch):
         yield model
 
 
-def _inputs(first_step: Any) -> list[tuple[str, Any]]:
+def _list_inputs(first_step: Any) -> list[tuple[str, Any]]:
     """Return names and types of inputs: one array, or each column of a ColumnTransformer."""
     n_columns = first_step.n_features_in_
     if not isinstance(first_step, ColumnTransformer):
@@ -142,15 +142,15 @@ def _inputs(first_step: Any) -> list[tuple[str, Any]]:
     return [(str(name), types[name]([None, 1])) for name in names]
 
 
-def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+def _declare_outputs(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
     """Declare the outputs of a model, with their types."""
     operator = scope.declare_local_operator(None, model)
     operator.inputs = inputs
     is_text = isinstance(inputs[0].type, StringTensorType)
     types = [(StringTensorType if is_text else DoubleTensorType)([None, None])]
     if is_classifier(model):
-        types.insert(0, LABEL_TYPES.get(_classes(model).dtype.kind, StringTensorType)([None]))
-    operator.outputs = [scope.declare_local_variable("output", cls) for cls in types]
+        types.insert(0, LABEL_TYPES.get(_get_classes(model).dtype.kind, StringTensorType)([None]))
+    operator.outputs = [scope.declare_local_variable("output", t) for t in types]
     return operator.outputs
 
 
@@ -162,12 +162,12 @@ def _add_nodes(scope: Any, operator: Any, container: Any) -> None:
     outputs = [output := CONVERTERS[type(model)](model, X)]
     if isinstance(output, ClassifierOutput):
         scores = output.probabilities if hasattr(model, "predict_proba") else output.decisions
-        outputs = [output.codes.lookup_in(_classes(model)), scores]
+        outputs = [output.codes.lookup_in(_get_classes(model)), scores]
     for tensor, variable in zip(outputs, operator.outputs, strict=True):
         container.add_node("Identity", tensor.name, variable.full_name)
 
 
-def _classes(model: Any) -> Array:
+def _get_classes(model: Any) -> Array:
     classes = np.asarray(model.classes_)
     return classes.astype(np.int64) if classes.dtype.kind in "biu" else classes
 
@@ -189,7 +189,7 @@ def convert_inner(model: Any, X: Tensor) -> Any:
 
 
 def refuse(model: Any, reason: str, condition: bool = True) -> None:
-    """Raise ValueError with the type of the model and a reason, if the condition is True."""
+    """Raise ValueError with the type of the model and the reason if ``condition`` is True."""
     if condition:
         raise ValueError(
             f"to_onnx cannot convert {type(model).__name__} {reason}. Replace it, or save the "
@@ -198,20 +198,20 @@ def refuse(model: Any, reason: str, condition: bool = True) -> None:
 
 
 @converts(Pipeline)
-def _pipeline(model: Pipeline, X: Tensor) -> Any:
+def _convert_pipeline(model: Pipeline, X: Tensor) -> Any:
     for _, step in model.steps:
         X = X if step in (None, "passthrough") else convert_inner(step, X)
     return X
 
 
 @converts(StandardScaler)
-def _scaler(model: StandardScaler, X: Tensor) -> Tensor:
+def _convert_scaler(model: StandardScaler, X: Tensor) -> Tensor:
     X = X - model.mean_ if model.with_mean else X
     return X if model.scale_ is None else X / model.scale_
 
 
 @converts(SimpleImputer)
-def _imputer(model: SimpleImputer, X: Tensor) -> Tensor:
+def _convert_imputer(model: SimpleImputer, X: Tensor) -> Tensor:
     refuse(model, "with add_indicator=True", model.add_indicator)
     fills, marker = model.statistics_, model.missing_values
     if fills.dtype.kind in "OU":  # missing text is empty in a graph
@@ -225,34 +225,34 @@ def _imputer(model: SimpleImputer, X: Tensor) -> Tensor:
 
 @converts(Ridge, LinearRegression, LinearSVR)
 @converts(LinearSVC, RidgeClassifier, LogisticRegression, LinearDiscriminantAnalysis, ClassMeans)
-def _linear(model: Any, X: Tensor) -> Any:
+def _convert_linear(model: Any, X: Tensor) -> Any:
     values = X @ np.atleast_2d(model.coef_).T + np.atleast_2d(model.intercept_)
-    return _decision_output(model, values) if is_classifier(model) else values
+    return _make_output(model, values) if is_classifier(model) else values
 
 
-def _decision_output(model: Any, values: Tensor) -> ClassifierOutput:
-    """Return classes by decision value, and logistic probabilities if the model has any."""
+def _make_output(model: Any, values: Tensor) -> ClassifierOutput:
+    """Return the output for decision values, with probabilities if the model predicts them."""
     class_values = class_columns(values, n := len(model.classes_))
     probabilities = None
     if hasattr(model, "predict_proba"):
         # The logistic function of v is the softmax of -v/2 and v/2.
         probabilities = (class_values * 0.5 if n == 2 else class_values).op("Softmax", axis=1)
-    return ClassifierOutput(class_values.codes(), values, probabilities)
+    return ClassifierOutput(class_values.argmax(), values, probabilities)
 
 
 @converts(SVR)
-def _svr(model: SVR, X: Tensor) -> Tensor:
+def _convert_svr(model: SVR, X: Tensor) -> Tensor:
     """Return the predictions of an SVR, or the decision values of an SVC with two classes."""
-    return _kernel_sum(model, X, model.dual_coef_.T) + model.intercept_
+    return _sum_kernel_values(model, X, model.dual_coef_.T) + model.intercept_
 
 
 @converts(SVC)
-def _svc(model: SVC, X: Tensor) -> ClassifierOutput:
+def _convert_svc(model: SVC, X: Tensor) -> ClassifierOutput:
     refuse(model, "with probability=True", len(model._probA) > 0)
     if (n := len(model.classes_)) == 2:
-        values = _svr(model, X)
+        values = _convert_svr(model, X)
         # If the value is 0, libsvm predicts the second class.
-        return ClassifierOutput(class_columns(values, n).codes(last=True), values)
+        return ClassifierOutput(class_columns(values, n).argmax(last=True), values)
     class_starts, pairs = np.cumsum([0, *model.n_support_]), list(combinations(range(n), 2))
     dual = np.zeros((len(model.support_), len(pairs)))
     for k, (i, j) in enumerate(pairs):
@@ -261,16 +261,16 @@ def _svc(model: SVC, X: Tensor) -> ClassifierOutput:
             dual[class_rows, k] = model.dual_coef_[dual_row, class_rows]
     first_of_pair, second_of_pair = np.eye(n)[np.array(pairs).T]
     signs = first_of_pair - second_of_pair
-    values = _kernel_sum(model, X, dual) + model.intercept_
+    values = _sum_kernel_values(model, X, dual) + model.intercept_
     votes = values.op("Greater", 0.0).cast("DOUBLE") @ signs + second_of_pair.sum(axis=0)
     confidence_sums = values @ signs
     decisions = votes + confidence_sums / ((confidence_sums.op("Abs") + 1.0) * 3.0)
-    codes = (decisions if model.break_ties else votes).codes()
+    codes = (decisions if model.break_ties else votes).argmax()
     return ClassifierOutput(codes, decisions if model.decision_function_shape == "ovr" else values)
 
 
-def _kernel_sum(model: Any, X: Tensor, dual: Array) -> Tensor:
-    """Return sums of kernel values at the support vectors, with the weights ``dual``."""
+def _sum_kernel_values(model: Any, X: Tensor, dual: Array) -> Tensor:
+    """Sum the kernel values at the support vectors with the weights ``dual``."""
     if model.kernel == "precomputed":
         row_weights = np.zeros((model.shape_fit_[0], dual.shape[1]))
         row_weights[model.support_] = dual
@@ -283,7 +283,7 @@ def _kernel_sum(model: Any, X: Tensor, dual: Array) -> Tensor:
 
 
 @converts(TransformedTargetRegressor)
-def _scaled_target(model: TransformedTargetRegressor, X: Tensor) -> Tensor:
+def _convert_transformed_target(model: TransformedTargetRegressor, X: Tensor) -> Tensor:
     scaler = model.transformer_
     refuse(model, f"with {type(scaler).__name__}", type(scaler) is not StandardScaler)
     scale = np.ravel(1.0 if scaler.scale_ is None else scaler.scale_)
@@ -292,17 +292,17 @@ def _scaled_target(model: TransformedTargetRegressor, X: Tensor) -> Tensor:
 
 
 @converts(dummy.DummyRegressor, dummy.DummyClassifier)
-def _constant(model: Any, X: Tensor) -> Any:
+def _convert_dummy(model: Any, X: Tensor) -> Any:
     if not is_classifier(model):
-        return X.repeated(np.ravel(model.constant_).astype(np.float64))
+        return X.repeat_row(np.ravel(model.constant_).astype(np.float64))
     strategy = model.strategy
     refuse(model, f"with strategy={strategy!r}", strategy in ("uniform", "stratified"))
-    probabilities = X.repeated(model.predict_proba(np.zeros((1, 1)))[0])
-    return ClassifierOutput(probabilities.codes(), None, probabilities)
+    probabilities = X.repeat_row(model.predict_proba(np.zeros((1, 1)))[0])
+    return ClassifierOutput(probabilities.argmax(), None, probabilities)
 
 
 @converts(ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor)
-def _boosting(model: Any, X: Tensor) -> Any:
+def _convert_boosting(model: Any, X: Tensor) -> Any:
     refuse(model, "with categorical_features", model._preprocessor is not None)
     field_names = ("left", "right", "feature_idx", "num_threshold", "missing_go_to_left")
     trees = [
@@ -310,33 +310,33 @@ def _boosting(model: Any, X: Tensor) -> Any:
         for stage in model._predictors
         for k, tree in enumerate(stage)
     ]
-    values = _trees(X, field_names, trees) + model._baseline_prediction
+    values = _sum_trees(X, field_names, trees) + model._baseline_prediction
     if hasattr(model, "classes_"):
-        return _decision_output(model, values)
+        return _make_output(model, values)
     return values.op("Exp") if model.loss in ("poisson", "gamma") else values
 
 
 @converts(SymmetricBoostingClassifier, SymmetricBoostingRegressor)
-def _symmetric(model: Any, X: Tensor) -> Any:
+def _convert_symmetric_boosting(model: Any, X: Tensor) -> Any:
     n_trees, n_leaves, n_outputs = model.leaves_.shape
-    used_columns = X.op("Gather", model.features_.ravel(), axis=1)
-    is_above = used_columns.op("Greater", model.thresholds_.ravel()).cast("DOUBLE")
+    split_columns = X.op("Gather", model.features_.ravel(), axis=1)
+    is_above = split_columns.op("Greater", model.thresholds_.ravel()).cast("DOUBLE")
     is_above = is_above.op("Reshape", np.array([-1, *model.features_.shape]))
     leaf_indices = is_above @ (2.0 ** np.arange(model.features_.shape[1])[::-1])
     flat_indices = leaf_indices.cast("INT64") + n_leaves * np.arange(n_trees)
     values = flat_indices.lookup_in(model.leaves_.reshape(-1, n_outputs))
     values = values.op("ReduceSum", np.array([1]), keepdims=0) + model.start_
-    return _decision_output(model, values) if hasattr(model, "classes_") else values
+    return _make_output(model, values) if hasattr(model, "classes_") else values
 
 
 @converts(
     *(ensemble.ExtraTreesClassifier, ensemble.ExtraTreesRegressor),
     *(ensemble.RandomForestClassifier, ensemble.RandomForestRegressor),
 )
-def _forest(model: Any, X: Tensor) -> Any:
+def _convert_forest(model: Any, X: Tensor) -> Any:
     refuse(model, "with several targets", model.n_outputs_ > 1)
     trees = [tree.tree_ for tree in model.estimators_]
-    # ONNX sums leaves in float32. Subtract a typical target, or targets far from 0 lose digits.
+    # ONNX sums leaves in float32. Subtract a typical target, so that few digits are lost.
     offset = 0.0 if is_classifier(model) else float(trees[0].value[0, 0, 0])
     field_names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
     tree_tuples = []
@@ -345,22 +345,22 @@ def _forest(model: Any, X: Tensor) -> Any:
         is_leaf, output_ids = tree.children_left < 0, range(tree.value.shape[2])
         tree_tuples.append((tree.__getstate__()["nodes"], is_leaf, node_values, output_ids))
     X = X.cast("FLOAT").cast("DOUBLE")  # scikit-learn's trees round rows to float32
-    means = _trees(X, field_names, tree_tuples) + offset
-    return ClassifierOutput(means.codes(), None, means) if is_classifier(model) else means
+    means = _sum_trees(X, field_names, tree_tuples) + offset
+    return ClassifierOutput(means.argmax(), None, means) if is_classifier(model) else means
 
 
-def _trees(X: Tensor, field_names: tuple[str, ...], trees: list[Any]) -> Tensor:
+def _sum_trees(X: Tensor, field_names: tuple[str, ...], trees: list[Any]) -> Tensor:
     """Add up trees, which are tuples of nodes, leaf mask, node values and output indices."""
     nodes, leaf_masks, node_values, output_ids = zip(*trees, strict=True)
-    is_leaf, sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
-    tree_ids = np.repeat(np.arange(len(trees)), sizes)
-    node_ids = np.concatenate([*map(np.arange, sizes)])
+    is_leaf, tree_sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
+    tree_ids = np.repeat(np.arange(len(trees)), tree_sizes)
+    node_ids = np.concatenate([*map(np.arange, tree_sizes)])
     suffixes = ("truenodeids", "falsenodeids", "featureids", "values", "missing_value_tracks_true")
-    columns: dict[str, Any] = {
+    node_arrays: dict[str, Any] = {
         f"nodes_{suffix}": np.where(is_leaf, 0, np.concatenate([n[name] for n in nodes]))
         for suffix, name in zip(suffixes, field_names, strict=True)
     }
-    columns |= {
+    node_arrays |= {
         "nodes_treeids": tree_ids,
         "nodes_nodeids": node_ids,
         "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ"),
@@ -370,36 +370,36 @@ def _trees(X: Tensor, field_names: tuple[str, ...], trees: list[Any]) -> Tensor:
         "target_weights": np.concatenate(node_values)[is_leaf].ravel(),
     }
     attributes: dict[str, Any] = {"n_targets": int(np.max(output_ids)) + 1}
-    for name, column in columns.items():
+    for name, array in node_arrays.items():
         if name in ("nodes_values", "target_weights"):
-            attributes[f"{name}_as_tensor"] = numpy_helper.from_array(column.astype(float), name)
+            attributes[f"{name}_as_tensor"] = numpy_helper.from_array(array.astype(float), name)
         else:
-            attributes[name] = column.tolist()
+            attributes[name] = array.tolist()
     return X.op("TreeEnsembleRegressor", domain="ai.onnx.ml", **attributes).cast("DOUBLE")
 
 
 @converts(*(getattr(m, name) for m in (exact, fast) for name in m.__all__))
 @converts(DCMCV, FastDCMCV, invariant.InvariantFeatures)
-def _projection(model: Any, X: Tensor) -> Tensor:
-    return _expansion_values(model.expansion, X)
+def _convert_projection(model: Any, X: Tensor) -> Tensor:
+    return _convert_expansion(model.expansion, X)
 
 
-def _expansion_values(function: Expansion, X: Tensor) -> Tensor:
+def _convert_expansion(expansion: Expansion, X: Tensor) -> Tensor:
     landmarks, dual, intercept = (
         None if array is None else np.asarray(to_host(array), dtype=np.float64)
-        for array in (function.landmarks, function.dual, function.intercept)
+        for array in (expansion.landmarks, expansion.dual, expansion.intercept)
     )
-    return kernel_values(function.kernel, X, landmarks) @ dual + intercept
+    return kernel_values(expansion.kernel, X, landmarks) @ dual + intercept
 
 
 @converts(invariant.InvariantKernel)
-def _invariant_kernel(model: Any, X: Tensor) -> Tensor:
+def _convert_invariant_kernel(model: Any, X: Tensor) -> Tensor:
     K = kernel_values(model.base_kernel, X, getattr(model, "X_fit_", None))
-    return model.correct(K - K.reduced("Mean") - model.column_means)
+    return model.correct(K - K.reduce_rows("Mean") - model.column_means)
 
 
 @converts(invariant.InvariantSVR, invariant.InvariantSVC)
-def _invariant_machine(model: Any, X: Tensor) -> Any:
+def _convert_invariant_machine(model: Any, X: Tensor) -> Any:
     output = convert_inner(model.machine_, convert_inner(model.transformer_, X))
     if not is_classifier(model):
         return model.on_target_scale(output)
@@ -408,46 +408,46 @@ def _invariant_machine(model: Any, X: Tensor) -> Any:
     # The scale divides the coefficients: ONNX Runtime would apply a separate factor in float32.
     logistic, scale = model.calibration_.model, model.calibration_.scale
     values = output.decisions @ (logistic.coef_ / scale).T + np.atleast_2d(logistic.intercept_)
-    calibrated_output = _decision_output(logistic, values)
+    calibrated_output = _make_output(logistic, values)
     return ClassifierOutput(output.codes, output.decisions, calibrated_output.probabilities)
 
 
 @converts(ridge.InvariantRidgeCV, ridge.InvariantRidgeClassifierCV)
-def _ridge(model: Any, X: Tensor) -> Any:
+def _convert_ridge(model: Any, X: Tensor) -> Any:
     # finalize() runs the search if the model was fitted in batches.
-    outputs = [_expansion_values(function, X) for function in model.finalize().expansions_]
+    outputs = [_convert_expansion(expansion, X) for expansion in model.finalize().expansions_]
     values = weighted_sum(outputs, [1.0] * len(outputs))
     if not is_classifier(model):
-        return _corrected(model, values)
+        return _correct(model, values)
     class_values = class_columns(values, len(model.classes_))
     curve = vars(model).get("curve_")
-    probabilities = curve and _probabilities(curve, class_values)
+    probabilities = curve and _apply_curve(curve, class_values)
     if not hasattr(model, "corrections_"):
-        return ClassifierOutput(class_values.codes(), values, probabilities)
-    probabilities = _corrected(model, probabilities)
-    logs = probabilities.op("Max", 1e-300).op("Log")
-    decisions = logs @ np.array([[-1.0], [1.0]]) if len(model.classes_) == 2 else logs
-    return ClassifierOutput(probabilities.codes(), decisions, probabilities)
+        return ClassifierOutput(class_values.argmax(), values, probabilities)
+    probabilities = _correct(model, probabilities)
+    log_values = probabilities.op("Max", 1e-300).op("Log")
+    decisions = log_values @ np.array([[-1.0], [1.0]]) if len(model.classes_) == 2 else log_values
+    return ClassifierOutput(probabilities.argmax(), decisions, probabilities)
 
 
-def _corrected(model: Any, outputs: Tensor) -> Tensor:
+def _correct(model: Any, output: Tensor) -> Tensor:
     """Apply the correction if the model was adapted to a site."""
     if not hasattr(model, "corrections_"):
-        return outputs
+        return output
     prior, correction = model.priors_["plain"], model.corrections_["plain"]
     if not is_classifier(model):
         level, slope = correction
-        return outputs * (1.0 + slope) + (level - slope * prior.centre)
-    weighted_outputs = outputs * np.exp(correction)
-    return weighted_outputs / weighted_outputs.reduced("Sum")
+        return output * (1.0 + slope) + (level - slope * prior.centre)
+    weighted_output = output * np.exp(correction)
+    return weighted_output / weighted_output.reduce_rows("Sum")
 
 
-def _probabilities(curve: Curve, values: Tensor) -> Tensor:
+def _apply_curve(curve: Curve, values: Tensor) -> Tensor:
     return (values * curve.slope + curve.bias).op("Softmax", axis=1)
 
 
 @converts(InvariantSearchCV)
-def _invariant_search(model: Any, X: Tensor) -> Any:
+def _convert_invariant_search(model: Any, X: Tensor) -> Any:
     outputs = [convert_inner(member, X) for member in model.estimators_]
     if len(outputs) == 1 or not is_classifier(model):
         return outputs[0] if len(outputs) == 1 else weighted_sum(outputs)
@@ -460,11 +460,11 @@ def _invariant_search(model: Any, X: Tensor) -> Any:
     probabilities = None
     if hasattr(model, "predict_proba"):
         probabilities = weighted_sum([output.probabilities for output in outputs])
-    return ClassifierOutput(class_columns(decisions, n).codes(), decisions, probabilities)
+    return ClassifierOutput(class_columns(decisions, n).argmax(), decisions, probabilities)
 
 
 @converts(own_ensemble.DomainEnsembleRegressor, own_ensemble.DomainEnsembleClassifier)
-def _ensemble(model: Any, X: Tensor) -> Any:
+def _convert_ensemble(model: Any, X: Tensor) -> Any:
     """Average the members' predictions without context."""
     Z = (X - model.domain_context_.mean_) / model.domain_context_.scale_
     low, high = model.feature_limits
@@ -472,37 +472,37 @@ def _ensemble(model: Any, X: Tensor) -> Any:
     outputs = []
     for name in model.weights_:
         try:
-            outputs.append(_member(model.members_[name], Z))
+            outputs.append(_convert_member(model.members_[name], Z))
         except ValueError as error:
             raise ValueError(f"member {name!r} of {type(model).__name__}: {error}") from error
     mean = weighted_sum(outputs, list(model.weights_.values()))
     if not is_classifier(model):
-        return _corrected(model, model.on_target_scale(mean))
-    probabilities = _corrected(model, mean)
-    return ClassifierOutput(probabilities.codes(), None, probabilities)
+        return _correct(model, model.on_target_scale(mean))
+    probabilities = _correct(model, mean)
+    return ClassifierOutput(probabilities.argmax(), None, probabilities)
 
 
 @converts(SiteAdapter)
-def _adapter(model: Any, X: Tensor) -> Any:
+def _convert_adapter(model: Any, X: Tensor) -> Any:
     output = convert_inner(model.estimator_, X)
     if not is_classifier(model):
-        return _corrected(model, output)
+        return _correct(model, output)
     probabilities, n = output.probabilities, len(model.classes_)
     curve = model.curves_.get("plain")
     if curve is not None:
-        probabilities = _probabilities(curve, class_columns(output.decisions, n))
-    corrected_probabilities = _corrected(model, probabilities)
-    codes = corrected_probabilities.codes() if hasattr(model, "corrections_") else output.codes
+        probabilities = _apply_curve(curve, class_columns(output.decisions, n))
+    corrected_probabilities = _correct(model, probabilities)
+    codes = corrected_probabilities.argmax() if hasattr(model, "corrections_") else output.codes
     return ClassifierOutput(codes, None, corrected_probabilities)
 
 
-def _member(member: Member, Z: Tensor) -> Tensor:
+def _convert_member(member: Member, Z: Tensor) -> Tensor:
     Z = Z if member.clip is None else (Z / member.clip).op("Tanh") * member.clip
-    mean = weighted_sum([_class_scores(model, Z, member.n_classes) for model in member.estimators])
-    return mean if member.curve is None else _probabilities(member.curve, mean)
+    mean = weighted_sum([_score_classes(model, Z, member.n_classes) for model in member.estimators])
+    return mean if member.curve is None else _apply_curve(member.curve, mean)
 
 
-def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
+def _score_classes(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     """Return a model's outputs for all classes, like :func:`domainwise.search.scores.outputs`."""
     output = convert_inner(model, Z)
     if not n_classes:
@@ -510,10 +510,10 @@ def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     class_codes = np.asarray(model.classes_, dtype=np.intp)
     if hasattr(model, "decision_function"):
         class_values = class_columns(output.decisions, len(class_codes))
-        smallest_value = class_values.reduced("Min").op("Min", 0.0)
+        smallest_value = class_values.reduce_rows("Min").op("Min", 0.0)
     else:
         class_values = output.probabilities.op("Max", MIN_PROBABILITY).op("Log")
-        smallest_value = Z.repeated(np.log([MIN_PROBABILITY]))
+        smallest_value = Z.repeat_row(np.log([MIN_PROBABILITY]))
     # Classes that the model was not fitted to get the smallest value.
     column_indices = np.full(n_classes, len(class_codes))
     column_indices[class_codes] = np.arange(len(class_codes))

@@ -54,7 +54,7 @@ class Tensor:
         """Convert to another type."""
         return self.op("Cast", to=getattr(TensorProto, type_name))
 
-    def reduced(self, reduction: str) -> Tensor:
+    def reduce_rows(self, reduction: str) -> Tensor:
         """Reduce each row to one value: "Mean", "Sum", "Max", "Min" or "SumSquare"."""
         return self.op(f"Reduce{reduction}", np.array([1]), keepdims=1)
 
@@ -62,16 +62,16 @@ class Tensor:
         """Return ``value`` where the condition is true, and this tensor elsewhere."""
         return condition.op("Where", value, self)
 
-    def codes(self, *, last: bool = False) -> Tensor:
+    def argmax(self, *, last: bool = False) -> Tensor:
         """Return the index of each row's largest value; in a tie, the first (or ``last``) one."""
         return self.op("ArgMax", axis=1, keepdims=0, select_last_index=int(last))
 
     def lookup_in(self, values: Array) -> Tensor:
-        """Return the entries of ``values`` at these indices."""
+        """Return the entries of ``values`` at the indices in this tensor."""
         return self._constant(values).op("Gather", self)
 
-    def repeated(self, row: Array) -> Tensor:
-        """Repeat a row for each row of this tensor."""
+    def repeat_row(self, row: Array) -> Tensor:
+        """Repeat ``row`` once for each row of this tensor."""
         shape = self.op("Shape", start=0, end=1).op("Concat", np.array([len(row)]), axis=0)
         return self._constant(row[None]).op("Expand", shape)
 
@@ -104,8 +104,8 @@ def class_columns(values: Tensor, n_classes: int) -> Tensor:
 def weighted_sum(tensors: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
     """Return the weighted sum of several tensors, or their mean if no weights are passed."""
     weights = [1.0 / len(tensors)] * len(tensors) if weights is None else weights
-    first_term, *terms = (tensor * weight for tensor, weight in zip(tensors, weights, strict=True))
-    return sum(terms, start=first_term)
+    terms = [tensor * weight for tensor, weight in zip(tensors, weights, strict=True)]
+    return sum(terms[1:], start=terms[0])
 
 
 def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
@@ -130,13 +130,13 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
     if kernel.name == "rbf":
         # The last two columns of the prepared rows contain ones and norms.
         products = X @ (sqrt(2.0 * gamma) * prepared_rows[:, :-2].T)
-        exponents = products + X.reduced("SumSquare") * -gamma + prepared_rows[:, -1]
+        exponents = products + X.reduce_rows("SumSquare") * -gamma + prepared_rows[:, -1]
         return expm1(exponents.op("Min", 0.0))
     if kernel.name == "poly":
         return _polynomial(kernel, X @ (gamma * prepared_rows.T))
     if kernel.name == "cosine":
-        X = _divide_rows(X, X.op("Abs").reduced("Max"))
-        X = _divide_rows(X, X.reduced("SumSquare").op("Sqrt"))
+        X = _divide_rows(X, X.op("Abs").reduce_rows("Max"))
+        X = _divide_rows(X, X.reduce_rows("SumSquare").op("Sqrt"))
     return X @ prepared_rows.T
 
 
