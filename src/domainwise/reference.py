@@ -1,16 +1,16 @@
-r"""The paper's algorithms as published, with dense computations on precomputed kernel matrices.
+r"""The algorithms of the DCM paper as published: dense computations with precomputed kernels.
 
 They are slow and share no code with the estimators. The tests compare the estimators with them, and
 ``domainwise reproduce`` runs them.
 
 Matrices are laid out as in the paper: ``K_x[i, j] = k(x_i, x_j)``, and a kernel between training
-points and new points has the **training points as rows**, ``K_z[i, j] = k(x_i, z_j)``. Projected
+points and new points has **one row per training point**, ``K_z[i, j] = k(x_i, z_j)``. Projected
 points are returned as rows. Pass uncentred kernels: every function centres them with the training
 means, because the paper assumes feature maps with mean zero. ``K_x``, ``K_y`` and ``K_d`` are the
-kernel matrices of points, targets and domains, ``epsilon`` is the positive regularization of the
-label kernels, and ``domain_weight`` is the factor w of the domain term: 1 in the paper, 0 for COIR.
-Eigenvalues are real in exact arithmetic. If rounding makes an eigenvalue complex (relative
-imaginary part above 1e-8), its real part is used, with a RuntimeWarning.
+kernel matrices of points, targets and domains, ``epsilon`` is the positive regularization of K_y
+and K_d, and ``domain_weight`` is the factor w of the domain term: 1 in the paper, 0 for COIR. In
+exact arithmetic, the eigenvalues of Algorithms 1 and 2 are real. If rounding makes one complex
+(relative imaginary part above 1e-8), its real part is used, with a RuntimeWarning.
 
 Differences from the paper, where its text cannot be run as printed (theory 10.1):
 
@@ -21,7 +21,7 @@ Differences from the paper, where its text cannot be run as printed (theory 10.1
   to new points, :math:`\tilde B^\top C_x \tilde W_x K_z`, is used instead.
 
 Algorithm 2 differs from Algorithm 1 even if every point is a landmark. It adds :math:`N\epsilon I`
-to the right matrix of its pencil, which orders directions with eigenvalue 1 by variance.
+to the right matrix of its pencil. Directions with eigenvalue 1 are thereby ordered by variance.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ReferenceResult:
-    """The result of a reference algorithm, with one column per component."""
+    """The result of a reference algorithm; matrices have one column per component."""
 
     eigenvalues: Matrix  #: real parts, largest first
-    coefficients: Matrix  #: the paper's B: centred kernel values k are projected to B'k
-    projected: Matrix  #: projected training points: the paper's K_x tilde, transposed
+    coefficients: Matrix  #: the paper's B, which projects centred kernel values k to B'k
+    projected: Matrix  #: projected training points (the paper's K_x tilde, transposed)
     projected_new: Matrix | None = None  #: projected new points, if ``K_z`` was passed
 
 
 def leading_eigenpairs(
-    gammas: NDArray[Any], vectors: NDArray[Any], n_components: int
+    eigenvalues: NDArray[Any], eigenvectors: NDArray[Any], n_components: int
 ) -> tuple[Matrix, Matrix]:
-    """Return the eigenpairs with the largest real parts; warn if any of them is complex."""
-    order = np.argsort(-gammas.real, kind="stable")[:n_components]
-    leading_values = gammas[order]
+    """Return the eigenpairs with the largest real parts; warn if any eigenvalue is complex."""
+    order = np.argsort(-eigenvalues.real, kind="stable")[:n_components]
+    leading_values = eigenvalues[order]
     n_complex = int((np.abs(np.imag(leading_values)) > 1e-8 * np.abs(leading_values)).sum())
     if n_complex:
         warn_caller(
@@ -70,13 +70,13 @@ def leading_eigenpairs(
             "rounding errors. Only their real parts are used.",
             RuntimeWarning,
         )
-    return leading_values.real, vectors[:, order].real
+    return leading_values.real, eigenvectors[:, order].real
 
 
 def unit_variance_factors(projected: Matrix) -> Matrix:
-    """Return factors that scale centred columns to variance 1; zero columns have factor 1."""
-    deviations = np.sqrt(np.mean(projected**2, axis=0))
-    return np.asarray(1.0 / np.where(deviations <= 1e-12 * deviations.max(), 1.0, deviations))
+    """Return a factor for each centred column that scales it to variance 1; 1 for zero columns."""
+    sd = np.sqrt(np.mean(projected**2, axis=0))
+    return np.asarray(1.0 / np.where(sd <= 1e-12 * sd.max(), 1.0, sd))
 
 
 def centre(K: Matrix) -> Matrix:
@@ -86,7 +86,7 @@ def centre(K: Matrix) -> Matrix:
 
 
 def check_matrix(values: ArrayLike, name: str) -> Matrix:
-    """Return ``values`` as a matrix; raise ValueError if it is empty or not finite."""
+    """Check that ``values`` is a matrix, not empty and without NaN or infinity, and return it."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must be a non-empty 2-D array; got shape {array.shape}")
@@ -98,7 +98,7 @@ def check_matrix(values: ArrayLike, name: str) -> Matrix:
 
 
 def check_symmetric(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
-    """Return ``values`` as a matrix; raise ValueError unless it is symmetric with this size."""
+    """Check that ``values`` is a symmetric matrix, with ``size`` rows if given, and return it."""
     array = check_matrix(values, name)
     expected_size = len(array) if size is None else size
     if array.shape != (expected_size, expected_size):
@@ -107,7 +107,7 @@ def check_symmetric(values: ArrayLike, name: str, size: int | None = None) -> Ma
             "kernel values between all pairs of points."
         )
     if not np.allclose(array, array.T, rtol=1e-8, atol=1e-10 * np.abs(array).max()):
-        raise ValueError(f"{name} must be symmetric. Pass a symmetric kernel matrix.")
+        raise ValueError(f"{name} must be symmetric. Pass kernel values, with k(a, b) = k(b, a).")
     return (array + array.T) / 2
 
 
@@ -119,11 +119,11 @@ def check_positive(value: float, name: str, *, allow_zero: bool = False) -> floa
     return float(value)
 
 
-def check_components(n_components: int, maximum: int, meaning: str) -> None:
+def check_components(n_components: int, maximum: int, maximum_meaning: str) -> None:
     """Raise ValueError unless ``n_components`` is between 1 and ``maximum``."""
     if not 1 <= n_components <= maximum:
         raise ValueError(
-            f"n_components must be between 1 and {maximum} ({meaning}); got {n_components}"
+            f"n_components must be between 1 and {maximum} ({maximum_meaning}); got {n_components}"
         )
 
 
@@ -140,16 +140,16 @@ def algorithm1(
     n_components: int,
     domain_weight: float = 1.0,
 ) -> ReferenceResult:
-    r"""DCM by a dense generalized eigenproblem (the paper's Algorithm 1).
+    r"""DCM as a dense generalized eigenproblem (the paper's Algorithm 1).
 
     .. math:: (P_y K_x^2 + K_x) B = (w P_d K_x^2 + K_x) B \Gamma, \qquad
         P_\alpha = K_\alpha (K_\alpha + N \epsilon I)^{-1}
 
-    With :math:`K_x = U \Lambda U^\top` (eigenvalues above N times machine epsilon times the largest
-    one), a column of B is :math:`U \Lambda^{-1} a`, where :math:`(U^\top P_y U \Lambda + I) a =
-    \gamma (w U^\top P_d U \Lambda + I) a`. QZ solves this problem. All but rank(K_y) + rank(K_d)
-    eigenvalues equal 1, and their eigenvectors are arbitrary. ``n_components`` is at most the rank
-    of the centred K_x, and the projected training points have unit variance.
+    With :math:`K_x = U \Lambda U^\top` (only eigenvalues above N times machine epsilon times the
+    largest one), a column of B is :math:`U \Lambda^{-1} a`, where :math:`(U^\top P_y U \Lambda + I)
+    a = \gamma (w U^\top P_d U \Lambda + I) a`. QZ solves this problem. At most rank(K_y) +
+    rank(K_d) eigenvalues differ from 1; eigenvectors for eigenvalue 1 are arbitrary. Projected
+    training points have unit variance. ``n_components`` is at most the rank of the centred K_x.
 
     Returns
     -------
@@ -172,19 +172,19 @@ def algorithm1(
     P_y = _smoother(check_symmetric(K_y, "K_y", n_samples), epsilon)
     P_d = _smoother(check_symmetric(K_d, "K_d", n_samples), epsilon)
     weight = check_positive(domain_weight, "domain_weight", allow_zero=True)
-    eigenvalues, eigenvectors = scipy.linalg.eigh(centre(K_raw))
-    is_nonzero = eigenvalues > n_samples * np.finfo(np.float64).eps * eigenvalues[-1]
-    eigenvalues, U = eigenvalues[is_nonzero], eigenvectors[:, is_nonzero]
-    check_components(n_components, len(eigenvalues), "the rank of the centred K_x")
-    identity = np.eye(len(eigenvalues))
-    gammas, A = scipy.linalg.eig(
-        (U.T @ P_y @ U) * eigenvalues + identity, weight * (U.T @ P_d @ U) * eigenvalues + identity
-    )
-    gammas, A = leading_eigenpairs(gammas, A, n_components)
+    K_eigenvalues, U = scipy.linalg.eigh(centre(K_raw))
+    is_nonzero = K_eigenvalues > n_samples * np.finfo(np.float64).eps * K_eigenvalues[-1]
+    K_eigenvalues, U = K_eigenvalues[is_nonzero], U[:, is_nonzero]
+    check_components(n_components, len(K_eigenvalues), "the rank of the centred K_x")
+    identity = np.eye(len(K_eigenvalues))
+    left_matrix = (U.T @ P_y @ U) * K_eigenvalues + identity
+    right_matrix = weight * (U.T @ P_d @ U) * K_eigenvalues + identity
+    eigenvalues, A = scipy.linalg.eig(left_matrix, right_matrix)
+    eigenvalues, A = leading_eigenpairs(eigenvalues, A, n_components)
     # K_x B is computed as U A, without rounding errors from dividing by small eigenvalues.
     A = A * unit_variance_factors(U @ A)
-    B = U @ (A / eigenvalues[:, None])
-    return ReferenceResult(gammas, B, U @ A, None if K_z is None else project(K_raw, K_z, B))
+    B = U @ (A / K_eigenvalues[:, None])
+    return ReferenceResult(eigenvalues, B, U @ A, None if K_z is None else project(K_raw, K_z, B))
 
 
 def dica_original(
@@ -228,35 +228,35 @@ def dica_original(
     """
     K_raw = check_symmetric(K_x, "K_x")
     n_samples = len(K_raw)
-    regularization = check_positive(lam, "lam") * np.eye(n_samples)
+    lam_identity = check_positive(lam, "lam") * np.eye(n_samples)
     check_components(n_components, n_samples - 1, "n_samples - 1")
     K = centre(K_raw)
-    left = K @ K
+    left_matrix = K @ K
     if K_y is not None:
-        left = _smoother(check_symmetric(K_y, "K_y", n_samples), epsilon) @ left
+        left_matrix = _smoother(check_symmetric(K_y, "K_y", n_samples), epsilon) @ left_matrix
     domains = np.asarray(sample_domain)
     if domains.shape != (n_samples,):
         raise ValueError(
             f"sample_domain has shape {domains.shape}, but K_x has {n_samples} rows. Pass one "
             "domain per row."
         )
-    _, domain_codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
-    n_domains, sizes = len(counts), counts[domain_codes].astype(np.float64)
+    _, domain_codes, domain_sizes = np.unique(domains, return_inverse=True, return_counts=True)
+    n_domains, n_g = len(domain_sizes), domain_sizes[domain_codes].astype(np.float64)
     is_same_domain = domain_codes[:, None] == domain_codes
-    L = (n_domains * is_same_domain - 1.0) / (n_domains**2 * np.outer(sizes, sizes))
-    gammas, vectors = scipy.linalg.eig(left, K @ L @ K + K + regularization)
-    magnitudes = np.abs(gammas)
-    is_real = np.abs(gammas.imag) <= 1e-8 * magnitudes
-    is_usable = is_real & (gammas.real > 1e-10 * magnitudes.max())
+    L = (n_domains * is_same_domain - 1.0) / (n_domains**2 * np.outer(n_g, n_g))
+    eigenvalues, B = scipy.linalg.eig(left_matrix, K @ L @ K + K + lam_identity)
+    magnitudes = np.abs(eigenvalues)
+    is_real = np.abs(eigenvalues.imag) <= 1e-8 * magnitudes
+    is_usable = is_real & (eigenvalues.real > 1e-10 * magnitudes.max())
     if is_usable.sum() < n_components:
         warn_caller(
             f"n_components={n_components}, but DICA has only {is_usable.sum()} real positive "
             "eigenvalues. Only their components are returned; reduce n_components.",
             RuntimeWarning,
         )
-    gammas, B = leading_eigenpairs(gammas[is_usable], vectors[:, is_usable], n_components)
-    B = B / (np.linalg.norm(B, axis=0) * np.sqrt(gammas))
-    return ReferenceResult(gammas, B, K @ B, None if K_z is None else project(K_raw, K_z, B))
+    eigenvalues, B = leading_eigenpairs(eigenvalues[is_usable], B[:, is_usable], n_components)
+    B = B / (np.linalg.norm(B, axis=0) * np.sqrt(eigenvalues))
+    return ReferenceResult(eigenvalues, B, K @ B, None if K_z is None else project(K_raw, K_z, B))
 
 
 def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[np.float64]:
@@ -281,21 +281,21 @@ def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[
     K = check_symmetric(K_x, "K_x")
     K_new = check_matrix(K_z, "K_z")
     B = check_matrix(coefficients, "coefficients")
-    for name, values in (("K_z", K_new), ("coefficients", B)):
-        if len(values) != len(K):
+    for name, matrix in (("K_z", K_new), ("coefficients", B)):
+        if len(matrix) != len(K):
             raise ValueError(
-                f"{name} has {len(values)} rows but K_x has {len(K)}. Pass one row per training "
+                f"{name} has {len(matrix)} rows, but K_x has {len(K)}. Pass one row per training "
                 "point."
             )
-    means = K.mean(axis=1)
-    return np.asarray((K_new - K_new.mean(axis=0) - means[:, None] + means.mean()).T @ B)
+    row_means = K.mean(axis=1)[:, None]
+    return np.asarray((K_new - K_new.mean(axis=0) - row_means + row_means.mean()).T @ B)
 
 
 def _smoother(K: Matrix, epsilon: float) -> Matrix:
-    """Return P = K (K + N epsilon I)^-1 for the centred K."""
-    centred = centre(K)
-    regularized = centred + len(K) * check_positive(epsilon, "epsilon") * np.eye(len(K))
-    P: Matrix = scipy.linalg.solve(regularized, centred, assume_a="sym")
+    """Centre K, and return P = K (K + N epsilon I)^-1."""
+    K = centre(K)
+    K_regularized = K + len(K) * check_positive(epsilon, "epsilon") * np.eye(len(K))
+    P: Matrix = scipy.linalg.solve(K_regularized, K, assume_a="sym")
     return (P + P.T) / 2
 
 
@@ -319,8 +319,8 @@ def algorithm2(
 
     Each C is the uncentred kernel between all points (rows) and landmarks, each W the kernel
     between landmarks, and ``K_z`` the kernel between landmarks (rows) and new points. Targets and
-    domains may have their own landmarks. ``n_components`` is at most the number of landmarks of
-    points, and the projected training points have unit variance.
+    domains may have their own landmarks. Projected training points have unit variance.
+    ``n_components`` is at most the number of columns of ``C_x``.
 
     The columns of every C are centred, which centres the kernels :math:`C W^+ C^\top`. From the
     matrices :math:`S_{\alpha\beta} = C_\alpha^\top C_\beta`, the paper computes a matrix
@@ -331,7 +331,7 @@ def algorithm2(
     .. math:: K_x (P_y K_x^2 + K_x) B = \left(K_x (w P_d K_x^2 + K_x) + N \epsilon I\right) B
         \Gamma
 
-    but, unlike :func:`algorithm2_stable`, is inaccurate if epsilon is small or W_x ill-conditioned.
+    but, unlike :func:`algorithm2_stable`, is inaccurate for small epsilon or ill-conditioned W_x.
 
     Returns
     -------
@@ -351,29 +351,29 @@ def algorithm2(
     >>> result.projected.shape
     (12, 2)
     """
-    C, W, column_means = _landmark_kernel(C_x, W_x, "x")
+    C, W, column_means = _check_landmark_kernel(C_x, W_x, "x")
     n_samples, n_landmarks = C.shape
     check_components(n_components, n_landmarks, "the number of landmarks")
     weight = check_positive(domain_weight, "domain_weight", allow_zero=True)
     ridge = n_samples * check_positive(epsilon, "epsilon")
-    W_inverse = _root_inverse(W) @ _root_inverse(W).T
+    W_inverse = _inverse_root(W) @ _inverse_root(W).T
     S = C.T @ C
     WSWS = W_inverse @ S @ W_inverse @ S
-    dependence = {}
-    for letter, C_other, W_other in (("y", C_y, W_y), ("d", C_d, W_d)):
-        D, W_D, _ = _landmark_kernel(C_other, W_other, letter, n_samples)
-        W_D_inverse = _root_inverse(W_D) @ _root_inverse(W_D).T
+    label_terms = {}
+    for letter, C_raw, W_raw in (("y", C_y, W_y), ("d", C_d, W_d)):
+        D, W_D, _ = _check_landmark_kernel(C_raw, W_raw, letter, n_samples)
+        W_D_inverse = _inverse_root(W_D) @ _inverse_root(W_D).T
         middle = W_D_inverse @ np.linalg.inv(D.T @ D @ W_D_inverse + ridge * np.eye(D.shape[1]))
         cross = C.T @ D
-        dependence[letter] = W_inverse @ cross @ middle @ cross.T @ W_inverse @ S @ W_inverse
-    right = weight * dependence["d"] @ S + WSWS + ridge * np.eye(n_landmarks)
-    left = dependence["y"] + W_inverse @ S @ W_inverse
-    omega = np.linalg.solve(right, left)
+        label_terms[letter] = W_inverse @ cross @ middle @ cross.T @ W_inverse @ S @ W_inverse
+    right_matrix = weight * label_terms["d"] @ S + WSWS + ridge * np.eye(n_landmarks)
+    left_matrix = label_terms["y"] + W_inverse @ S @ W_inverse
+    omega = np.linalg.solve(right_matrix, left_matrix)
     _, V = np.linalg.eigh(S)
-    gammas, theta = np.linalg.eig(V.T @ omega @ V @ V.T @ S @ V)
-    gammas, theta = leading_eigenpairs(gammas, theta, n_components)
+    eigenvalues, theta = np.linalg.eig(V.T @ omega @ V @ V.T @ S @ V)
+    eigenvalues, theta = leading_eigenpairs(eigenvalues, theta, n_components)
     B = C @ (V @ theta)
-    return _nystroem_result(gammas, B, C, W_inverse @ (C.T @ B), K_z, column_means)
+    return _nystroem_result(eigenvalues, B, C, W_inverse @ (C.T @ B), K_z, column_means)
 
 
 def algorithm2_stable(
@@ -406,67 +406,67 @@ def algorithm2_stable(
     result : ReferenceResult
         Projection and eigenvalues.
     """
-    C, W, column_means = _landmark_kernel(C_x, W_x, "x")
+    C, W, column_means = _check_landmark_kernel(C_x, W_x, "x")
     n_samples = len(C)
     weight = check_positive(domain_weight, "domain_weight", allow_zero=True)
     ridge = n_samples * check_positive(epsilon, "epsilon")
-    root_inverse = _root_inverse(W)
-    check_components(n_components, root_inverse.shape[1], "the rank of W_x")
-    phi = C @ root_inverse
+    inverse_root = _inverse_root(W)
+    check_components(n_components, inverse_root.shape[1], "the rank of W_x")
+    phi = C @ inverse_root
     S = phi.T @ phi
-    dependence = {}
-    for letter, C_other, W_other in (("y", C_y, W_y), ("d", C_d, W_d)):
-        D, W_D, _ = _landmark_kernel(C_other, W_other, letter, n_samples)
-        features = D @ _root_inverse(W_D)
-        regularized = features.T @ features + ridge * np.eye(features.shape[1])
-        cross = features.T @ phi @ S
-        dependence[letter] = cross.T @ scipy.linalg.solve(regularized, cross, assume_a="pos")
-    left = dependence["y"] + S @ S
-    right = weight * dependence["d"] + S @ S + ridge * np.eye(len(S))
-    gammas, b = scipy.linalg.eigh((left + left.T) / 2, (right + right.T) / 2)
-    gammas, b = gammas[::-1][:n_components], b[:, ::-1][:, :n_components]
+    label_terms = {}
+    for letter, C_raw, W_raw in (("y", C_y, W_y), ("d", C_d, W_d)):
+        D, W_D, _ = _check_landmark_kernel(C_raw, W_raw, letter, n_samples)
+        label_features = D @ _inverse_root(W_D)
+        gram, cross = label_features.T @ label_features, label_features.T @ phi @ S
+        solution = scipy.linalg.solve(gram + ridge * np.eye(len(gram)), cross, assume_a="pos")
+        label_terms[letter] = cross.T @ solution
+    left_matrix = label_terms["y"] + S @ S
+    right_matrix = weight * label_terms["d"] + S @ S + ridge * np.eye(len(S))
+    eigenvalues, b = scipy.linalg.eigh(*((M + M.T) / 2 for M in (left_matrix, right_matrix)))
+    eigenvalues, b = eigenvalues[::-1][:n_components], b[:, ::-1][:, :n_components]
     B = phi @ (np.linalg.pinv(S, hermitian=True) @ b)
-    return _nystroem_result(gammas, B, C, root_inverse @ b, K_z, column_means)
+    return _nystroem_result(eigenvalues, B, C, inverse_root @ b, K_z, column_means)
 
 
 def _nystroem_result(
-    gammas: Matrix,
+    eigenvalues: Matrix,
     B: Matrix,
     C: Matrix,
     extension: Matrix,
     K_z: ArrayLike | None,
     column_means: Matrix,
 ) -> ReferenceResult:
-    """Project rows of the centred landmark kernel with ``extension``, W_x^+ C_x' B."""
-    scale = unit_variance_factors(C @ extension)
-    B, extension = B * scale, extension * scale
+    """Return the result; ``extension``, W_x^+ C_x' B, projects rows of the centred C_x."""
+    factors = unit_variance_factors(C @ extension)
+    B, extension = B * factors, extension * factors
     projected_new = None
     if K_z is not None:
         K_new = check_matrix(K_z, "K_z")
         if len(K_new) != C.shape[1]:
             raise ValueError(
-                f"K_z has {len(K_new)} rows but C_x has {C.shape[1]} columns. Pass one row per "
+                f"K_z has {len(K_new)} rows, but C_x has {C.shape[1]} columns. Pass one row per "
                 "landmark."
             )
         projected_new = (K_new.T - column_means) @ extension
-    return ReferenceResult(gammas, B, C @ extension, projected_new)
+    return ReferenceResult(eigenvalues, B, C @ extension, projected_new)
 
 
-def _root_inverse(W: Matrix) -> Matrix:
+def _inverse_root(W: Matrix) -> Matrix:
     """Return R such that R R' is the pseudo-inverse of W."""
     eigenvalues, eigenvectors = scipy.linalg.eigh(W)
     is_nonzero = eigenvalues > len(W) * np.finfo(np.float64).eps * eigenvalues[-1]
     return np.asarray(eigenvectors[:, is_nonzero] / np.sqrt(eigenvalues[is_nonzero]))
 
 
-def _landmark_kernel(
+def _check_landmark_kernel(
     C: ArrayLike, W: ArrayLike, letter: str, n_samples: int | None = None
 ) -> tuple[Matrix, Matrix, Matrix]:
     """Check C and W of points (x), targets (y) or domains (d); return centred C, W, means of C."""
-    values = check_matrix(C, f"C_{letter}")
-    if n_samples is not None and len(values) != n_samples:
+    C_raw = check_matrix(C, f"C_{letter}")
+    if n_samples is not None and len(C_raw) != n_samples:
         raise ValueError(
-            f"C_{letter} has {len(values)} rows but C_x has {n_samples}. Pass one row per point."
+            f"C_{letter} has {len(C_raw)} rows, but C_x has {n_samples}. Pass one row per point."
         )
-    means: Matrix = values.mean(axis=0)
-    return values - means, check_symmetric(W, f"W_{letter}", values.shape[1]), means
+    column_means: Matrix = C_raw.mean(axis=0)
+    return C_raw - column_means, check_symmetric(W, f"W_{letter}", C_raw.shape[1]), column_means

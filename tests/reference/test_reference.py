@@ -349,7 +349,7 @@ def test_algorithm2_accepts_duplicated_landmarks():
         ({"K_y": np.eye(7)}, r"K_y must have shape \(40, 40\); got \(7, 7\)"),
         ({"K_d": np.triu(np.ones((40, 40)))}, "K_d must be symmetric"),
         ({"K_x": np.full((40, 40), np.nan)}, "K_x contains NaN"),
-        ({"K_z": np.ones((7, 2))}, "K_z has 7 rows but K_x has 40"),
+        ({"K_z": np.ones((7, 2))}, "K_z has 7 rows, but K_x has 40"),
         ({"epsilon": 0}, "epsilon must be a finite positive number; got 0"),
         ({"domain_weight": -1}, "domain_weight must be a finite non-negative number; got -1"),
         ({"n_components": 0}, "n_components must be between 1 and 39"),
@@ -375,9 +375,9 @@ def test_algorithm2_names_the_bad_argument(solve):
     C_x, W_x, *others = Problem().nystroem()
     with pytest.raises(ValueError, match=r"W_x must have shape \(12, 12\)"):
         solve(C_x, W_x[:5, :5], *others, epsilon=1e-3, n_components=1)
-    with pytest.raises(ValueError, match="C_y has 40 rows but C_x has 39"):
+    with pytest.raises(ValueError, match="C_y has 40 rows, but C_x has 39"):
         solve(C_x[:39], W_x, *others, epsilon=1e-3, n_components=1)
     with pytest.raises(ValueError, match="n_components must be between 1 and 12"):
         solve(C_x, W_x, *others, epsilon=1e-3, n_components=13)
-    with pytest.raises(ValueError, match="K_z has 3 rows but C_x has 12 columns"):
+    with pytest.raises(ValueError, match="K_z has 3 rows, but C_x has 12 columns"):
         solve(C_x, W_x, *others, np.ones((3, 2)), epsilon=1e-3, n_components=1)
