@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from domainwise import DCM, datasets
 from domainwise.checks.inputs import check_sample_domain, check_target
-from domainwise.estimators.path import PATH_TOLERANCE, ExactFold, projected_path
+from domainwise.estimators.path import PATH_TOLERANCE, ExactFold, project_path
 from domainwise.evaluation.jobs import MethodJob
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits
 from domainwise.models.registry import METHODS, Method, Setting
@@ -166,7 +166,7 @@ def measure_path(out: Path, rounds: int = 3) -> None:
             start = time.process_time()
             template = DCM(ridge=min(DCM_RIDGES), tol=PATH_TOLERANCE)
             data = Data(X, y, domain, target, domains)
-            points = list(projected_path(ExactFold(template, data, X_test), candidates))
+            points = list(project_path(ExactFold(template, data, X_test), candidates))
             seconds["path"].append(time.process_time() - start)
         medians = {name: float(np.median(values)) for name, values in seconds.items()}
         lines.append({"rows": n, "points": len(points), **medians})

@@ -126,7 +126,7 @@ def test_odd_domains_and_classes(monkeypatch, odd):
 def test_another_predictor_gets_the_rows(monkeypatch):
     X, y, _, d = make_rows()
     search = FastDCMCV(**GRID, landmarks=X[::7], estimator=LinearDiscriminantAnalysis())
-    monkeypatch.setattr("domainwise.estimators.path.training_cells", None)
+    monkeypatch.setattr("domainwise.estimators.path.sum_training_rows", None)
     by_moments, expected = both_split_scores(search, X, y, d, monkeypatch)
     np.testing.assert_array_equal(by_moments, expected)
 

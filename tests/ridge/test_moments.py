@@ -11,7 +11,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from domainwise import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import check_sample_domain
-from domainwise.estimators.fast_base import chosen_landmarks
+from domainwise.estimators.fast_base import resolve_landmarks
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import CellRows, cells_by_split, joined_cells, sum_cells
 from domainwise.kernels.functions import make_kernel
@@ -254,7 +254,7 @@ def test_landmarks_among_the_rows_equal_dense_kernel_ridge(kernel, n_landmarks):
     model = InvariantRidgeClassifierCV(kernels=[kernel], n_landmarks=n_landmarks, **grid)
     model.fit(X, y, sample_domain=d)
     about = backend_of(X), X, check_sample_domain(d, len(X)), make_kernel(kernel, X, gamma=1.0)
-    landmarks = chosen_landmarks(model, *about, len(X))
+    landmarks = resolve_landmarks(model, *about, len(X))
     Y = np.where(y[:, None] == model.classes_, 1.0, -1.0)
     expected = dense_scores(model, X, Y, y, d, landmarks)
     np.testing.assert_allclose(split_scores(model), expected, rtol=1e-7)

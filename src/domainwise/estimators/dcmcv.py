@@ -78,7 +78,7 @@ class DCMSearchKind:
         predictor = quick_head(self.predictor)
         for fold, (_, test) in zip(self._folds(template, data, splits), splits, strict=True):
             with quiet_scores():
-                for i, train, Z_test in path.projected_path(fold, batch):
+                for i, train, Z_test in path.project_path(fold, batch):
                     outcomes[i].append(score.outcome(train.fit(predictor), Z_test, data.y[test]))
         return Outcomes(outcomes)
 
@@ -89,7 +89,7 @@ class DCMSearchKind:
                 yield self.fold_type(clone(template), data.take(train), data.X[test])
             return
         assert data.target is not None
-        cells_by_split = path.training_cells(template, data, splits)
+        cells_by_split = path.sum_training_rows(template, data, splits)
         for (_, test), train_cells in zip(splits, cells_by_split, strict=True):
             yield path.MomentFold(template, train_cells, data.target, data.X[test])
 

@@ -52,13 +52,13 @@ class OnePass:
         """Choose landmarks from X, a sample of the ``n_rows`` rows, and record label types."""
         vars(self).pop("_sums", None)  # from an earlier fit
         backend = Backend()
-        labels = self._check_labels(backend, y, sample_domain, X, min_classes=1)
-        self._begin(backend, X, *labels, n_rows=n_rows)
+        target, domain = self._check_labels(backend, y, sample_domain, X, min_classes=1)
+        self._begin(backend, X, target, domain, n_rows=n_rows)
 
     def sum_partition(
         self, X: Array, y: MaybeArray, sample_domain: MaybeArray
     ) -> NystromSums | CellSums:
-        """Sum over the rows of one partition, after :meth:`begin_pass`."""
+        """Compute sums over the rows of one partition; call :meth:`begin_pass` first."""
         target, domain = self.label_rules.check(y, sample_domain, len(X))
         self._check_kinds(target, domain)
         return self._sum_rows(Backend(), X, target, domain)
@@ -86,7 +86,7 @@ class LandmarkProjection(Projection, OnePass):
     target_landmarks: Any = None
     _sums: NystromSums
     _map: NystromMap
-    #: Properties of the first batch that later batches must have; None in older model files.
+    #: Properties of the first batch that later batches must share; None in older model files.
     _first_batch: dict[str, str] | None = None
 
     #: Whether the method needs the second moment of the features, the most expensive of the sums.
@@ -99,7 +99,7 @@ class LandmarkProjection(Projection, OnePass):
 
         Landmarks, ``gamma`` and the landmarks of continuous labels are chosen from the first batch,
         unless they are passed as arguments. New classes and domains may occur in any batch. The
-        result is the same as after :meth:`fit` on all rows, with the same landmarks and gamma.
+        result is the same as that of :meth:`fit` on all rows with the same landmarks and gamma.
 
         {as_in_fit}
         self : object
@@ -110,18 +110,18 @@ class LandmarkProjection(Projection, OnePass):
                 "partial_fit does not accept Dask collections. Pass rows in memory, or call fit."
             )
         self._validate_params()
-        backend, is_first = backend_of(X), not hasattr(self, "_sums")
-        rows = backend.check_rows(self, X, reset=is_first)
+        backend, is_first_batch = backend_of(X), not hasattr(self, "_sums")
+        rows = backend.check_rows(self, X, reset=is_first_batch)
         target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
         previous_state = dict(vars(self))
         try:
-            if is_first:
+            if is_first_batch:
                 self._first_batch = batch_record(self, sample_domain)
                 self._begin(backend, rows, target, domain)
             check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain)
-            self._sums = sums if is_first else self._sums.merge(sums)
+            self._sums = sums if is_first_batch else self._sums.merge(sums)
             self._finish()
         except BaseException:
             self.__dict__ = previous_state  # a batch that cannot be added changes nothing
@@ -167,7 +167,7 @@ class LandmarkProjection(Projection, OnePass):
             m = self._landmark_count(n_rows or len(rows), among_rows=False)
             self._map = fourier_map(self, self.kernel, kernel.gamma, rows.shape[1], m)
         else:
-            landmarks = chosen_landmarks(self, backend, rows, domain, kernel, n_rows or len(rows))
+            landmarks = resolve_landmarks(self, backend, rows, domain, kernel, n_rows or len(rows))
             if self._relative_shift < MIN_FLOAT32_SHIFT:
                 landmarks = landmarks.astype(np.float64)
             self._map = NystromMap.from_landmarks(kernel, landmarks, ridge=self._relative_shift)
@@ -198,22 +198,22 @@ class LandmarkProjection(Projection, OnePass):
         return backend.sum_rows(
             self._map,
             rows,
-            *_group_codes(target, used_domain, len(rows)),
+            *_assign_groups(target, used_domain, len(rows)),
             lambda batch: self._label_columns(target, domain, batch),
             moments=self._needs_moments,
         )
 
-    def _label_columns(self, target: Labels | None, domain: Labels, rows: slice) -> Array | None:
+    def _label_columns(self, target: Labels | None, domain: Labels, batch: slice) -> Array | None:
         column_blocks = []
         if self._target_map is not None:
             assert target is not None
-            target_values = target.values[rows]
+            target_values = target.values[batch]
             column_blocks += [self._target_map.features(target_values), target_values[:, :1]]
         if self._domain_map is not None:
-            column_blocks.append(self._domain_map.features(domain.values[rows]))
+            column_blocks.append(self._domain_map.features(domain.values[batch]))
         return np.hstack(column_blocks) if column_blocks else None
 
-    def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
+    def _finalize(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
         """Return the Gram operator, classes, domains and feature means of the rows seen so far."""
         for moment in (self._sums.mean, self._sums.second):
             check_finite(moment, self._map.landmarks.dtype)
@@ -270,25 +270,25 @@ class FastProjection(LandmarkProjection, MethodProjection):
         return float(self.ridge)
 
     def fit_sums(
-        self, nystrom: NystromMap, sums: NystromSums, width: int, target: LabelMap | None = None
+        self, nystrom: NystromMap, sums: NystromSums, n_inputs: int, target: LabelMap | None = None
     ) -> Self:
         """Fit from sums of Nystrom features, without the rows.
 
-        ``width`` is the number of columns of X. ``target`` is the feature map of a continuous
+        ``n_inputs`` is the number of columns of X. ``target`` is the feature map of a continuous
         target; in the sums, its features follow those of ``nystrom``.
         """
         self._validate_params()
         if not self._uses_domain:
             sums = sums.regrouped(lambda key: (key[0], None))
         self._map, self._target_map, self._domain_map = nystrom, target, None
-        self._sums, self.n_features_in_ = sums, width
+        self._sums, self.n_features_in_ = sums, n_inputs
         self._finish()
         del self._sums, self._map
         return self
 
     def _finish(self) -> None:
         """Compute the projection, unless only one row or one class has been seen."""
-        gram, classes, domains, mean = self._finalized()
+        gram, classes, domains, mean = self._finalize()
         if len(classes) == 1 or gram.n_samples == 1:
             return
         solution = self._solve(gram, gram.labels, self._target_map is not None)
@@ -306,10 +306,10 @@ def refuse_descriptors(domain: Labels, exact_name: str) -> None:
         )
 
 
-def chosen_landmarks(
+def resolve_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
-    """Return the landmarks that were passed, or choose some; ``rows`` is a sample of ``n_rows``."""
+    """Return the landmarks that were passed, or choose them from ``rows``, a sample of all rows."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
         return check_landmarks(to_host(estimator.landmarks), X)
@@ -337,7 +337,7 @@ def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -
     return NystromMap.fourier(FourierMap(kernel, gamma, width, m, seed))
 
 
-def _group_codes(
+def _assign_groups(
     target: Labels | None, domain: Labels | None, n: int
 ) -> tuple[Array, list[tuple[Any, Any]]]:
     """Return the group code of each row, and the (class, domain) of each group."""

@@ -36,8 +36,8 @@ PATH_TOLERANCE = 1e-4
 MEMORY_ADVICE = "choose a smaller n_landmarks, or a splitter (cv) with fewer splits"
 
 
-def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Any, Array]]:
-    """Yield the index of each candidate, with its projected training rows and test rows.
+def project_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Any, Array]]:
+    """Yield the index of each candidate, with its projected training and test rows.
 
     Candidates have ``conditional``, ``epsilon``, ``domain_weight`` and ``ridge``. The fold's method
     ``gram(conditional)`` returns the operator of its training rows and their label space;
@@ -57,24 +57,25 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
         Q = gram.lift(basis)
         KQ = gram.product(Q)
         G = gram.inner(Q, KQ)
-        directions = {
-            pair: _directions(fold, gram, space, basis, G, *pair) for pair in dict.fromkeys(pairs)
+        directions_by_pair = {
+            pair: _find_directions(fold, gram, space, basis, G, *pair)
+            for pair in dict.fromkeys(pairs)
         }
         # The directions of all candidates span a small space: solve only for its basis.
-        U, s, _ = np.linalg.svd(np.hstack(list(directions.values())), full_matrices=False)
+        U, s, _ = np.linalg.svd(np.hstack(list(directions_by_pair.values())), full_matrices=False)
         U = U[:, s > gram.tolerance * s[0]]
         V, KV = gram.combine(Q, U), gram.combine(KQ, U)
         projected_rows = _project_for_ridges(fold, gram, V, KV, ridges)
         for i, pair in zip(indices, pairs, strict=True):
             train, test = projected_rows[candidates[i]["ridge"]]
-            coordinates = U.T @ directions[pair]
+            coordinates = U.T @ directions_by_pair[pair]
             scales = train.mapped(coordinates).std()
             is_nonzero = scales > gram.tolerance * max(float(scales.max(initial=0.0)), 1e-300)
             coordinates = coordinates[:, is_nonzero] / scales[is_nonzero]
             yield i, train.mapped(coordinates), test @ coordinates
 
 
-def _directions(
+def _find_directions(
     fold: Any, gram: Gram, space: LabelSpace, basis: Array, G: Array, epsilon: float, weight: float
 ) -> Array:
     """Return the coefficients of the scores for one epsilon and weight, scaled to unit length."""
@@ -88,7 +89,7 @@ def _directions(
     m = max(n_informative, 1)
     if fold.template.n_components is not None:
         m = min(m, fold.template.n_components)
-    elif fold.continuous and n_informative:
+    elif fold.is_continuous and n_informative:
         m = int((mu > CONTINUOUS_CUT * mu[0]).sum())
     return np.asarray(a[:, :m] / np.linalg.norm(a[:, :m], axis=0))
 
@@ -116,7 +117,7 @@ class RowFold:
     X_test: Array
 
     @property
-    def continuous(self) -> bool:
+    def is_continuous(self) -> bool:
         """Whether the target is continuous."""
         return self.data.target is not None and self.data.target.values is not None
 
@@ -154,7 +155,7 @@ class ExactFold(RowFold):
         return ProjectedRows(image, self.data.y), Z_test
 
 
-def projections(
+def project_grid(
     template: Any, candidates: Sequence[dict[str, Any]], data: Data, X_test: Array
 ) -> list[tuple[Array, Array]]:
     """Project training and test rows with an exact estimator's candidates, which share a kernel."""
@@ -165,7 +166,7 @@ def projections(
     solutions: list[Any] = [None] * len(models)
     # Candidates with fewer components can use a subset of the components computed first.
     for i in sorted(range(len(models)), key=lambda i: -(models[i].n_components or 0)):
-        solution = models[i]._solve(gram, space, fold.continuous)
+        solution = models[i]._solve(gram, space, fold.is_continuous)
         solutions[i] = standardize(gram, solution, space, warn=models[i].n_components is not None)
     dual = gram.hstack([solution.dual for solution in solutions])
     image = gram.hstack([solution.values for solution in solutions])
@@ -187,7 +188,7 @@ class FastFold(RowFold):
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
         self.template.set_params(conditional=conditional)
-        gram = self.template._finalized()[0]
+        gram = self.template._finalize()[0]
         return gram, gram.labels
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
@@ -203,17 +204,17 @@ class MomentFold:
 
     def __init__(self, template: Any, cells: sums.Cells, target: Labels, X_test: Array) -> None:
         self.template, self.cells, self.target, self.X_test = template, cells, target, X_test
-        self.n_targets = 0 if target.values is None else target.values.shape[1]
-        self.continuous = bool(self.n_targets)
-        self.sums = sums.joined_cells(cells)
+        n_targets = 0 if target.values is None else target.values.shape[1]
+        self.is_continuous, self.sums = n_targets > 0, sums.joined_cells(cells)
+        self.first_target = len(self.sums.mean) - n_targets  # column of the moments
         for moment in (self.sums.mean, self.sums.second):
             check_finite(moment, template._map.landmarks.dtype)
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
-        template, end = self.template, len(self.sums.mean) - self.n_targets
+        template, stop = self.template, self.first_target
         gram, _, _ = sums.finalize(
-            self.sums.mapped(lambda moment: moment[(slice(end),) * moment.ndim]),
+            self.sums.mapped(lambda moment: moment[(slice(stop),) * moment.ndim]),
             template._map,
             target=template._target_map,
             domain=template._domain_map,
@@ -227,14 +228,13 @@ class MomentFold:
         mean, second_moment = self.sums.mean[:m], self.sums.second
         offset = mean @ weights - nystrom.kernel.constant * nystrom.dual(weights).sum(axis=0)
         Z_test = nystrom.values(self.X_test, weights) - offset
-        if self.continuous:
-            first_target = len(second_moment) - self.n_targets
+        if self.is_continuous:
             moments = ProjectedMoments(
                 np.array([self.sums.n_samples]),
                 np.zeros((1, weights.shape[1])),
                 weights.T @ second_moment[:m, :m] @ weights,
-                cross=weights.T @ second_moment[:m, first_target:],
-                target_mean=self.sums.mean[first_target:],
+                cross=weights.T @ second_moment[:m, self.first_target :],
+                target_mean=self.sums.mean[self.first_target :],
             )
             return moments, Z_test
         class_codes = sorted(self.cells)
@@ -249,7 +249,7 @@ class MomentFold:
         return moments, Z_test
 
 
-def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterator[sums.Cells]:
+def sum_training_rows(template: Any, data: Data, splits: Sequence[Split]) -> Iterator[sums.Cells]:
     """Choose the template's landmarks, and yield moments of each split's training rows.
 
     There is one cell of moments per class. All splits share one pass over the rows (theory 13.5).

@@ -39,7 +39,7 @@ def one_thread_if_small(X: Any) -> AbstractContextManager[None]:
     return single_blas_thread(is_small)
 
 
-_ARRAYS = ("landmarks", "dual", "intercept")
+_ARRAYS = ("landmarks", "dual", "intercept")  #: fields of Expansion that move to a device
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Expansion:
 
     kernel: Basis
     landmarks: Any  #: rows; None for a precomputed kernel
-    dual: Any  #: coefficients, of shape (landmarks, c) for c outputs
+    dual: Any  #: coefficients of shape (n_landmarks, c) for c outputs
     intercept: Any
 
     @classmethod
@@ -116,7 +116,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _needs_classes = False
 
     def _label_kernel(self, role: str) -> tuple[Any, float | str, float]:
-        """Return the kernel of continuous labels, its gamma, and its allowed error per row."""
+        """Return the kernel of continuous labels, its gamma, and the allowed error per row."""
         kernel, gamma, weight = self.target_kernel, self.target_gamma, 1.0
         if role == "domain":
             kernel, gamma, weight = self.domain_kernel, self.domain_gamma, float(self.domain_weight)
@@ -181,7 +181,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     @property
     def expansion(self) -> Expansion:
-        """The projection as a function of kernel values."""
+        """The projection as a linear combination of kernel values."""
         names = ("X_fit_", "landmarks_", "frequencies_")  # at most one of them is set
         landmarks = next((getattr(self, name) for name in names if name in vars(self)), None)
         return Expansion(self._kernel, landmarks, self.dual_coef_, -self._offset)

@@ -292,7 +292,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     def _finish(self) -> None:
         """Scale the features down along the directions in which domains differ."""
-        gram, classes, domains, feature_means = self._finalized()
+        gram, classes, domains, feature_means = self._finalize()
         label_space = gram.labels
         F = np.zeros((label_space.size, 0))
         if label_space.domain is not None:

@@ -23,7 +23,7 @@ from domainwise.checks.inputs import check_sample_domain, quiet_about_domains, t
 from domainwise.checks.signatures import arguments
 from domainwise.ensemble.symmetric import bin_borders
 from domainwise.estimators.exact_base import KernelProjection
-from domainwise.estimators.path import projections
+from domainwise.estimators.path import project_grid
 from domainwise.estimators.projection import one_thread_if_small
 from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.scoring.measures import choose_measure
@@ -99,7 +99,7 @@ class MethodSearchKind:
         """Yield fitted candidates with a common kernel, each with its input for the test rows."""
         if self.step:
             predictor = quick_head(self.estimator.steps[-1][1])
-            for Z, Z_test in projections(self._searched_estimator, batch, train_data, X_test):
+            for Z, Z_test in project_grid(self._searched_estimator, batch, train_data, X_test):
                 yield copy(predictor).fit(Z, train_data.y), Z_test
             return
         gamma = batch[0].get("gamma", self.estimator.gamma)

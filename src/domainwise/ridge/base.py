@@ -38,7 +38,7 @@ from domainwise.checks.inputs import (
     warn_about_shares,
 )
 from domainwise.checks.signatures import arguments, batch_record, check_batch, check_same_arguments
-from domainwise.estimators.fast_base import OnePass, chosen_landmarks, fourier_map
+from domainwise.estimators.fast_base import OnePass, fourier_map, resolve_landmarks
 from domainwise.estimators.projection import one_thread_if_small
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import CellSums
@@ -128,7 +128,7 @@ class RidgeCandidates(RidgeArguments):
             n_features = self._landmark_count(n_rows, among_rows=False)
             return [fourier_map(self, *kernel, rows.shape[1], n_features) for kernel in kernels]
         kernel_functions = [backend.resolve_kernel(name, rows, gamma=g) for name, g in kernels]
-        landmarks = chosen_landmarks(self, backend, rows, domain, kernel_functions[0], n_rows)
+        landmarks = resolve_landmarks(self, backend, rows, domain, kernel_functions[0], n_rows)
         # NumPy can sum kernel values instead of features, which is faster, if the ridge is large.
         min_ridge = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
@@ -428,7 +428,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         rows = Rows(checked_X, *self._check_labels(backend, y, sample_domain, checked_X))
         self._reset()
         kernel = Kernel("rbf")
-        landmarks = chosen_landmarks(self, backend, rows.X, rows.domain, kernel, len(rows.X))
+        landmarks = resolve_landmarks(self, backend, rows.X, rows.domain, kernel, len(rows.X))
         maps, problems = [], []
         for indices in batches_by(candidates, ("kernel", "gamma")):
             batch = [candidates[i] for i in indices]
