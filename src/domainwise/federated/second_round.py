@@ -33,8 +33,7 @@ from domainwise.shift.watch import CLIP
 BLOCK_ROWS = 2**17  #: number of rows that are preprocessed at a time
 MEMORY_ADVICE = "use a plan with a smaller n_features, or fewer kernels or gammas"
 DOMAIN_STATISTICS = "the domain statistics ('watch')"  #: name of the array ``watch`` in messages
-#: Names of the counts of missing values, values out of range, and unknown values.
-COUNT_NAMES = ("missing", "beyond", "unknown")
+COUNT_NAMES = ("missing", "beyond", "unknown")  #: counts of missing, out-of-range, unknown values
 ROUNDING = 1e-9  #: tolerance for rounding, relative to a bound or the trace of a second moment
 #: Targets may lie outside the range of all block means by this multiple of the range.
 TARGET_MARGIN = 1e3
@@ -243,12 +242,11 @@ def _check_watch(totals: dict[str, Array], n_rows: Array, degrees_of_freedom: Ar
                 f"{DOMAIN_STATISTICS} contain {name!r} counts that are not integers from 0 to the "
                 "number of rows"
             )
-    names = ("level", "spread", "norms", "kernel")
-    sums, square_sums, norms, kernel_sums = (totals[name] for name in names)
+    sums, squares, norms, kernel_sums = (totals[k] for k in ("level", "spread", "norms", "kernel"))
     limit, n_landmarks = n_rows * (1 + ROUNDING), max(kernel_sums.shape[1], 1)
-    if (np.abs(sums) > CLIP * limit).any() or (square_sums > CLIP**2 * limit).any():
+    if (np.abs(sums) > CLIP * limit).any() or (squares > CLIP**2 * limit).any():
         raise ValueError(f"{DOMAIN_STATISTICS} imply standardized values beyond ±{CLIP:g}")
-    if (sums**2 > n_rows * square_sums * (1 + 1e-6) + 1e-6).any():
+    if (sums**2 > n_rows * squares * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain sums that contradict the sums of squares")
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain squared norms below 0 or above 1 per row")

@@ -62,8 +62,7 @@ def conjugate_gradients(
     replaces ``product`` when a restart does not halve the residual.
     """
     is_imprecise = accurate_product is not None
-    X, R = V * 0, V
-    n_products, true_residual = 0, float("inf")
+    X, R, n_products, true_residual = V * 0, V, 0, float("inf")
     while True:
         Z = precondition(R)
         P, rz = Z, (R * Z).sum(0)

@@ -148,8 +148,7 @@ class RowsGram(Gram):
             left, right = self.combine(AX, coefs), self.combine(BX, coefs * eigenvalues[:n_leading])
             residuals, ritz_images = left - right, self.combine(KX, coefs)
             # Errors are relative to the largest norm, which limits the precision of all pairs.
-            scale = norms(self, left).max(initial=np.finfo(float).tiny)
-            errors = norms(self, residuals) / scale
+            errors = norms(self, residuals) / norms(self, left).max(initial=np.finfo(float).tiny)
             max_errors.append(float(errors[:n_pairs].max(initial=0.0)))
             has_converged = max_errors[-1] <= tol
             has_stalled = max_errors[-1] > 0.5 * min(max_errors[:-STALL_STEPS], default=np.inf)

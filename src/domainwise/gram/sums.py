@@ -472,8 +472,7 @@ def _joint_space(
     # Scale label features to norm 1. Group directions are not scaled: they can be zero.
     squared_norms = np.diagonal(label_moments)
     min_squared_norm = np.finfo(float).eps * float(squared_norms.max(initial=np.finfo(float).tiny))
-    label_norms = np.sqrt(np.maximum(squared_norms, min_squared_norm))
-    scales = np.concatenate([np.ones(n_groups), label_norms])
+    scales = np.concatenate([np.ones(n_groups), np.maximum(squared_norms, min_squared_norm) ** 0.5])
     d, U = np.linalg.eigh(gram / np.outer(scales, scales))
     is_nonzero = d > len(d) * np.finfo(float).eps * d[-1]
     d, U = d[is_nonzero], U[:, is_nonzero]

@@ -177,9 +177,8 @@ class FusedTiles:
 
     def symmetric_product(self, V: Array) -> Array:
         """Return ``K V`` for the kernel matrix K of the rows."""
-        n_blocks, dtype = len(self.right), self.right.dtype
-        Z = self.functions.pack_thin(V, n_blocks, dtype)
-        pairs = np.column_stack(np.triu_indices(n_blocks))
+        Z = self.functions.pack_thin(V, len(self.right), self.right.dtype)
+        pairs = np.column_stack(np.triu_indices(len(self.right)))
 
         def work(thread: int, pool_size: int) -> Array:
             total = np.zeros(Z.shape)

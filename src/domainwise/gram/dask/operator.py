@@ -66,8 +66,7 @@ class DaskGram(IterativeGram):
         operands = list(zip(blocks, thin_blocks, strict=True))
         if self.kernel.is_product:
             total = tree([call(_right_product, kernel_task, *pair) for pair in operands], _add)
-            tasks = [call(_left_product, kernel_task, block, total) for block in blocks]
-            return np.vstack(run(tasks))
+            return np.vstack(run([call(_left_product, kernel_task, b, total) for b in blocks]))
         sums = [call(_diagonal_product, kernel_task, *pair) for pair in operands]
         for i, j in chain(*tournament(len(blocks))):
             arguments = (blocks[i], blocks[j], thin_blocks[i], thin_blocks[j], sums[i], sums[j])

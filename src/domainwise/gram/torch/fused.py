@@ -248,8 +248,7 @@ class FusedKernel:
     ) -> Any:
         """Run a Triton kernel on a grid (blocks of left rows, chunks of right rows).
 
-        Its arguments are rows, norms, ``operands``, output, coefficients, row counts, ``sizes`` and
-        scales; ``meta`` contains compile-time constants.
+        Its arguments are rows, norms, ``operands``, output, coefs, row counts, ``sizes``, scales.
         """
         left, right = self.left, self.right
         sides = (left.rows, right.rows, left.half_norms, right.half_norms)
@@ -368,9 +367,8 @@ class GroupedProduct:
 
     def product(self, group_values: Array) -> Any:
         """Return the product; ``group_values`` has one row per group."""
-        thin_matrix = torch.from_numpy(np.array(group_values, dtype=np.float64))
-        column_panels = thin_matrix.to(self.group_sizes.device).split(MAX_COLUMNS, 1)
-        return torch.cat([self._launch(columns) for columns in column_panels], 1)
+        matrix = torch.from_numpy(np.array(group_values, dtype=np.float64)).to(self.weights.device)
+        return torch.cat([self._launch(columns) for columns in matrix.split(MAX_COLUMNS, 1)], 1)
 
     def _launch(self, group_values: Any) -> Any:
         from domainwise.gram.torch.triton_kernel import fused_group_product
@@ -389,8 +387,7 @@ class GroupedProduct:
 def _divide_groups(starts: Array, ends: Array, chunk_rows: int) -> tuple[Array, Array]:
     """Divide groups into segments of at most ``SEGMENT_ROWS`` rows that do not cross chunks.
 
-    Return (start, stop, group) for each segment, flattened, and the bounds of chunks: chunk i
-    consists of segments ``chunk_bounds[i]`` to ``chunk_bounds[i + 1] - 1``.
+    Return (start, stop, group) for each segment, and the bounds that divide segments into chunks.
     """
     chunk_rows = -(-chunk_rows // GROUP_TILE.columns) * GROUP_TILE.columns
     segments: list[tuple[int, int, int]] = []
