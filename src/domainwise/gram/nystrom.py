@@ -88,7 +88,7 @@ class NystromMap:
                 "the kernel matrix must have a positive and finite diagonal. If it contains "
                 "distances or negated kernel values, pass kernel values instead."
             )
-        # A known indefinite kernel (not ``sound``) is accepted: W is positive definite on pivots.
+        # A kernel known to be indefinite (not ``sound``) is accepted: L uses only positive pivots.
         residual_diagonal = W[non_pivots, non_pivots] - np.square(factor[rank:, :rank]).sum(axis=1)
         if kernel.sound and residual_diagonal.min(initial=0.0) < -1e-6 * max_diagonal:
             raise ValueError("the kernel is not positive semi-definite. Choose another kernel.")

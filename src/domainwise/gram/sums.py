@@ -31,7 +31,7 @@ BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class NystromSums:
-    """Sums over rows, of the Nystrom features Phi and of the features of continuous labels.
+    """Sums of the Nystrom features Phi and of the features of continuous labels, over rows.
 
     :meth:`partial` sums over a batch, :meth:`merge` adds two sums, and :func:`finalize` turns sums
     into a Gram operator. A distributed computation needs only these three functions.

@@ -231,7 +231,7 @@ def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
 
 
 def product_path(kernel: Basis, rows: Prepared, *, float32: bool = False) -> str:
-    """Describe how products are computed and, except for features, in which precision."""
+    """Describe how products are computed and, if kernel values are evaluated, their precision."""
     if kernel.is_product:
         return "feature products"
     n, dtype = len(rows.left), np.float32 if float32 else rows.left.dtype

@@ -27,7 +27,7 @@ LOG2E = 1.4426950408889634
 PAD = 128
 #: Kernel values are evaluated as 2^x - 1 if the mean absolute exponent |x| is below this.
 SMALL_EXPONENT = 1 / 64
-#: If |u|^2/2 is at most this for all rows u, 2^(u.v) fits into float16; norms are factored out.
+#: If |u|^2/2 is at most this for all rows u, norms are factored out: 2^(u.v) fits into float16.
 FACTOR_LIMIT = 7.0
 #: Kernel values, at most 1, are multiplied by 2^14, to use more of the range of float16.
 LIFT = 14.0
