@@ -2,9 +2,9 @@
 
 A model file is a zip archive in the skops format with an additional member, ``domainwise.json``:
 the version that wrote the file, a digest of the other members, and the methods that worked when the
-file was written. Some files that skops accepts are rejected: archives that unpack to more than
-their size, older skops formats, which trust more types than they declare, and files with types or
-values that :mod:`~domainwise.model_files.types` and :mod:`~domainwise.model_files.values` refuse.
+file was written. :func:`load` rejects some files that skops accepts: archives that could unpack to
+more than their own size; older skops formats, which do not declare all types that they trust; and
+types or values that the modules ``types`` and ``values`` in this folder do not allow.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HEADER, SCHEMA = "domainwise.json", "schema.json"
 METHODS = ("predict", "predict_proba", "decision_function", "transform")
 #: Methods of models with more columns than this are not called.
 MAX_COLUMNS = 100_000
-ADVICE = "Pass a file that domainwise fit or domainwise.save has written"
+ADVICE = "Pass a file written by 'domainwise fit' or domainwise.save"
 
 
 class ModelFileError(ValueError):
@@ -173,12 +173,12 @@ def load(path: str | Path) -> Any:
         schema = json.loads(members[SCHEMA])
         types.localize(schema)
         forbidden_names = types.forbidden_types(schema)
-        own_types = [name for name in forbidden_names if name.startswith("domainwise.")]
-        if own_types or int(header["format"]) < OLDEST_FORMAT:
+        unknown_types = [name for name in forbidden_names if name.startswith("domainwise.")]
+        if unknown_types or int(header["format"]) < OLDEST_FORMAT:
             raise ModelFileError(
                 f"{path} was written by domainwise {versions['domainwise']} in a format that "
-                f"version {__version__} cannot read"
-                f"{f': it contains {own_types[0]}' if own_types else ''}. Fit the model again"
+                f"version {__version__} cannot read{': it contains ' if unknown_types else ''}"
+                f"{''.join(unknown_types[:1])}. Fit the model again"
             )
         if forbidden_names:
             raise ModelFileError(f"{path} was not loaded: {_describe_forbidden(forbidden_names)}")
@@ -206,8 +206,8 @@ def read_info(path: str | Path) -> dict[str, Any]:
     """Read the description in a model file, without building the model.
 
     It contains ``format``, ``versions``, ``model`` (type), ``info`` (passed to :func:`save`),
-    ``training_rows`` (attributes with training rows; not in format 3) and ``training_targets``
-    (attributes with training targets and predictions for them; not in older files).
+    ``training_rows`` (names of attributes that contain training rows; not in format 3) and
+    ``training_targets`` (the same for training targets and predictions; not in older files).
     """
     with _open_model_file(path) as (header, _):
         return header
@@ -281,7 +281,7 @@ def _open_model_file(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile
     if content[:2] != b"PK":
         raise ModelFileError(
             f"{path} is {'not a model file' if content else 'empty'}. {ADVICE} (pickles are not "
-            "loaded, because they can run any code)"
+            "loaded, because they can run arbitrary code)"
         )
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
