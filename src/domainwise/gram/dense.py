@@ -103,7 +103,7 @@ class DenseGram(RowsGram):
         return inverse or super().preconditioner(shift)
 
     def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return functions that apply float32 inverses, or None if solutions would need refinement."""
+        """Return functions that apply float32 inverses, or None if solutions need refinement."""
         min_shift = MIN_UNREFINED_SHIFT * self._float32_solver.trace
         if self.lapack or self.xp is not np or not min(shifts) > min_shift:
             return None
