@@ -39,8 +39,8 @@ MEMBER: Any = MEMBER_TYPES["invariant_ridge"]
 #: Settings that differ: domain weights other than 0, penalties, and numbers of landmarks.
 METHOD_GRID = (grids.RIDGE_WEIGHTS[1:], grids.RIDGE_ALPHAS)
 MEMBER_GRID = (grids.RIDGE_MEMBER_WEIGHTS, grids.RIDGE_MEMBER_ALPHAS)
-METHOD_LANDMARKS = (base.COMPARED_LANDMARKS, base.AUTO_LANDMARKS)
-MEMBER_LANDMARKS = (MEMBER.COMPARED_LANDMARKS, MEMBER.LANDMARKS)
+METHOD_LANDMARKS = (base.SEARCH_LANDMARKS, base.AUTO_LANDMARKS)
+MEMBER_LANDMARKS = (MEMBER.SEARCH_LANDMARKS, MEMBER.LANDMARKS)
 VARIANTS = {
     "ensemble": ("ensemble", MEMBER_GRID, MEMBER_LANDMARKS),
     "ensemble, grid of the method": ("ensemble", METHOD_GRID, MEMBER_LANDMARKS),
@@ -59,7 +59,7 @@ def fit_ensemble(task: Any, grid: Any, landmarks: Any) -> Any:
     with (
         patch.object(grids, "RIDGE_MEMBER_WEIGHTS", grid[0]),
         patch.object(grids, "RIDGE_MEMBER_ALPHAS", grid[1]),
-        patch.object(MEMBER, "COMPARED_LANDMARKS", landmarks[0]),
+        patch.object(MEMBER, "SEARCH_LANDMARKS", landmarks[0]),
         patch.object(MEMBER, "LANDMARKS", landmarks[1]),
     ):
         model.fit(task.X, task.y, sample_domain=task.domain, learn_from=task.learn)
@@ -77,7 +77,7 @@ def fit_method(task: Any, grid: Any, landmarks: Any) -> Any:
         model = InvariantRidgeClassifierCV(class_weight="balanced", **options)
     with (
         patch.object(base, "RIDGE_ALPHAS", grid[1]),
-        patch.object(base, "COMPARED_LANDMARKS", landmarks[0]),
+        patch.object(base, "SEARCH_LANDMARKS", landmarks[0]),
         patch.object(base, "AUTO_LANDMARKS", landmarks[1]),
     ):
         model.fit(prepare.fit_transform(X), y, sample_domain=task.domain[task.learn])

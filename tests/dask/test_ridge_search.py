@@ -62,7 +62,7 @@ def test_files_are_searched_as_the_rows_in_them(rows, client, tmp_path, monkeypa
 
 def test_what_needs_rows_again_is_refused(rows):
     X, y, domain = rows("three").arrays()
-    with pytest.raises(ValueError, match="a pass over partitions does not store"):
+    with pytest.raises(ValueError, match="a fit to partitions does not store"):
         InvariantRidgeClassifierCV(cv=3, **GRID).fit(X, y, sample_domain=domain)
     with pytest.raises(ValueError, match=r"The data contain only one domain \(0\)"):
         InvariantRidgeClassifierCV(**GRID).fit(X, y)

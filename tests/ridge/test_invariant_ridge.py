@@ -310,7 +310,7 @@ def test_a_domain_with_one_class_does_not_change_the_confidence_of_probabilities
 def test_many_rows_are_calibrated_on_some_of_them(monkeypatch):
     X, y, domains = three_classes(n_domains=6, n=60)
     whole = InvariantRidgeClassifierCV(**FEW, landmarks=X[::6]).fit(X, y, sample_domain=domains)
-    monkeypatch.setattr(ridge_search, "HELD_OUT_ROWS", 120)
+    monkeypatch.setattr(ridge_search, "MAX_HELD_OUT_ROWS", 120)
     part = InvariantRidgeClassifierCV(**FEW, landmarks=X[::6]).fit(X, y, sample_domain=domains)
     np.testing.assert_allclose(part.decision_function(X), whole.decision_function(X), atol=1e-6)
     np.testing.assert_allclose(part.predict_proba(X), whole.predict_proba(X), atol=0.15)

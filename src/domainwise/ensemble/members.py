@@ -437,7 +437,7 @@ class _InvariantRidge(MemberType):
     name, path, n_average, clip, max_rows = "invariant_ridge", "alpha", 10, 6.0, None
     shared_arguments, one_pass = ("kernel", "gamma"), True
     #: Number of landmarks during the search, and in the final model.
-    COMPARED_LANDMARKS, LANDMARKS = 200, 400
+    SEARCH_LANDMARKS, LANDMARKS = 200, 400
     #: Number of best candidates without context whose kernels are also tried with context.
     CONTEXT_KERNELS = 3
 
@@ -459,7 +459,7 @@ class _InvariantRidge(MemberType):
         self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
         """Return the outputs of candidates with one kernel for the test rows of all splits."""
-        landmarks = data.X[data.sample(np.arange(len(data.X)), self.COMPARED_LANDMARKS)]
+        landmarks = data.X[data.sample(np.arange(len(data.X)), self.SEARCH_LANDMARKS)]
         rows = Rows(data.X, data.target, data.domain)
         with one_thread():
             outputs = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)

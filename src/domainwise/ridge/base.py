@@ -70,13 +70,13 @@ from domainwise.search.scores import Scorer
 from domainwise.splits.folds import Split, draw_rows, leaves_domains_out
 
 #: Maximum number of rows whose held-out predictions are stored, for example for calibration.
-HELD_OUT_ROWS = 1500
+MAX_HELD_OUT_ROWS = 1500
 #: Maximum number of landmarks with ``n_landmarks="auto"``; smaller tables use all rows.
 AUTO_LANDMARKS = 600
-#: Maximum number of automatic landmarks during the search.
-COMPARED_LANDMARKS = 300
+#: Maximum number of landmarks with ``n_landmarks="auto"`` during the search.
+SEARCH_LANDMARKS = 300
 #: Maximum relative error of a solution due to rounding errors in the sums.
-SUM_ROUNDING = 1e-9
+MAX_ROUNDING = 1e-9
 #: Arguments that must not change after the first batch. Only the search uses the others.
 BATCH_ARGUMENTS = ("kernels", "gammas", "n_landmarks", "landmarks", "feature_map", "random_state")
 
@@ -103,9 +103,9 @@ class RidgeArguments(BaseEstimator):
 
 
 class RidgeCandidates(RidgeArguments):
-    """The candidates, kernels and landmarks that the arguments specify."""
+    """Creates the candidates, kernels and landmarks that the arguments specify."""
 
-    #: Values for regression, which does not have these arguments.
+    #: Values for regression, where these are not arguments.
     class_weight: Any = None
     conditionals: Any = (False,)
 
@@ -114,7 +114,7 @@ class RidgeCandidates(RidgeArguments):
         "domain_epsilon": [POSITIVE],
     }
 
-    def _landmark_maps(
+    def _feature_maps(
         self,
         backend: Backend,
         rows: Any,
@@ -122,17 +122,17 @@ class RidgeCandidates(RidgeArguments):
         n_rows: int,
         kernels: list[tuple[str, float]] | None = None,
     ) -> list[NystromMap]:
-        """Choose landmarks, which all splits share, and return a feature map for each kernel."""
+        """Return a feature map for each kernel; all splits share the landmarks."""
         kernels = self._kernels(rows) if kernels is None else kernels
         if self.feature_map == "fourier":
             n_features = self._landmark_count(n_rows, among_rows=False)
             return [fourier_map(self, *kernel, rows.shape[1], n_features) for kernel in kernels]
         kernel_functions = [backend.resolve_kernel(name, rows, gamma=g) for name, g in kernels]
         landmarks = resolve_landmarks(self, backend, rows, domain, kernel_functions[0], n_rows)
-        # NumPy can sum kernel values instead of features, which is faster, if the ridge is large.
+        # With a large ridge, kernel values of arrays are summed instead of features: it is faster.
         min_ridge = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
-            NystromMap.from_landmarks(kernel, landmarks, ridge=min_ridge, rounding=SUM_ROUNDING)
+            NystromMap.from_landmarks(kernel, landmarks, ridge=min_ridge, rounding=MAX_ROUNDING)
             for kernel in kernel_functions
         ]
 
@@ -149,28 +149,28 @@ class RidgeCandidates(RidgeArguments):
             elif name in ("linear", "cosine"):
                 gammas = (1.0,)
             else:
-                median = backend_of(X).resolve_kernel(name, X, gamma="median").gamma
-                gammas = [median * factor for factor in RIDGE_GAMMAS]
+                median_gamma = backend_of(X).resolve_kernel(name, X, gamma="median").gamma
+                gammas = [median_gamma * factor for factor in RIDGE_GAMMAS]
             kernels |= dict.fromkeys((str(name), float(gamma)) for gamma in gammas)
         return list(kernels)
 
     def _penalties(self, n_rows: int, domain: Labels, classes: Array | None) -> Penalties:
         """Return all penalties; weight 0, for which ``conditional`` has no effect, occurs once."""
         weights = [float(weight) for weight in self.domain_weights]
-        pairs = [(0.0, False)] if 0.0 in weights else []
-        pairs += [(w, bool(c)) for c in self.conditionals for w in weights if w > 0]
+        domain_penalties = [(0.0, False)] if 0.0 in weights else []
+        domain_penalties += [(w, bool(c)) for c in self.conditionals for w in weights if w > 0]
         if domain.codes is not None and domain.n_categories < 2:
-            pairs = [(0.0, False)]
-        return self._make_penalties(pairs, self._alphas(n_rows), classes)
+            domain_penalties = [(0.0, False)]
+        return self._make_penalties(domain_penalties, self._alphas(n_rows), classes)
 
-    def _make_penalties(self, pairs: Any, alphas: Any, classes: Array | None) -> Penalties:
-        """Create penalties from pairs of domain_weight and conditional, and from alphas."""
+    def _make_penalties(self, domain_penalties: Any, alphas: Any, classes: Any) -> Penalties:
+        """Combine alphas with domain penalties, which are (domain_weight, conditional) pairs."""
         class_weight = self.class_weight
         if isinstance(class_weight, dict):
             assert classes is not None
-            names = classes.tolist()
-            class_weight = {names.index(n): w for n, w in class_weight.items() if n in names}
-        return Penalties(pairs, alphas, float(self.domain_epsilon), class_weight)
+            labels = classes.tolist()
+            class_weight = {labels.index(c): w for c, w in class_weight.items() if c in labels}
+        return Penalties(domain_penalties, alphas, float(self.domain_epsilon), class_weight)
 
     def _alphas(self, n_rows: int) -> tuple[float, ...]:
         if isinstance(self.alphas, str):
@@ -235,21 +235,21 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
                 "partial_fit does not accept Dask collections. Pass rows in memory, or call fit."
             )
         self._check_sums_suffice()
-        backend, is_first = backend_of(X), "_sums" not in vars(self)
+        backend, is_first_batch = backend_of(X), "_sums" not in vars(self)
         previous_state = dict(vars(self))
         try:
-            rows, y = self._check_rows(backend, X, y, reset=is_first)
+            rows, y = self._check_rows(backend, X, y, reset=is_first_batch)
             target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
-            if is_first:
+            if is_first_batch:
                 self._first_batch = batch_record(self, sample_domain)
                 self._begin(backend, rows, target, domain)
             check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain)
-            if not is_first:
-                any_mean = next(iter(sums.maps[0].values())).mean
-                earlier_sums = self._sums.mapped(lambda v: to_device_of(to_host(v), any_mean))
-                sums = earlier_sums.merge(sums)
+            if not is_first_batch:
+                new_mean = next(iter(sums.maps[0].values())).mean
+                old_sums = self._sums.mapped(lambda array: to_device_of(to_host(array), new_mean))
+                sums = old_sums.merge(sums)
         except BaseException:
             self.__dict__ = previous_state  # a batch that cannot be added changes nothing
             raise
@@ -279,7 +279,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Fit to partitions in one pass, or in two if the score requires predictions for rows."""
         from domainwise.backends.partitions import sum_partitions
 
-        self._check_cv_holds_out_domains("a pass over partitions")
+        self._check_cv_holds_out_domains("a fit to partitions")
         previous_state = dict(vars(self))
         try:
             self._reset()
@@ -292,22 +292,22 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         del self._sums
         return self
 
-    def fit_sums(self, maps: list[NystromMap], sums: CellSums, width: int) -> Self:
-        """Fit to sums over rows that are stored elsewhere; ``width`` is the number of features.
+    def fit_sums(self, maps: list[NystromMap], sums: CellSums, n_features: int) -> Self:
+        """Fit to sums over rows that are stored elsewhere and have ``n_features`` features.
 
         A cell's key contains the name of a set of domains that are held out together; the keys of
         its groups contain the domains.
         """
         self._reset()
-        self._maps, self._sums, self._flat, self.n_features_in_ = maps, sums, True, width
+        self._maps, self._sums, self._flat, self.n_features_in_ = maps, sums, True, n_features
         self._search_sums()
-        groups = [key for cell in sums.maps[0].values() for key in cell.groups]
-        self.domains_ = label_array(sorted({domain for _, domain in groups}), "sample_domain")
+        group_keys = [key for cell in sums.maps[0].values() for key in cell.groups]
+        self.domains_ = label_array(sorted({domain for _, domain in group_keys}), "sample_domain")
         del self._sums, self._maps
         return self
 
     def _check_sums_suffice(self) -> None:
-        """Check that no argument requires rows, for every batch, because arguments may change."""
+        """Check that no argument requires rows; arguments may change from batch to batch."""
         self._validate_params()
         self._check_cv_holds_out_domains("partial_fit")
         if needs_predictions(self.scoring, self.target_kernel == "delta"):
@@ -359,30 +359,30 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     def _search_rows(self, rows: Rows) -> None:
         """Score every candidate on every split, and average the best ones."""
-        n, map_args = len(rows.X), (backend_of(rows.X), rows.X, rows.domain, len(rows.X))
-        penalties = self._penalties(n, rows.domain, rows.target.names)
-        use_fewer = n > COMPARED_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
-        template = clone(self).set_params(n_landmarks=COMPARED_LANDMARKS) if use_fewer else self
-        maps = template._landmark_maps(*map_args)
-        codes = to_host(rows.codes()[1])
-        predicted_rows = draw_rows(codes, max(HELD_OUT_ROWS, 2 * len(np.unique(codes))), 0)
+        n_rows, map_args = len(rows.X), (backend_of(rows.X), rows.X, rows.domain, len(rows.X))
+        penalties = self._penalties(n_rows, rows.domain, rows.target.names)
+        use_fewer = n_rows > SEARCH_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
+        template = clone(self).set_params(n_landmarks=SEARCH_LANDMARKS) if use_fewer else self
+        maps, domain_codes = template._feature_maps(*map_args), to_host(rows.codes()[1])
+        n_predicted_rows = max(MAX_HELD_OUT_ROWS, 2 * len(np.unique(domain_codes)))
+        predicted_rows = draw_rows(domain_codes, n_predicted_rows, 0)
         self._record_labels(rows.target.names, rows.domain.names)
         row_search = RowSearch(self, maps, penalties, rows, predicted_rows)
         problems = self._search(row_search, self.n_jobs)
         if use_fewer:
             member_kernels = {(member["kernel"], member["gamma"]) for member in self.members_}
             kernels = [kernel for kernel in map(kernel_of, maps) if kernel in member_kernels]
-            maps = self._landmark_maps(*map_args, kernels)
+            maps = self._feature_maps(*map_args, kernels)
             final_problems = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
             self.expansions_ = average_members(maps, final_problems, self.members_)
-        member_values = row_search.held_out(self.members_, problems)
-        is_finite = np.isfinite(member_values).all(axis=1)
-        self._record_held_out(rows, member_values[is_finite], predicted_rows[is_finite])
+        mean_values = row_search.held_out(self.members_, problems)
+        is_finite = np.isfinite(mean_values).all(axis=1)
+        self._record_held_out(rows, mean_values[is_finite], predicted_rows[is_finite])
 
     def _search(self, ridge_search: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
         """Select and average the best candidates; return each map's ridge problem for all rows."""
-        # For each kernel and domain penalty, this rule considers only the best alpha. The search
-        # object contains the rows or sums, and computes the scores itself.
+        # For each kernel and domain penalty, this rule considers only the best alpha. No data and
+        # no scorer are passed: ``ridge_search`` contains rows or sums, and computes the scores.
         rule = partial(best_of_paths, path=("alpha",), n=self.n_average)
         splits, no_data = ridge_search.splits, Data(None, None)
         search_result = search(ridge_search, no_data, splits, Scorer(None), rule, n_jobs=n_jobs)
@@ -393,7 +393,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return problems
 
     def _can_search_fewer_landmarks(self, X: Any) -> bool:
-        """Return whether landmarks are chosen automatically: the search may then use fewer."""
+        """Return whether landmarks are chosen automatically, so that the search may use fewer."""
         is_automatic = isinstance(self.n_landmarks, str) and isinstance(self.landmarks, str)
         return is_automatic and self.feature_map == "nystroem" and isinstance(X, np.ndarray)
 
@@ -408,15 +408,15 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     ) -> list[list[Array]]:
         """Predict each split's test rows with several candidates, which have the same kernel.
 
-        There is an array for each candidate and split, with a column for each column of the target.
+        Return an array for each candidate and split, with one column per column of the target.
         Rows are summed once for all splits.
         """
-        keys = [((c["domain_weight"], c["conditional"]), c["alpha"]) for c in candidates]
-        pairs, alphas = (list(dict.fromkeys(column)) for column in zip(*keys, strict=True))
-        nystrom, penalties = self._map_and_penalties(candidates[0], pairs, alphas, rows, landmarks)
-        values = held_out_values(nystrom, penalties, rows, splits)
-        positions = [penalties.combinations.index(key) for key in keys]
-        return [[split_values[position] for split_values in values] for position in positions]
+        combinations = [((c["domain_weight"], c["conditional"]), c["alpha"]) for c in candidates]
+        grids = (list(dict.fromkeys(column)) for column in zip(*combinations, strict=True))
+        nystrom, penalties = self._map_and_penalties(candidates[0], *grids, rows, landmarks)
+        values_by_split = held_out_values(nystrom, penalties, rows, splits)
+        positions = [penalties.combinations.index(combination) for combination in combinations]
+        return [[values[position] for values in values_by_split] for position in positions]
 
     def fit_candidates(
         self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray, candidates: Sequence[Candidate]
@@ -432,9 +432,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         maps, problems = [], []
         for indices in batches_by(candidates, ("kernel", "gamma")):
             batch = [candidates[i] for i in indices]
-            pairs = [(c["domain_weight"], c["conditional"]) for c in batch]
-            alphas = [c["alpha"] for c in batch]
-            nystrom, penalties = self._map_and_penalties(batch[0], pairs, alphas, rows, landmarks)
+            domain_penalties = [(c["domain_weight"], c["conditional"]) for c in batch]
+            grids = domain_penalties, [c["alpha"] for c in batch]
+            nystrom, penalties = self._map_and_penalties(batch[0], *grids, rows, landmarks)
             maps.append(nystrom)
             problems.append(problem_of(self, nystrom, rows, penalties))
         self._record_labels(rows.target.names, rows.domain.names)
@@ -443,13 +443,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return self
 
     def _map_and_penalties(
-        self, candidate: Candidate, pairs: Any, alphas: Any, rows: Rows, landmarks: Any
+        self, candidate: Candidate, domain_penalties: Any, alphas: Any, rows: Rows, landmarks: Any
     ) -> tuple[NystromMap, Penalties]:
         """Return the map of a candidate's kernel, and the result of :meth:`_make_penalties`."""
         name, gamma = candidate["kernel"], candidate["gamma"]
         kernel = Backend().resolve_kernel(name, rows.X, gamma=gamma)
         nystrom = NystromMap.from_landmarks(kernel, landmarks)
-        return nystrom, self._make_penalties(pairs, alphas, rows.target.names)
+        return nystrom, self._make_penalties(domain_penalties, alphas, rows.target.names)
 
     def settled(self) -> Self:
         """Return an unfitted estimator that has the best parameters and does not need domains.
@@ -471,7 +471,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
                 "sample_domain contains continuous descriptors, but sums are computed by domain "
                 "label. Pass one domain label per row, or call fit with all rows in memory."
             )
-        self._maps = self._landmark_maps(backend, rows, domain, n_rows or len(rows))
+        self._maps = self._feature_maps(backend, rows, domain, n_rows or len(rows))
         self._kinds = kinds_of_labels(target, domain)
 
     def _sum_rows(self, backend: Backend, rows: Any, target: Any, domain: Labels) -> CellSums:
@@ -479,14 +479,14 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     def _record_seen_labels(self) -> None:
         """Record the classes and domains that occur in the sums."""
-        keys = list(self._sums.maps[0])
-        classes = sorted({label for _, label in keys}, key=lambda label: (label is None, label))
-        class_names = None if classes == [None] else label_array(classes, "y")
-        domains = label_array(sorted({domain for domain, _ in keys}), "sample_domain")
-        self._record_labels(class_names, domains)
+        cell_keys = list(self._sums.maps[0])
+        labels = sorted({label for _, label in cell_keys}, key=lambda label: (label is None, label))
+        classes = None if labels == [None] else label_array(labels, "y")
+        domains = label_array(sorted({domain for domain, _ in cell_keys}), "sample_domain")
+        self._record_labels(classes, domains)
 
     def _search_sums(self, partitions: Any = None) -> None:
-        """Run the search on the sums of all rows; ``partitions`` contain the rows, if stored."""
+        """Run the search on the sums of all rows; ``partitions`` contains the rows, or is None."""
         if partitions is None:
             self._check_sums_suffice()
         self._record_seen_labels()
@@ -540,7 +540,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     # Predicting.
 
     def predict(self, X: ArrayLike) -> Array:
-        """Return the class of each row, or its predicted target.
+        """Predict the class or the target value of each row.
 
         If X is a tensor, the result is a tensor, except for classes that are not numbers.
 
@@ -574,10 +574,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return np.asarray(to_host(self._apply("_uncorrected_outputs", X)))
 
-    def _corrected_rows(self, X: Any) -> Any:
+    def _corrected_outputs(self, X: Any) -> Any:
         """Return outputs on the device of X, with the corrections of ``adapt``."""
-        values = self._uncorrected_outputs(X)
+        outputs = self._uncorrected_outputs(X)
         if not hasattr(self, "corrections_"):
-            return values
-        corrected_values = self.priors_["plain"].apply(to_host(values), self.corrections_["plain"])
-        return to_device_of(corrected_values, values)
+            return outputs
+        prior, correction = self.priors_["plain"], self.corrections_["plain"]
+        return to_device_of(prior.apply(to_host(outputs), correction), outputs)

@@ -22,21 +22,21 @@ from domainwise.scoring.predictions import HeldOut
 
 
 def _has_curve(model: Any) -> bool:
-    """Return whether the model has probabilities, whose calibration needs rows, not only sums."""
+    """Return whether probabilities are available; their calibration needs rows, not only sums."""
     return "_sums" not in vars(model) and vars(model).get("curve_", True) is not None
 
 
 @with_shared_arguments
 @arguments
 class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
-    r"""Classifier that averages the invariant kernels with the best scores on held-out domains.
+    r"""Classifier that averages invariant kernel models with the best scores on held-out domains.
 
     Kernel ridge regression of class indicators minimizes :math:`\sum_i s_i |y_i - f(x_i)|^2 +
     \alpha (|f|^2 + w f'P_d f)`. The last term penalizes differences between domains: :math:`P_d`
-    projects onto domain means, and :math:`w` is the domain weight. Each kernel, gamma, weight and
-    alpha of the grid is scored on held-out source domains. The best alpha for each kernel and
-    weight is selected, and the ``n_average`` best functions are averaged, because scores on a few
-    domains are too noisy to select a single one. No argument needs tuning.
+    projects onto domain means, and :math:`w` is the domain weight. Each combination of kernel,
+    gamma, weight and alpha is scored on held-out source domains. The best alpha for each kernel,
+    gamma and weight is selected, and the ``n_average`` best functions are averaged, because scores
+    on a few domains are too noisy to select a single one. No argument needs tuning.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         Whether domains are compared over all rows (False), within each class (True), or both.
     {ridge_options}
     class_weight : dict or "balanced", default=None
-        Class weights, which are the :math:`s_i` above, as in :class:`sklearn.svm.SVC`.
-        A dict contains weights by class; classes that are not in it have weight 1. "balanced" is
+        Row weights :math:`s_i` by class, as in :class:`sklearn.svm.SVC`. A dict contains weights
+        by class label; classes that are not in it have weight 1. "balanced" is
         ``n_samples / (n_classes * n_samples_of_the_class)``.
 
     Attributes
@@ -55,7 +55,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         Class labels.
     curve_ : Curve or None
         Calibration curve that converts values into probabilities. None after ``partial_fit`` and
-        after a fit to a Dask collection, which store no rows; there is no ``predict_proba`` then.
+        after a fit to a Dask collection, which store no rows; ``predict_proba`` is then missing.
     {ridge_fitted}
 
     See Also
@@ -153,14 +153,11 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         probabilities : ndarray of shape (n_rows, n_classes)
             Rows sum to 1; columns are in the order of ``classes_``.
         """
-        return self._apply("_probabilities", X)
+        return self._apply("_corrected_outputs", X)
 
     def _uncorrected_outputs(self, X: Any) -> Any:
         values = self._values(X)
         return to_device_of(self.curve_.probabilities(class_columns(to_host(values))), values)
-
-    def _probabilities(self, X: Any) -> Any:
-        return self._corrected_rows(X)
 
     def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
         values = class_columns(values)
@@ -177,13 +174,15 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def _decisions(self, X: Any) -> Any:
         if not hasattr(self, "corrections_"):
             return self._rule().decision_function(self._values(X))
-        probabilities = self._corrected_rows(X)
-        logs = np.log(np.maximum(to_host(probabilities), 1e-300))
-        return to_device_of(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs, probabilities)
+        probabilities = self._corrected_outputs(X)
+        decisions = np.log(np.maximum(to_host(probabilities), 1e-300))
+        if decisions.shape[1] == 2:
+            decisions = decisions[:, 1] - decisions[:, 0]
+        return to_device_of(decisions, probabilities)
 
     def _predict_rows(self, X: Any) -> Any:
         if hasattr(self, "corrections_"):
-            outputs = self._corrected_rows(X)
+            outputs = self._corrected_outputs(X)
             classes = self.classes_[to_host(outputs).argmax(axis=1)]
         else:
             outputs = self._values(X)
@@ -194,11 +193,11 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 @with_shared_arguments
 @arguments
 class InvariantRidgeCV(RegressorMixin, InvariantRidge):
-    r"""Regressor that averages the invariant kernels with the best scores on held-out domains.
+    r"""Regressor that averages invariant kernel models with the best scores on held-out domains.
 
     Kernel ridge regression minimizes :math:`\sum_i |y_i - f(x_i)|^2 + \alpha (|f|^2 + w f'P_d f)`.
     The last term penalizes differences between domains: :math:`P_d` projects onto domain means, and
-    :math:`w` is the domain weight. Each kernel, gamma, weight and alpha of the grid is scored on
+    :math:`w` is the domain weight. Each combination of kernel, gamma, weight and alpha is scored on
     held-out domains. The ``n_average`` best functions, each with its best alpha, are averaged.
 
     Parameters
@@ -242,8 +241,8 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         return self._values(X)
 
     def _predict_rows(self, X: Any) -> Any:
-        values = self._corrected_rows(X)
-        return values[:, 0] if self._flat else values
+        outputs = self._corrected_outputs(X)
+        return outputs[:, 0] if self._flat else outputs
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
