@@ -95,7 +95,7 @@ def evaluate(
     from domainwise.evaluation.evaluate import evaluate_table
     from domainwise.evaluation.folder import JOBS, RESULT_NAME, write_evaluation
     from domainwise.models.registry import choose_methods
-    from domainwise.tables.schema import ONE_CLASS
+    from domainwise.tables.schema import ONE_CLASS_NOTE
 
     n_jobs = resolve_jobs(jobs, dask)
     if max_rows < 0:
@@ -141,7 +141,7 @@ def evaluate(
         )
     evaluation.next_step = next_step(evaluation, folder, estimator)
     # The evaluation itself reports domains with one class.
-    notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
+    notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS_NOTE not in note)
     evaluation.notes = [*notes, *evaluation.notes]
     title = f"{data.name}: predicting “{target}” for a new “{domain}”"
     contents = write_evaluation(

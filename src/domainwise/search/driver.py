@@ -191,9 +191,9 @@ def search(
         batches = kind.batches([candidates[i] for i in indices])
         split_sets = [split_indices] if kind.one_pass else [[k] for k in split_indices]
         tasks = [([indices[i] for i in batch], group) for batch in batches for group in split_sets]
-        compute = partial(_outcomes, kind, data, score=score, n_jobs=n_jobs)
+        run_task = partial(_run_task, kind, data, score=score, n_jobs=n_jobs)
         task_outcomes = Parallel(n_jobs=n_jobs, verbose=verbose)(
-            delayed(compute)([splits[k] for k in group], [candidates[i] for i in batch])
+            delayed(run_task)([splits[k] for k in group], [candidates[i] for i in batch])
             for batch, group in tasks
         )
         for (batch, group), batch_outcomes in zip(tasks, task_outcomes, strict=True):
@@ -220,7 +220,7 @@ def limit_jobs(n_jobs: int | None, data: Data) -> int | None:
     return max(1, min(effective_n_jobs(n_jobs), free_bytes // worker_bytes))
 
 
-def _outcomes(
+def _run_task(
     kind: Searchable,
     data: Data,
     splits: Sequence[Split],
@@ -242,12 +242,12 @@ def batches_by(candidates: Sequence[Candidate], names: Sequence[str]) -> list[li
     """
     batches: dict[Any, list[int]] = {}
     for i, candidate in enumerate(candidates):
-        key = tuple(_key(candidate.get(name)) for name in names)
+        key = tuple(_hashable(candidate.get(name)) for name in names)
         batches.setdefault(key, []).append(i)
     return list(batches.values())
 
 
-def _key(value: Any) -> Any:
+def _hashable(value: Any) -> Any:
     """Return a value that can be a dict key; unhashable values are equal only to themselves."""
     return value if isinstance(value, Hashable) else id(value)
 
@@ -402,6 +402,6 @@ def best_of_paths(
     best_by_path: dict[Any, int] = {}
     for i in np.argsort(ranks(scores.mean(axis=1)), kind="stable").tolist():
         fixed_names = [name for name in candidates[i] if name not in path]
-        path_key = frozenset((name, _key(candidates[i][name])) for name in fixed_names)
+        path_key = frozenset((name, _hashable(candidates[i][name])) for name in fixed_names)
         best_by_path.setdefault(path_key, i)
     return list(best_by_path.values())[:n]

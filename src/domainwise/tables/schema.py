@@ -41,7 +41,7 @@ from domainwise.tables.files import open_table
 #: Maximum number of features of each type that a note lists.
 MAX_LISTED_FEATURES = 50
 TASKS = ("auto", "classification", "regression")
-ONE_CLASS = "domains with only one class are used for training"
+ONE_CLASS_NOTE = "domains with only one class are used for training"
 UNNAMED_NOTE = "the first column has no name; it was treated as an index and left out"
 
 
@@ -522,7 +522,7 @@ def _check_domains(domains: Array, y: Array, task: str, column_name: str, notes:
                 "separated from domains. Choose another domain column"
             )
         if one_class_domains:
-            notes.append(f"{ONE_CLASS}, but not scored: {describe_names(one_class_domains)}")
+            notes.append(f"{ONE_CLASS_NOTE}, but not scored: {describe_names(one_class_domains)}")
 
 
 def _similar_label_notes(labels: Array, noun: str) -> list[str]:
