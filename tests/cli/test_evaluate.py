@@ -115,6 +115,7 @@ def test_a_domain_with_a_comma_in_its_name_can_be_left_out(table, tmp_path):
             dict(more=["--metric", "acuracy"]),
             "metric 'acuracy' is not a scikit-learn scorer; did you mean 'accuracy'",
         ),
+        (dict(more=["--inner-metric", "foo"]), "--inner-metric 'foo' is not a scikit-learn scorer"),
         (dict(more=["--metric", "rmse"]), "continuous target"),
         (dict(more=["--drop", "site2"]), "site2"),
         (dict(more=["--jobs", "0"]), "--jobs"),

@@ -77,9 +77,9 @@ def test_strict_writes_nothing_and_says_in_json_what_was_found(folder, tmp_path,
     done = run(command, folder / "coir.skops", folder / "hot.csv", "-o", tmp_path / "out.csv",
                "--strict", "--json")  # fmt: skip
     assert done.exit_code == 2
-    assert "differs from the source domains of the model, so nothing was written" in " ".join(
-        done.stderr.split()
-    )
+    error = " ".join(done.stderr.split())
+    assert "differs from the source domains of the model, so nothing was written" in error
+    assert error.endswith("Check the findings, or omit --strict")
     findings = json.loads(done.stdout)["findings"]
     assert {f["kind"] for f in findings} == {"range", "category", "distance"}
     assert {f["domain"] for f in findings} == {"F"}
@@ -96,6 +96,7 @@ def test_findings_do_not_depend_on_the_pieces_a_file_is_read_in(folder, tmp_path
     with pytest.raises(ShiftError) as refused:
         apply_to_file(model, folder / "hot.csv", tmp_path / "x.csv", chunk_rows=50, strict=True)
     assert refused.value.findings[0].kind == "range"
+    assert str(refused.value).endswith("Check the findings, or omit strict=True")
 
 
 def test_many_findings_are_counted_not_listed(folder, tmp_path):

@@ -50,7 +50,7 @@ class QuickGroup(TyperGroup):
         return command
 
 
-_completion_requested = sys.argv[1:2] in (["--install-completion"], ["--show-completion"])
+_requests_completion = sys.argv[1:2] in (["--install-completion"], ["--show-completion"])
 
 app = typer.Typer(
     name="domainwise",
@@ -61,7 +61,7 @@ app = typer.Typer(
     "domainwise evaluate TABLE --target COLUMN --domain COLUMN",
     epilog="Use --install-completion to install shell completion.",
     no_args_is_help=True,
-    add_completion=_completion_requested or "_DOMAINWISE_COMPLETE" in os.environ,
+    add_completion=_requests_completion or "_DOMAINWISE_COMPLETE" in os.environ,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # Rich is slow to import
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -30,7 +30,7 @@ class ApplyOptions:
     _: KW_ONLY
     out: Annotated[Path, "Table to write, such as a .csv or .parquet file.", "-o"]
     keep: Annotated[options.Names, "Columns to copy to the output, separated by commas."] = None
-    strict: Annotated[bool, "Write no output if any rows differ from all source domains."] = False
+    strict: Annotated[bool, "Write no output if any row differs from all source domains."] = False
     dask: options.Dask = None
     force: options.Force = False
 
@@ -97,8 +97,8 @@ def adapt(
     """Adapt a model to a new site, using a few labelled rows.
 
     One labelled row is enough. To add labels later, adapt the new model again. The labelled rows
-    should be a random sample of rows from the site. The new file can be used like one written by
-    fit.
+    should be a random sample of rows from the site. The new model can be used like a model written
+    by fit.
     """
     from domainwise.models.table_model import TableModel, read_labelled_rows
 
@@ -114,12 +114,11 @@ def adapt(
     common.print_written(out)
     common.print_facts(stdout(), describe_adaptation(adapted_model.info))
     if n_ignored:
-        noun = "row" if n_ignored == 1 else "rows"
-        common.print_notes(stderr(), [f"ignored {n_ignored} {noun} without a target"])
+        common.print_notes(stderr(), [f"ignored {common.count(n_ignored, 'row')} without a target"])
 
 
 def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> None:
-    """Apply a model to a file; other arguments are passed to ``apply_to_file``."""
+    """Apply a model to a table; other arguments are passed to ``apply_to_file``."""
     table_path, out = apply_options.new, apply_options.out
     with warnings.catch_warnings(record=True) as caught_warnings:
         from domainwise.models.apply import ShiftError, apply_to_file
@@ -142,7 +141,7 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
                     project=project,
                     keep=split_names(apply_options.keep, column_names) or (),
                     strict=apply_options.strict,
-                    progress=lambda n_rows: update(f"{activity}: {n_rows:,} rows"),
+                    progress=lambda n_rows: update(f"{activity}: {common.count(n_rows, 'row')}"),
                     client=client,
                     **arguments,
                 )
@@ -168,13 +167,13 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
         notes.append(
             f"the coverage of prediction sets is {calibration['promise']}: they were calibrated on "
             f"{calibration['n_domains']} held-out domains and should contain the true value for "
-            f"{100 * coverage:g} % of the rows of a new domain, on average over domains"
+            f"{100 * coverage:g} % of the rows from a new domain, on average over domains"
         )
     notes = list(dict.fromkeys(notes + outcome.notes))
     output = {"file": str(out), "rows": outcome.n_rows, "columns": outcome.columns, "notes": notes}
     common.print_json({**output, "findings": [finding.as_dict() for finding in outcome.findings]})
     stdout().print(
-        f"wrote [bold]{escaped(out)}[/bold]: {outcome.n_rows:,} rows, "
+        f"wrote [bold]{escaped(out)}[/bold]: {common.count(outcome.n_rows, 'row')}, "
         f"columns {escaped(', '.join(outcome.columns))}",
         soft_wrap=True,
     )
@@ -186,4 +185,5 @@ def _print_findings(findings: Sequence[Any]) -> None:
     for finding in findings[:MAX_FINDINGS]:
         stderr().print(f"[yellow]shift:[/yellow] {escaped(finding)}", soft_wrap=True)
     if (n_more := len(findings) - MAX_FINDINGS) > 0:
-        stderr().print(f"[yellow]shift:[/yellow] {n_more} more findings (use --json to list all)")
+        findings_text = common.count(n_more, "more finding")
+        stderr().print(f"[yellow]shift:[/yellow] {findings_text} (use --json to list all)")

@@ -106,6 +106,11 @@ def text_table(
     return table
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number and its noun, such as "1 row" or "1,000 rows"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def size_of(path: Path) -> str:
     """Return the size of a file, such as "24.1 kB"."""
     from rich.filesize import decimal

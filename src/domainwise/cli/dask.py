@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from domainwise.cli.common import escaped, stderr
+from domainwise.cli.common import count, escaped, stderr
 
 #: Seconds to wait for a scheduler to respond, and for its first worker.
 TIMEOUT = 5
@@ -51,15 +51,14 @@ def dask_client(address: str | None) -> Iterator[Any]:
             client.run(_ignore_interrupts)
         else:
             client = stack.enter_context(_connect(address))
-        n_workers = len(client.nthreads())
         try:
             dashboard = f"dashboard at {client.dashboard_link}"
             if address == "local" and not find_spec("bokeh"):
                 dashboard += " (requires pip install bokeh)"
         except KeyError:  # the scheduler was started without a dashboard
             dashboard = "no dashboard"
-        worker_text = "1 worker" if n_workers == 1 else f"{n_workers} workers"
-        stderr().print(f"dask: {worker_text}, {escaped(dashboard)}", soft_wrap=True)
+        workers_text = count(len(client.nthreads()), "worker")
+        stderr().print(f"dask: {workers_text}, {escaped(dashboard)}", soft_wrap=True)
         yield client
 
 

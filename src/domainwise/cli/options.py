@@ -54,7 +54,8 @@ Force = Annotated[bool, "Overwrite the output file if it exists."]
 #: Options that every command has.
 COMMON_OPTIONS = {"json": "Print JSON instead of text.", "debug": "Show the traceback of an error."}
 #: Terms that replace the names of Python arguments in error messages.
-_TERMS = {"scoring": "metric", "pos_label": "--positive", "predictor": "--predictor"}
+_TERMS = {"scoring": "metric", "inner_scoring": "--inner-metric", "pos_label": "--positive"}
+_TERMS |= {"predictor": "--predictor"}
 #: Placeholder for an option's value in ``--help``, by type.
 _METAVARS: Any = {int: "N", float: "NUMBER", str: "NAME", list[str]: "NAMES", Path: "PATH"}
 

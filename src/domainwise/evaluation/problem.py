@@ -214,7 +214,9 @@ def make_problem(
             "(scoring)"
         )
     if inner_scoring is not None:
-        inner_scoring = choose_measure(inner_scoring, target, classification, pos_label).scoring
+        inner_scoring = choose_measure(
+            inner_scoring, target, classification, pos_label, argument="inner_scoring"
+        ).scoring
     problem = Problem(
         *(X, raw, np.arange(n), preprocessor, target, domains.codes, domains.names),
         classes=None if classes is None else positive_last(classes, pos_label),

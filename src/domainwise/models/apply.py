@@ -27,7 +27,7 @@ from domainwise.models.table_model import TableModel
 from domainwise.shift.check import Finding, find_watch, findings
 from domainwise.shift.watch import ShiftStatistics, merge_statistics
 from domainwise.tables.cells import as_labels
-from domainwise.tables.errors import TableError, import_pandas
+from domainwise.tables.errors import Argument, TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, table_columns, writing_table
 from domainwise.tables.schema import require_columns
 
@@ -224,12 +224,12 @@ class Application:
         return ApplyResult([*map(str, output.columns)], len(output), statistics, notes, output)
 
 
-class ShiftError(ValueError):
-    """Raised with ``strict`` if new rows differ from the source domains; ``findings`` says how."""
+class ShiftError(TableError):
+    """Raised with ``strict`` if new rows differ from the source domains; ``findings`` say how."""
 
     def __init__(self, source: str | Path, findings: list[Finding]) -> None:
         text = f"{source} differs from the source domains of the model, so nothing was written"
-        super().__init__(f"{text}. Check the findings, or apply the model without strict")
+        super().__init__(f"{text}. Check the findings, or omit ", Argument("strict", True))
         self.findings = findings
 
 

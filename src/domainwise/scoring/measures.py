@@ -118,13 +118,20 @@ class Measure:
 
 
 def choose_measure(
-    scoring: Any, y: Any, classification: bool, pos_label: Any = None, sample_domain: Any = None
+    scoring: Any,
+    y: Any,
+    classification: bool,
+    pos_label: Any = None,
+    sample_domain: Any = None,
+    *,
+    argument: str = "scoring",
 ) -> Measure:
     """Return the metric for a scorer or its name.
 
     None means RMSE for a continuous target and balanced accuracy for classes, or accuracy if
     classes have similar sizes and no class share varies by more than 0.2 between domains.
     ``pos_label`` is the positive class for scores such as F1; None means the second of two classes.
+    ``argument`` is the name of the argument in error messages.
     """
     if scoring is None:
         scoring = default_scoring(y, classification, sample_domain)
@@ -141,8 +148,8 @@ def choose_measure(
         matches = get_close_matches(str(scoring), scorer_names, n=1)
         choices = ", ".join(scorer_names)
         hint = f"; did you mean {matches[0]!r}?" if matches else f". Use one of {choices}."
-        raise ValueError(f"scoring={scoring!r} is not a scikit-learn scorer{hint}")
-    check_task(scoring, classification)
+        raise ValueError(f"{argument}={scoring!r} is not a scikit-learn scorer{hint}")
+    check_task(scoring, classification, argument)
     sign = -1 if scoring.startswith("neg_") else 1
     label = _LABELS.get(scoring, scoring.removeprefix("neg_").replace("_", " "))
     scorer = get_scorer(scoring)
@@ -151,14 +158,14 @@ def choose_measure(
     return Measure(scoring, label, scorer, sign)
 
 
-def check_task(scoring: Any, classification: bool) -> None:
+def check_task(scoring: Any, classification: bool, argument: str = "scoring") -> None:
     """Raise an error if a scorer is for a continuous target, but the target has classes."""
     regression_suffixes = ("r2", "explained_variance", "_error", "_deviance")
     if classification and isinstance(scoring, str) and scoring.endswith(regression_suffixes):
         raise ValueError(
-            f"scoring={scoring!r} is for a continuous target, but the target has classes. Choose "
-            "a classification scorer, such as 'balanced_accuracy', or use a regression method "
-            "(task='regression' in evaluate)."
+            f"{argument}={scoring!r} is for a continuous target, but the target has classes. "
+            "Choose a classification scorer, such as 'balanced_accuracy', or use a regression "
+            "method (task='regression' in evaluate)."
         )
 
 
