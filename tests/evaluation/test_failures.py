@@ -233,7 +233,8 @@ def test_only_the_worst_of_forty_domains_are_named_in_pictures():
     from domainwise.evaluation import failures
 
     parts = [
-        f("m", predicted, np.array([0, 1])) for f in (failures.confusion, failures.calibration)
+        f("m", predicted, np.array([0, 1]))
+        for f in (failures.confusion_section, failures.calibration_section)
     ]
     assert "the other 35" in parts[0].pictures[0].svg
     assert "5 worst of 40 domains" in parts[0].pictures[0].caption
@@ -256,6 +257,6 @@ def test_a_method_without_probabilities_is_ranked_by_its_decisions():
     }
     classes = np.array([0, 1])
     area = roc_auc_score(predicted[0]["target"], values[0])
-    assert failures.ranking("m", predicted, classes).columns["AUC"][0] == f"{area:.2f}"
-    part = failures.calibration("m", predicted, classes)
+    assert failures.ranking_section("m", predicted, classes).columns["AUC"][0] == f"{area:.2f}"
+    part = failures.calibration_section("m", predicted, classes)
     assert (part.sentences, part.pictures) == (["Probabilities are not available for m."], [])

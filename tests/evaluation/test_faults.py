@@ -118,7 +118,7 @@ def test_legitimate_columns_that_are_almost_perfect_are_one_remark():
     columns = {name: 4 * y + rng.normal(size=len(y)) for name in ("a", "b", "c")}
     (fault,) = faults(columns, y, site, least=1)
     assert (fault.kind, fault.severity, fault.leak) == ("strong column", 1, False)
-    assert "known when a prediction is made" in fault.action
+    assert "known at prediction time" in fault.action
 
 
 def test_few_rows_of_a_class_do_not_leak_by_chance():

@@ -1,4 +1,4 @@
-"""Comparison of a model with a constant prediction, and of two evaluations."""
+"""Compare two evaluations, and compare a model with a constant prediction."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Difference:
     """Scores in two evaluations, and the second minus the first; for errors, negative is better.
 
     ``mean`` and the entries of ``per_domain`` contain ``first``, ``second``, ``difference``, and
-    the ends ``low`` and ``high`` of its 95 % bootstrap interval, over domains or over rows.
+    ``low`` and ``high``, the ends of a 95 % bootstrap interval for it, over domains or over rows.
     """
 
     method: str
     mean: dict[str, float]
     p_value: float | None  #: Wilcoxon's signed-rank test over domains
     words: str  #: the result, such as "better, but not significantly"
-    per_domain: list[dict[str, Any]]  #: the largest deterioration first
+    per_domain: list[dict[str, Any]]  #: largest deterioration first
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Comparison:
     measure: Measure
     margin: float  #: smallest difference that matters in practice
     notes: list[str]
-    pairs: list[Difference]  #: the two best methods, then each method that is in both evaluations
+    pairs: list[Difference]  #: the best methods of the two evaluations, then each common method
     subject: str  #: the methods of the first pair, for a sentence
 
     def show(self, score: float, signed: bool = False) -> str:
@@ -96,7 +96,7 @@ class Comparison:
         return method_rows, [["domain", *headings], *domain_rows]
 
     def _cells(self, row: dict[str, Any]) -> list[str]:
-        """Both scores, their difference and the interval for it, as text."""
+        """Both scores, their difference and its interval, as text."""
         difference, low, high = (self.show(row[key], True) for key in ("difference", "low", "high"))
         return [self.show(row["first"]), self.show(row["second"]), difference, f"{low} to {high}"]
 
@@ -130,21 +130,21 @@ class Comparison:
 
 
 def compare_evaluations(first: Path, second: Path, method: str | None = None) -> Comparison:
-    """Compare the evaluations in two folders: their best methods, and each method in both of them.
+    """Compare the evaluations in two folders: their best methods, and each method that is in both.
 
     If ``method`` is passed, it must be in both, and no other method is compared. An error is raised
-    if target, domain column, task or classes differ, or if there is no common measure; the notes
-    describe other differences.
+    if the target, domain column, task or classes differ, or if there is no common measure. Other
+    differences are described in the notes.
     """
     a, a_content = read_evaluation(first, all_methods=True)
     b, b_content = read_evaluation(second, all_methods=True)
     a_table, b_table = (content.get("table", {}) for content in (a_content, b_content))
     settings = [{**a_table.get("asked", {}), **a.facts}, {**b_table.get("asked", {}), **b.facts}]
-    labels = {"domain": "domain column", "positive": "positive class"}
+    label_by_key = {"domain": "domain column", "positive": "positive class"}
     for key in ("target", "domain", "task", "positive", "classes"):
         a_value, b_value = (setting.get(key) for setting in settings)
         if a_value != b_value and None not in (a_value, b_value):
-            label, verb = labels.get(key, key), "are" if key == "classes" else "is"
+            label, verb = label_by_key.get(key, key), "are" if key == "classes" else "is"
             raise ValueError(
                 f"{first} and {second} cannot be compared: the {label} {verb} {a_value!s} in the "
                 f"first and {b_value!s} in the second. Evaluate both with the same {label}"
@@ -170,10 +170,10 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
         requested_result = a.find(method)
         pairs = [(r, s) for r, s in common_pairs if r is requested_result]
         if not pairs:
-            keys = ", ".join(r.key for r, _ in common_pairs)
-            advice = f"Use one of: {keys}" if keys else "Evaluate the same method in both"
+            keys_text = ", ".join(r.key for r, _ in common_pairs)
+            advice = f"Use one of: {keys_text}" if keys_text else "Evaluate the same method in both"
             raise ValueError(f"method={method!r} is not in both evaluations. {advice}")
-    differences = [_difference(a, b, shared_domains, *pair) for pair in pairs]
+    differences = [_compare_pair(a, b, shared_domains, *pair) for pair in pairs]
     has_same_name = first.name == second.name
     folder_names = (str(first), str(second)) if has_same_name else (first.name, second.name)
     digests = (a_table.get("sha256"), b_table.get("sha256"))
@@ -183,10 +183,10 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
     return Comparison(folder_names, a.measure, a.margin, notes, differences, subject)
 
 
-def _difference(
+def _compare_pair(
     a: Results, b: Results, shared_domains: Sequence[Any], first: MethodResult, second: MethodResult
 ) -> Difference:
-    """Compare a method in one evaluation with a method in the other."""
+    """Compare a method in the first evaluation with a method in the second."""
     scored_domains = [d for d in shared_domains if d in first.known and d in second.known]
     if not scored_domains:
         raise ValueError(
@@ -194,8 +194,8 @@ def _difference(
             "in the second. Compare another method"
         )
     classes, sign, positive = a.classes, a.measure.sign, a.facts["positive"]
-    y = np.zeros(2) if classes is None else classes
-    measure = choose_measure(a.measure.name, y, classes is not None, positive)
+    example_y = np.zeros(2) if classes is None else classes
+    measure = choose_measure(a.measure.name, example_y, classes is not None, positive)
     first_records = grouped(a.records.get(first.key, ()))
     second_records = grouped(b.records.get(second.key, ()))
     rows = []
@@ -215,16 +215,16 @@ def _difference(
     )
     samples = np.random.default_rng(0).choice(differences, (DOMAIN_SAMPLES, len(rows)))
     ends = widened_interval(float(differences.mean()), samples.mean(axis=1), len(rows), np.inf)
-    mean = _row(first_scores.mean(), second_scores.mean(), ends)
+    mean_row = _row(first_scores.mean(), second_scores.mean(), ends)
     p_value = compare(dict(enumerate(second_scores)), dict(enumerate(first_scores))).p_value
-    description = _describe(mean["difference"], sign, a.margin, ends)
+    description = _describe(mean_row["difference"], sign, a.margin, ends)
     rows.sort(key=lambda row: sign * row["difference"])
     method_label = " → ".join(dict.fromkeys((first.label, second.label)))
-    return Difference(method_label, mean, p_value, description, rows)
+    return Difference(method_label, mean_row, p_value, description, rows)
 
 
 def _row(first: float, second: float, ends: Sequence[float]) -> dict[str, float]:
-    """A dictionary of two scores, their difference, and the ends of the interval for it."""
+    """Two scores, their difference, and the ends of its interval, by name."""
     values = (first, second, second - first, *ends)
     keys = ("first", "second", "difference", "low", "high")
     return {key: float(value) for key, value in zip(keys, values, strict=True)}
@@ -249,8 +249,8 @@ def _notes(
     files_differ: bool,
 ) -> list[str]:
     """Sentences about differences in tables, rows, folds, columns and domains."""
-    first_rows, first_folds = _layout(evaluations[0], shared_domains)
-    second_rows, second_folds = _layout(evaluations[1], shared_domains)
+    first_rows, first_groups = _layout(evaluations[0], shared_domains)
+    second_rows, second_groups = _layout(evaluations[1], shared_domains)
     notes = []
     if files_differ:
         notes.append("The table files have different contents, so rows may differ.")
@@ -258,14 +258,14 @@ def _notes(
         notes.append("Different rows were scored, so differences on a domain are less precise.")
     if not (first_rows and second_rows):
         notes.append("A folder lacks predictions, so rows and held-out groups were not compared.")
-    elif first_folds != second_folds:
+    elif first_groups != second_groups:
         notes.append("Domains were held out in different groups, so the training domains differ.")
     notes = notes or ["The table, the rows and the groups of held-out domains are the same."]
     for option in ("features", "drop"):
         texts = [", ".join(setting.get(option) or ()) or "not set" for setting in settings]
         if texts[0] != texts[1]:
-            values = [f"{text} in {name}" for text, name in zip(texts, folder_names, strict=True)]
-            notes.append(f"The option --{option} differs: {'; '.join(values)}.")
+            texts = [f"{text} in {name}" for text, name in zip(texts, folder_names, strict=True)]
+            notes.append(f"The option --{option} differs: {'; '.join(texts)}.")
     for name, evaluation in zip(folder_names, evaluations, strict=True):
         if other_domains := [str(d) for d in evaluation.domains if d not in shared_domains]:
             notes.append(f"Domains only in {name} are not compared: {', '.join(other_domains)}.")
@@ -304,7 +304,7 @@ class Check:
 def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
     """Score a method and a constant prediction on held-out domains, as ``evaluate`` does.
 
-    ``options`` go to :func:`~domainwise.models.table_model.table_setting`.
+    ``options`` are passed to :func:`~domainwise.models.table_model.table_setting`.
     """
     setting = table_setting(table, **options)
     problem = make_problem(

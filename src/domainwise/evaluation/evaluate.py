@@ -41,7 +41,7 @@ LOW_COST, RECOMMENDED_COST = 5.0, 12.0
 #: Number of random folds in which slow methods predict seen domains; other methods use all folds.
 SLOW_FOLDS = 2
 #: Arguments of ``evaluate``, by the names that they have in other libraries.
-_INSTEAD = {
+_ALIASES = {
     **dict.fromkeys(("groups", "domain", "domains"), "sample_domain"),
     **dict.fromkeys(("metric", "metrics"), "scoring"),
     **dict.fromkeys(("estimators", "models"), "methods"),
@@ -88,8 +88,8 @@ def evaluate(
     methods : list or str, default=None
         None compares "constant", "svm", "linear", "boosting", "dcmcv", "invariantridge" and
         "ensemble". Other names are "kpca", "coir", "dica", "dcm", "sca", "mda", "mida", their
-        "fast" forms such as "fastdcm", and "invariant"; "all" compares every method. A method of
-        your own is a pair ``(name, estimator)``, or ``(name, estimator, grid)`` with parameter
+        "fast" variants such as "fastdcm", and "invariant"; "all" compares every method. A method of
+        your own is a ``(name, estimator)`` pair, or ``(name, estimator, grid)`` with parameter
         values to choose from; the estimator is any scikit-learn estimator or pipeline. Its ``fit``
         gets the target unchanged, and ``sample_domain`` if requested. If its ``predict`` also
         takes ``sample_domain``, there is a second result, ``name+context``, for which all rows of
@@ -149,7 +149,7 @@ def evaluate(
     See Also
     --------
     Evaluation : The result.
-    check_shift : Compares new rows with the sources of a model.
+    check_shift : Compare new rows with the sources of a model.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def evaluate(
     ['constant', 'linear']
     """
     for name in unknown:
-        hint = f". Use {_INSTEAD[name]}= instead" if name in _INSTEAD else ""
+        hint = f". Use {_ALIASES[name]}= instead" if name in _ALIASES else ""
         raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}{hint}")
     options: dict[str, Any] = {"cv": cv, "inner_cv": inner_cv, "max_rows": max_rows, "out": out}
     options |= {"n_jobs": n_jobs, "random_state": random_state, "progress": progress}
@@ -208,7 +208,7 @@ def _evaluate(
     out: str | Path | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Create the problem and compare methods; ``options`` go to :func:`compare_methods`."""
+    """Create the problem and compare methods; ``options`` are passed to :func:`compare_methods`."""
     if out is not None and not os.fspath(out):
         raise ValueError("out is an empty path. Pass a folder, or None")
     if isinstance(scoring, (list, tuple)) and not scoring:
@@ -253,12 +253,12 @@ def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any
     """Separate the target and the domains from X if they are passed as column names."""
     check_is_table(X)
     arguments = {"y": y, "sample_domain": sample_domain}
-    names_by_argument = {key: value for key, value in arguments.items() if np.isscalar(value)}
-    if not names_by_argument:
+    name_by_argument = {key: value for key, value in arguments.items() if np.isscalar(value)}
+    if not name_by_argument:
         return X, y, sample_domain
     X = X.to_pandas() if hasattr(X, "to_pandas") else X
     column_names = list(getattr(X, "columns", ()))
-    for argument, name in names_by_argument.items():
+    for argument, name in name_by_argument.items():
         if not hasattr(X, "columns"):
             raise ValueError(
                 f"{argument}={name!r} names a column, but X is not a data frame. Pass an array "
@@ -268,12 +268,12 @@ def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any
             missing_text = f"is not a column of X; use one of {', '.join(map(str, column_names))}"
             repeated_text = "names several columns of X. Rename all but one of them"
             raise ValueError(f"{argument}={name!r} {repeated_text if n_matches else missing_text}")
-    if len({*names_by_argument.values()}) < len(names_by_argument):
+    if len({*name_by_argument.values()}) < len(name_by_argument):
         raise ValueError(
             f"y and sample_domain are the same column, {y!r}. Pass two different columns"
         )
-    arguments |= {argument: X[name] for argument, name in names_by_argument.items()}
-    return X.drop(columns=[*names_by_argument.values()]), *arguments.values()
+    arguments |= {argument: X[name] for argument, name in name_by_argument.items()}
+    return X.drop(columns=[*name_by_argument.values()]), *arguments.values()
 
 
 def compare_methods(
@@ -352,11 +352,11 @@ def compare_methods(
         evaluation.differences = {**differences, "faults": faults}
         if leaking_columns(faults) and not stop_note:
             arguments = (evaluation, problem, scored_methods, splits, inner_cv, n_workers)
-            evaluation.differences["without_leaks"] = _without_leaks(*arguments)
+            evaluation.differences["without_leaks"] = _score_without_leaks(*arguments)
     return evaluation
 
 
-def _without_leaks(
+def _score_without_leaks(
     evaluation: Evaluation,
     problem: Problem,
     methods: Sequence[Method],
@@ -364,7 +364,7 @@ def _without_leaks(
     inner_cv: Any,
     n_workers: int,
 ) -> dict[str, Any]:
-    """Mean scores of fast methods and the recommended one, without columns that leak the target."""
+    """Score fast methods and the recommended one again, without columns that leak the target."""
     leaking_names = leaking_columns(evaluation.differences["faults"])
     # The constant prediction uses no columns and is skipped.
     max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
@@ -430,7 +430,7 @@ def _seen_domain_jobs(
     recommended_keys = {evaluation.recommended_ for evaluation in evaluations}
     n_splits = 1 + max(job.split_number for job in jobs)
     seen_split_by_number = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
-    models_by_key = {job_key(row): row.get("settled_model") for row in memory.rows}
+    model_by_key = {job_key(row): row.get("settled_model") for row in memory.rows}
     seen_domain_jobs = []
     for job in jobs:
         variants = job.method.rows(job.problem.classification)
@@ -444,7 +444,7 @@ def _seen_domain_jobs(
                 SeenJob(
                     *job_fields,
                     seen_split=seen_split_by_number.get(job.split_number),
-                    chosen_model=models_by_key[job.row_keys[0]],
+                    chosen_model=model_by_key[job.row_keys[0]],
                     predict_within=is_fast and is_recommended,
                     use_context=not described_keys.isdisjoint(context_keys),
                 )

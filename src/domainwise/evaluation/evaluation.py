@@ -44,13 +44,13 @@ class Evaluation(Results):
     Attributes
     ----------
     results : list of MethodResult
-        Methods in order of their mean score, the best first.
+        Methods in order of their mean score, best first.
     domains : list
         The held-out domains.
     measure : Measure
         How scores are computed.
     left_out : dict
-        Methods without a score, with the reason.
+        Why methods have no score, by method.
     facts : dict
         Task, sizes, seed and versions.
     records : dict
@@ -60,7 +60,7 @@ class Evaluation(Results):
     source : Problem or None
         The problem with all rows, including those that were not drawn for training.
     inner_cv : splitter or None
-        The splitter with which parameters were chosen.
+        The splits on which parameters were chosen.
     next_step : str
         The command that fits the recommended method.
     others : list of Results
@@ -136,7 +136,7 @@ class Evaluation(Results):
         return pandas.concat(frames, ignore_index=True)
 
     def table(self) -> Frame:
-        """Return a data frame with one row per method, the best mean first.
+        """Return a data frame with one row per method, best mean first.
 
         Columns: method, mean, low and high (95 % interval for the mean), worst, worst_domain,
         spread, seen (mean in random folds, where all domains are seen), within (mean in
@@ -186,7 +186,7 @@ class Evaluation(Results):
         Returns
         -------
         figure : matplotlib figure
-            It has one panel.
+            A figure with one panel.
         """
         from domainwise.evaluation.page import scores_figure
 

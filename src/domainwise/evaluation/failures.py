@@ -18,11 +18,11 @@ from domainwise.plots.style import ACCENT, GREY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
 
-#: Maximum number of domains that have a separate panel or colour, and of domains in a plot.
+#: Maximum number of domains with their own panel or color, and of domains in a plot.
 MAX_PANELS, MAX_DOMAINS = 5, 15
 #: Minimum number of rows of a class in a domain for which an error rate is reported.
 MIN_CLASS_ROWS = 5
-DomainPredictions = Mapping[Any, Record]  #: predictions of a method on held-out domains
+DomainPredictions = Mapping[Any, Record]  #: a method's predictions by held-out domain
 
 
 @dataclass
@@ -42,11 +42,11 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
         return None
     predictions = predictions_by_domain(evaluation.records[method.key], evaluation.hardest_first)
     classes = None if class_names is None else np.asarray(class_names)
-    makers = [residuals, coverage]
+    section_makers = [residual_section, coverage_section]
     if class_names is not None:
-        makers = [confusion, ranking, calibration, coverage]
+        section_makers = [confusion_section, ranking_section, calibration_section, coverage_section]
     name = in_sentence(method)
-    all_sections = (make_section(name, predictions, classes) for make_section in makers)
+    all_sections = (make_section(name, predictions, classes) for make_section in section_makers)
     sections = [section for section in all_sections if section is not None]
     columns = {"rows": {d: f"{len(record['target']):,}" for d, record in predictions.items()}}
     for section in sections:
@@ -61,12 +61,12 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
 
 
 def predictions_by_domain(records: Sequence[Record], order: Sequence[Any]) -> DomainPredictions:
-    """Predictions for all rows of each domain, with the domains in the given order."""
-    groups = grouped(records)
-    return {domain: joined(groups[domain]) for domain in order if domain in groups}
+    """Predictions for all rows of each domain, with the domains in this order."""
+    grouped_records = grouped(records)
+    return {d: joined(grouped_records[d]) for d in order if d in grouped_records}
 
 
-def confusion(name: str, predictions: DomainPredictions, classes: Any) -> Section:
+def confusion_section(name: str, predictions: DomainPredictions, classes: Any) -> Section:
     """Shares of correct predictions, and the most frequent errors."""
     class_names = [str(label) for label in classes]
     matrices = {
@@ -82,8 +82,8 @@ def confusion(name: str, predictions: DomainPredictions, classes: Any) -> Sectio
             f"instead of class {class_names[true]}, in {total[error]:,} of {total[true].sum():,} "
             f"rows of class {class_names[true]} ({percent(total[error] / total[true].sum())})"
         )
-        sizes = {d: matrix[true].sum() for d, matrix in matrices.items()}
-        shares = {d: matrices[d][error] / n for d, n in sizes.items() if n >= MIN_CLASS_ROWS}
+        class_sizes = {d: matrix[true].sum() for d, matrix in matrices.items()}
+        shares = {d: matrices[d][error] / n for d, n in class_sizes.items() if n >= MIN_CLASS_ROWS}
         if shares:
             domain = max(shares, key=lambda d: shares[d])
             sentence += f". This share is largest on {names_of(domain)}: {percent(shares[domain])}"
@@ -92,8 +92,8 @@ def confusion(name: str, predictions: DomainPredictions, classes: Any) -> Sectio
     for d, matrix in matrices.items():
         if error := _most_frequent_error(matrix):
             true, predicted = error
-            counts = f"{matrix[error]} of {matrix[true].sum()}"
-            error_texts[d] = f"{class_names[predicted]} instead of {class_names[true]}: {counts}"
+            error_text = f"{class_names[predicted]} instead of {class_names[true]}"
+            error_texts[d] = f"{error_text}: {matrix[error]} of {matrix[true].sum()}"
     correct_texts = {d: percent(np.trace(m) / m.sum()) for d, m in matrices.items()}
     columns = {"correct": correct_texts, "most frequent error": error_texts}
     picture = _confusion_picture(name, matrices, class_names)
@@ -101,7 +101,7 @@ def confusion(name: str, predictions: DomainPredictions, classes: Any) -> Sectio
 
 
 def _most_frequent_error(matrix: Array) -> tuple[int, int] | None:
-    """Indices of true and predicted class of the most frequent error; None without errors."""
+    """Indices of the true and predicted class of the most frequent error; None without errors."""
     error_counts = matrix * (1 - np.eye(len(matrix), dtype=int))
     true, predicted = divmod(int(np.argmax(error_counts)), len(matrix))
     return (true, predicted) if error_counts.any() else None
@@ -120,13 +120,13 @@ def _confusion_picture(name: str, matrices: Mapping[Any, Array], class_names: li
         all_axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
         for axes, (domain, matrix) in zip(all_axes, panels, strict=False):
             shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
-            for (a, b), share in np.ndenumerate(shares):
-                square = ([b, b + 1, b + 1, b], [a, a, a + 1, a + 1])
-                colour = GREY if a == b else ACCENT
-                axes.fill(*square, color=colour, alpha=0.85 * share, linewidth=0)
-                if n <= 5 and matrix[a].any():
-                    text = percent(share) if n > 3 else f"{percent(share)}\n{matrix[a, b]}"
-                    axes.text(b + 0.5, a + 0.5, text, ha="center", va="center", fontsize=7)
+            for (i, j), share in np.ndenumerate(shares):
+                square = ([j, j + 1, j + 1, j], [i, i, i + 1, i + 1])
+                color = GREY if i == j else ACCENT
+                axes.fill(*square, color=color, alpha=0.85 * share, linewidth=0)
+                if n <= 5 and matrix[i].any():
+                    text = percent(share) if n > 3 else f"{percent(share)}\n{matrix[i, j]}"
+                    axes.text(j + 0.5, i + 0.5, text, ha="center", va="center", fontsize=7)
             axes.set(xlim=(0, n), ylim=(n, 0), title=f"{domain} ({matrix.sum()})")
             labels = [short(class_name) for class_name in class_names]
             axes.set_xticks(ticks, labels, fontsize=7, rotation=90 if n > 3 else 0)
@@ -145,13 +145,12 @@ def _confusion_picture(name: str, matrices: Mapping[Any, Array], class_names: li
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
 
-def ranking(name: str, predictions: DomainPredictions, classes: Any) -> Section | None:
+def ranking_section(name: str, predictions: DomainPredictions, classes: Any) -> Section | None:
     """ROC AUC and average precision by domain, micro-averaged for more than two classes."""
     aucs, precisions = {}, {}
     for domain, record in predictions.items():
-        outputs = (
-            record["decisions"] if record["probabilities"] is None else record["probabilities"]
-        )
+        probabilities = record["probabilities"]
+        outputs = record["decisions"] if probabilities is None else probabilities
         indicators = np.eye(len(classes))[codes_of(record["target"], classes)]
         if len(classes) == 2:
             indicators = indicators[:, 1]
@@ -177,7 +176,7 @@ def ranking(name: str, predictions: DomainPredictions, classes: Any) -> Section 
     return Section("Discrimination between classes", sentences, [], columns)
 
 
-def calibration(name: str, predictions: DomainPredictions, classes: Any) -> Section:
+def calibration_section(name: str, predictions: DomainPredictions, classes: Any) -> Section:
     """Predicted probabilities compared with observed frequencies."""
     if any(record["probabilities"] is None for record in predictions.values()):
         return Section("Calibration", [f"Probabilities are not available for {name}."], [])
@@ -213,12 +212,12 @@ def calibration(name: str, predictions: DomainPredictions, classes: Any) -> Sect
     return Section("Calibration", [sentence], [picture], columns)
 
 
-def residuals(name: str, predictions: DomainPredictions, classes: Any = None) -> Section:
+def residual_section(name: str, predictions: DomainPredictions, classes: Any = None) -> Section:
     """Residuals, and the bias (their mean) on each domain."""
-    errors = {d: r["prediction"] - np.asarray(r["target"], float) for d, r in predictions.items()}
-    biases = {domain: float(error.mean()) for domain, error in errors.items()}
-    squared_errors = {domain: float(np.mean(error**2)) for domain, error in errors.items()}
-    bias_shares = {d: biases[d] ** 2 / s if s else 0.0 for d, s in squared_errors.items()}
+    residuals = {d: r["prediction"] - r["target"].astype(float) for d, r in predictions.items()}
+    biases = {d: float(np.mean(differences)) for d, differences in residuals.items()}
+    mean_squares = {d: float(np.mean(differences**2)) for d, differences in residuals.items()}
+    bias_shares = {d: biases[d] ** 2 / s if s else 0.0 for d, s in mean_squares.items()}
     worst_domain = max(biases, key=lambda d: abs(biases[d]))
     bias, bias_share = biases[worst_domain], bias_shares[worst_domain]
     sentence = (
@@ -227,29 +226,29 @@ def residuals(name: str, predictions: DomainPredictions, classes: Any = None) ->
         f"{percent(bias_share)} of the squared error there. On average over held-out domains, bias "
         f"accounts for {percent(_mean(bias_shares))} of the squared error."
     )
-    worst_domains = sorted(errors, key=lambda d: -squared_errors[d])[:MAX_DOMAINS]
+    worst_domains = sorted(residuals, key=lambda d: -mean_squares[d])[:MAX_DOMAINS]
     with drawing(4.3, 1.2 + 0.26 * len(worst_domains)) as figure:
         axes = figure.subplots()
         for i, domain in enumerate(worst_domains):
-            quantiles = np.quantile(errors[domain], [0.05, 0.25, 0.5, 0.75, 0.95])
-            colour = ACCENT if i == 0 else GREY
-            axes.hlines(-i, quantiles[0], quantiles[4], color=colour)
-            axes.hlines(-i, quantiles[1], quantiles[3], color=colour, linewidth=5, alpha=0.6)
+            quantiles = np.quantile(residuals[domain], [0.05, 0.25, 0.5, 0.75, 0.95])
+            color = ACCENT if i == 0 else GREY
+            axes.hlines(-i, quantiles[0], quantiles[4], color=color)
+            axes.hlines(-i, quantiles[1], quantiles[3], color=color, linewidth=5, alpha=0.6)
             axes.plot(quantiles[2], -i, "o", color=INK, markersize=3.5)
         axes.axvline(0.0, color=INK, linewidth=0.8, linestyle=":")
         axes.set_yticks(-np.arange(len(worst_domains)), [short(domain) for domain in worst_domains])
         axes.set_xlabel("predicted − observed")
-        medians = "; ".join(f"{domain} {np.median(errors[domain]):.3g}" for domain in worst_domains)
-        alt = f"Residuals of {name} on held-out domains, with these medians: {medians}"
+        medians_text = "; ".join(f"{d} {np.median(residuals[d]):.3g}" for d in worst_domains)
+        alt = f"Residuals of {name} on held-out domains, with these medians: {medians_text}"
         caption = f"Residuals of {name}: median (dot), middle half (bar) and middle 90 % (line)"
-        caption += f", for the {MAX_DOMAINS} worst domains" * (len(errors) > MAX_DOMAINS)
+        caption += f", for the {MAX_DOMAINS} worst domains" * (len(residuals) > MAX_DOMAINS)
         picture = Picture(to_svg(figure, "residuals", alt), alt, caption)
     share_texts = {d: percent(share) for d, share in bias_shares.items()}
-    columns = {"bias": _aligned(biases, "+"), "squared error due to bias": share_texts}
+    columns = {"bias": _align(biases, "+"), "squared error due to bias": share_texts}
     return Section("Residuals", [sentence], [picture], columns)
 
 
-def coverage(name: str, predictions: DomainPredictions, classes: Any) -> Section | None:
+def coverage_section(name: str, predictions: DomainPredictions, classes: Any) -> Section | None:
     """Coverage of prediction sets or intervals, which are calibrated on the other domains."""
     level = reported_coverage(len(predictions) - 1)
     if level is None:
@@ -264,8 +263,8 @@ def coverage(name: str, predictions: DomainPredictions, classes: Any) -> Section
         noun, target, size_name, definition = "set", "class", "classes per set", "set of classes"
         size_text = f"a set contains {_mean(sizes):.2g} classes (0 to {len(classes)} are possible)"
     lowest_text = ""
-    if (lowest := shares[lowest_domain]) < max(shares.values()):
-        lowest_text = f"; this share is lowest on {names_of(lowest_domain)}: {percent(lowest)}"
+    if (min_share := shares[lowest_domain]) < max(shares.values()):
+        lowest_text = f"; this share is lowest on {names_of(lowest_domain)}: {percent(min_share)}"
     sentence = (
         f"A prediction {noun} is a {definition} that should contain the true {target} of a row "
         "with a given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; "
@@ -276,7 +275,7 @@ def coverage(name: str, predictions: DomainPredictions, classes: Any) -> Section
         f"{noun}s come from models whose training data included that domain."
     )
     coverage_texts = {d: percent(share) for d, share in shares.items()}
-    columns = {f"coverage (nominal {percent(level)})": coverage_texts, size_name: _aligned(sizes)}
+    columns = {f"coverage (nominal {percent(level)})": coverage_texts, size_name: _align(sizes)}
     return Section(f"Coverage of prediction {noun}s", [sentence], [], columns)
 
 
@@ -288,9 +287,9 @@ def coverage_by_domain(
     The threshold for a domain is computed from the nonconformity scores of all other domains.
     """
     scores = {domain: record_scores(record, classes) for domain, record in predictions.items()}
-    score_arrays = [true_scores for _, _, true_scores in scores.values()]
-    pooled_scores = np.concatenate(score_arrays)
-    domain_codes = np.repeat(np.arange(len(scores)), [len(array) for array in score_arrays])
+    true_score_arrays = [true_scores for _, _, true_scores in scores.values()]
+    pooled_scores = np.concatenate(true_score_arrays)
+    domain_codes = np.repeat(np.arange(len(scores)), [len(array) for array in true_score_arrays])
     coverage_and_size = {}
     for i, (domain, (_, class_scores, true_scores)) in enumerate(scores.items()):
         is_other = domain_codes != i
@@ -302,8 +301,8 @@ def coverage_by_domain(
     return coverage_and_size
 
 
-def _aligned(values: Mapping[Any, float], sign: str = "") -> dict[Any, str]:
-    """Format values with the same number of decimals, so that the largest has three digits."""
+def _align(values: Mapping[Any, float], sign: str = "") -> dict[Any, str]:
+    """Format values with the same number of decimals; the largest has at least three digits."""
     largest = max(map(abs, values.values()))
     decimals = max(0, 2 - int(np.floor(np.log10(largest)))) if 0 < largest < np.inf else 0
     return {domain: f"{value:{sign}.{decimals}f}" for domain, value in values.items()}

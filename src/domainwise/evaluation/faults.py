@@ -1,7 +1,6 @@
 """Differences between domains, and faults in a table, such as leaks, wrong units and duplicates.
 
-All checks use all rows. In about one in ten tables without faults, a fault is reported by mistake
-(theory 19).
+All checks use all rows. About one in ten tables without faults causes a false alarm (theory 19).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_leaks, spaced
+from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_leaks, select_evenly
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results, listed
 from domainwise.evaluation.units import correlations, find_anomalies
@@ -37,8 +36,7 @@ FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
 MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
 #: Minimum absolute correlation of copied columns, and minimum share of copies in a domain's rows.
 MIN_COPY_CORRELATION, MIN_COPIED_SHARE = 0.9995, 0.05
-#: Domains with fewer than TINY_ROWS rows are tiny. Duplicate rows are not searched for if there are
-#: more than MAX_DOMAINS domains.
+#: Rows below which a domain is tiny, and domains above which copied rows are not searched for.
 TINY_ROWS, MAX_DOMAINS = 10, 2000
 
 
@@ -120,7 +118,7 @@ class _Table:
     @cached_property
     def copied_pairs(self) -> list[tuple[int, int]]:
         """Index pairs of columns that differ only in offset and scale, or in category names."""
-        sampled_rows = spaced(np.arange(len(self.domain_codes)), 20_000)
+        sampled_rows = select_evenly(np.arange(len(self.domain_codes)), 20_000)
         indices = [i for i, c in enumerate(self.columns) if c.is_number and len(c.uniques) > 2]
         pairs = []
         if indices:
@@ -243,8 +241,7 @@ def _check_leaks(table: _Table) -> Iterator[Fault]:
             f"{min(leak.scores.values()):.2f} alone, {leak.others_score:.2f} for all other columns "
             "together). This column may contain the answer."
         )
-        option = _drop_option([name])
-        action = f"If it is unknown when a prediction is made, evaluate again with {option}."
+        action = f"If it is unknown at prediction time, evaluate again with {_drop_option([name])}."
         yield table.make_fault("leak", 3, [name], domains, message, action, leak=True)
     if matched_scores:
         names, score = list(matched_scores), max(matched_scores.values())
@@ -253,7 +250,7 @@ def _check_leaks(table: _Table) -> Iterator[Fault]:
             f"{listed(names)} {verb} the target as well as all other columns together ({metric} "
             f"{score:.2f})."
         )
-        action = f"Check that {they_are} known when a prediction is made."
+        action = f"Check that {they_are} known at prediction time."
         yield table.make_fault("strong column", 1, names, [], message, action)
 
 
@@ -444,7 +441,7 @@ def _check_copied_rows(table: _Table) -> Iterator[Fault]:
 
 
 def _check_small_domains(table: _Table) -> Iterator[Fault]:
-    """Find domains with few rows or with only one class."""
+    """Find domains with very few rows or with only one class."""
     is_tiny, has_one_class = table.sizes < TINY_ROWS, np.zeros(len(table.sizes), dtype=bool)
     if table.target.n_classes:
         y_by_domain = [table.target.y[rows] for rows in table.rows_by_domain]
