@@ -68,7 +68,7 @@ class Request:
 
     @classmethod
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_landmarks: int) -> Self:
-        """Return the request of a plan; ``n_landmarks`` are those for comparing new rows."""
+        """Return the request of a plan that compares new rows at ``n_landmarks`` landmarks."""
         schema = plan.schema
         # 3 numbers, 4 for each numeric column, 2 for each text column, and one for each landmark.
         n_per_domain = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_landmarks
@@ -109,10 +109,10 @@ class Request:
         """Return the minimum size of a group about which these numbers are sent."""
         n_per_map = n_cells * self.width + n_second_moments * (self.width * (self.width + 1) // 2)
         min_values = VALUES_PER_NUMBER * (self.n_maps * n_per_map + n_other_numbers)
-        n_rows = max(ROWS_PER_COLUMN * self.width, ceil(min_values / max(self.n_table_columns, 1)))
+        min_rows = max(ROWS_PER_COLUMN * self.width, ceil(min_values / max(self.n_table_columns, 1)))
         if n_second_moments:
-            n_rows = max(n_rows, isqrt(LEVERAGE_RATIO * self.n_maps * self.width**3 - 1) + 1)
-        return n_rows
+            min_rows = max(min_rows, isqrt(LEVERAGE_RATIO * self.n_maps * self.width**3 - 1) + 1)
+        return min_rows
 
 
 def choose_sizes(
