@@ -111,7 +111,7 @@ def time_rules(X: Any, labels: dict[str, Any]) -> dict[str, float]:
 
 def remember_leverage() -> None:
     """Compute leverage scores once per set of rows, for all draws of landmarks."""
-    compute, leverage_by_key = landmarks._leverage, {}
+    compute, leverage_by_key = landmarks._leverage_scores, {}
 
     def leverage(rows: Any, kernel: Any) -> Any:
         key = (rows.tobytes(), kernel.gamma)
@@ -120,7 +120,7 @@ def remember_leverage() -> None:
             leverage_by_key[key] = compute(rows, kernel)
         return leverage_by_key[key]
 
-    landmarks._leverage = leverage
+    landmarks._leverage_scores = leverage
 
 
 def investigate(study: Study, splits: int, draws: int, weight: float) -> Findings:

@@ -118,11 +118,11 @@ class DenseGram(RowsGram):
             block = (block.T @ K32).T / self._float32_solver.trace
         return cast(block, self.xp.float64)
 
-    def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
-        """Return leading eigenpairs; without ``deflate``, by ARPACK or LAPACK if that is faster."""
+    def leading(self, k: int, deflation: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
+        """Return leading eigenpairs; without ``deflation``, use ARPACK or LAPACK if faster."""
         n, k = self.n_samples, min(k, self.n_samples - 1)
-        if deflate is not None or self.xp is not np:
-            return super().leading(k, deflate)
+        if deflation is not None or self.xp is not np:
+            return super().leading(k, deflation)
         use_arpack = self._allow_arpack and n > ARPACK_ROWS and 8 * k < n
         if not use_arpack and not self.lapack:
             return super().leading(k)

@@ -29,7 +29,7 @@ FEATURES = 4
 #: Formulas for kernel values: RBF from inner products, RBF from differences, Laplacian, polynomial.
 INNER, DIFFERENCES, LAPLACIAN, POLYNOMIAL = range(4)
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+_JIT_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 #: Compiler flags that allow fused multiply-add instructions.
 _FUSED_FLAGS = {"contract"}
 #: Compiler flags that also allow sums over a strip to be reordered for vector registers.
@@ -70,7 +70,7 @@ def _float(typing_context, x):
     return float_type(x), lambda context, builder, _, values: builder.bitcast(values[0], llvm_type)
 
 
-@njit(inline="always", **_OPTIONS)
+@njit(inline="always", **_JIT_OPTIONS)
 def _clip(x, low, high):
     """Clip a number to an interval; NaN stays NaN."""
     x = high if x > high else x
@@ -85,7 +85,7 @@ def _replace_by_expm1(values):
 def _replace_by_expm1_of_dtype(values):
     if values.dtype == types.float32:
 
-        def single(values):
+        def replace_float32(values):
             for j in range(values.size):
                 x = _clip(values[j], _MIN_EXPONENT, np.float32(0.0))
                 shifted = x * _LOG2E + _SHIFT
@@ -95,9 +95,9 @@ def _replace_by_expm1_of_dtype(values):
                 power = _float(np.int32((_bits(shifted) << np.int32(23)) + np.int32(0x3F800000)))
                 values[j] = power * p + (power - _ONE)
 
-        return single
+        return replace_float32
 
-    def double(values):
+    def replace_float64(values):
         for j in range(values.size):
             x = _clip(values[j], _MIN_EXPONENT_64, 0.0)
             shifted = x * _LOG2E_64 + _SHIFT_64
@@ -109,16 +109,16 @@ def _replace_by_expm1_of_dtype(values):
             power = _float((_bits(shifted) << 52) + 0x3FF0000000000000)
             values[j] = power * p + (power - 1.0)
 
-    return double
+    return replace_float64
 
 
-@njit(**_OPTIONS)
+@njit(**_JIT_OPTIONS)
 def expm1(values):
     """Replace a contiguous array of numbers x <= 0 (up to rounding) by ``e^x - 1``."""
     _replace_by_expm1(values)
 
 
-@njit(fastmath=_FUSED_FLAGS, **_OPTIONS)
+@njit(fastmath=_FUSED_FLAGS, **_JIT_OPTIONS)
 def _write_inner_products(left, i, right, width, t):
     """Write inner products of four rows with a block, plus the last feature of both rows, to t."""
     last_feature = width * BLOCK
@@ -141,7 +141,7 @@ def _write_inner_products(left, i, right, width, t):
             t[3 * BLOCK + j] += d0 * v0 + d1 * v1 + d2 * v2 + d3 * v3
 
 
-@njit(fastmath=_FUSED_FLAGS, **_OPTIONS)
+@njit(fastmath=_FUSED_FLAGS, **_JIT_OPTIONS)
 def _write_negative_distances(left, i, right, width, is_squared, t):
     """Write the negative squared or L1 distances between four rows and a block to t."""
     t[:] = 0
@@ -165,7 +165,7 @@ def _write_negative_distances(left, i, right, width, is_squared, t):
                 t[3 * BLOCK + j] -= abs(d0 - v0) + abs(d1 - v1)
 
 
-@njit(fastmath=_FUSED_FLAGS, **_OPTIONS)
+@njit(fastmath=_FUSED_FLAGS, **_JIT_OPTIONS)
 def _replace_by_powers(t, coefs, buffer):
     """Replace x by ``(x + c)^d - c^d``, by Horner's rule; ``buffer`` is overwritten."""
     buffer[:] = 1
@@ -176,7 +176,7 @@ def _replace_by_powers(t, coefs, buffer):
         t[j] *= buffer[j]
 
 
-@njit(fastmath=_SUM_FLAGS, **_OPTIONS)
+@njit(fastmath=_SUM_FLAGS, **_JIT_OPTIONS)
 def _multiply(t, i, thin, sums, n_columns):
     """Multiply a strip by the thin matrix of the block; add the products to 4 rows of ``sums``."""
     for c in range(n_columns):
@@ -190,7 +190,7 @@ def _multiply(t, i, thin, sums, n_columns):
         s[0], s[1], s[2], s[3] = s[0] + s0, s[1] + s1, s[2] + s2, s[3] + s3
 
 
-@njit(fastmath=_SUM_FLAGS, **_OPTIONS)
+@njit(fastmath=_SUM_FLAGS, **_JIT_OPTIONS)
 def _multiply_both(t, i, thin_left, thin_right, left_sums, right_sums, n_columns):
     """Add products of the strip to ``left_sums``, and of its transpose to ``right_sums``."""
     for c in range(n_columns):
@@ -208,7 +208,7 @@ def _multiply_both(t, i, thin_left, thin_right, left_sums, right_sums, n_columns
         s[0], s[1], s[2], s[3] = s[0] + s0, s[1] + s1, s[2] + s2, s[3] + s3
 
 
-@njit(fastmath=_FUSED_FLAGS, **_OPTIONS)
+@njit(fastmath=_FUSED_FLAGS, **_JIT_OPTIONS)
 def _evaluate_strip(left, i, right, width, formula, coefs, t, buffer):
     """Write the kernel values of a strip, minus the kernel's constant (1 for RBF), to t."""
     if formula in (INNER, POLYNOMIAL):
@@ -221,7 +221,7 @@ def _evaluate_strip(left, i, right, width, formula, coefs, t, buffer):
         _replace_by_expm1(t)
 
 
-@njit(fastmath=_FUSED_FLAGS, **_OPTIONS)
+@njit(fastmath=_FUSED_FLAGS, **_JIT_OPTIONS)
 def multiply(left, right, formula, coefs, pairs, thin_left, thin_right, out):
     """Multiply tiles (kernel values of pairs of blocks) by a thin matrix; add products to ``out``.
 

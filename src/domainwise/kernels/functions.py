@@ -241,12 +241,12 @@ class Kernel:
         array([[1.   , 0.135],
                [0.135, 1.   ]])
         """
-        rows = self.prepare(X)
-        columns = rows if Y is None else self.prepare(Y)
-        K = self.block(rows.left, columns.right)
+        prepared_X = self.prepare(X)
+        prepared_Y = prepared_X if Y is None else self.prepare(Y)
+        K = self.block(prepared_X.left, prepared_Y.right)
         if Y is None:
             if self.name in ("rbf", "laplacian"):
-                K.reshape(-1)[:: len(K) + 1] = 0.0
+                K.reshape(-1)[:: len(K) + 1] = 0.0  # the diagonal, without rounding errors
             K = (K + K.T) / 2
         return K + self.constant if self.constant else K
 

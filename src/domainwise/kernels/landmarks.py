@@ -56,7 +56,7 @@ def check_landmarks(landmarks: Array, X: Array) -> Array:
 def choose_landmarks(
     rule: str, X: Array, m: int, domains: Array | None, kernel: Kernel, rng: np.random.Generator
 ) -> Array:
-    """Return the indices of m rows, in ascending order.
+    """Return the indices of at most m rows, in ascending order.
 
     The rule "stratified" uses ``domains``, the domain of each row; "leverage" uses ``kernel``.
     """
@@ -77,12 +77,12 @@ def choose_landmarks(
             seed = int(rng.integers(2**31 - 1))
             indices = sample_indices[np.unique(kmeans_plusplus(rows, m, random_state=seed)[1])]
         else:
-            scores = _leverage(rows, kernel)
+            scores = _leverage_scores(rows, kernel)
             indices = rng.choice(sample_indices, m, replace=False, p=scores / scores.sum())
     return np.sort(indices)
 
 
-def _leverage(rows: Array, kernel: Kernel) -> Array:
+def _leverage_scores(rows: Array, kernel: Kernel) -> Array:
     """Return the ridge leverage scores of rows, all positive."""
     eigenvalues, U = np.linalg.eigh(kernel.matrix(rows).astype(np.float64))
     eigenvalues = np.maximum(eigenvalues, 0.0)

@@ -122,11 +122,11 @@ class Gram(ABC):
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
         """Return one column per component, whose largest entry sets its sign if labels do not."""
 
-    def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
+    def leading(self, k: int, deflation: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return the k leading eigenpairs of K, or of ``K - K Q G^+ Q' K`` given (Q, KQ, G^+)."""
-        if deflate is None:
+        if deflation is None:
             return self.ritz(lambda X, KX, _: (X, KX, X), k)
-        Q, KQ, G_pinv = deflate
+        Q, KQ, G_pinv = deflation
 
         def images(X: Matrix, KX: Matrix, _: Matrix) -> tuple[Matrix, Matrix, Matrix]:
             return X, KX - self.combine(KQ, G_pinv @ self.inner(Q, KX)), X
