@@ -109,10 +109,10 @@ class Request:
         """Return the minimum size of a group about which these numbers are sent."""
         n_per_map = n_cells * self.width + n_second_moments * (self.width * (self.width + 1) // 2)
         min_values = VALUES_PER_NUMBER * (self.n_maps * n_per_map + n_other_numbers)
-        min_rows = max(ROWS_PER_COLUMN * self.width, ceil(min_values / max(self.n_table_columns, 1)))
+        n_rows = max(ROWS_PER_COLUMN * self.width, ceil(min_values / max(self.n_table_columns, 1)))
         if n_second_moments:
-            min_rows = max(min_rows, isqrt(LEVERAGE_RATIO * self.n_maps * self.width**3 - 1) + 1)
-        return min_rows
+            n_rows = max(n_rows, isqrt(LEVERAGE_RATIO * self.n_maps * self.width**3 - 1) + 1)
+        return n_rows
 
 
 def choose_sizes(
