@@ -22,13 +22,13 @@ from sklearn.preprocessing import StandardScaler
 from domainwise.arrays import Array
 from domainwise.splits.folds import row_folds
 
-#: Minimum number of rows in a domain, and of its rows in a class and outside it, for a check.
+#: Minimum number of rows in a domain that is checked, and of its rows inside and outside a class.
 MIN_ROWS, MIN_CLASS_ROWS = 20, 8
 #: A column with a score (AUC or rank correlation) of at least ALMOST_PERFECT may be a leak. It is
-#: one if its score exceeds that of a model that uses all other columns by MIN_LEAD and by
+#: reported if its score exceeds that of a model that uses all other columns by MIN_LEAD and by
 #: LEAD_ERRORS standard errors (the second number if the column is almost perfect in only one
-#: domain). A model with a score of at least PERFECT is considered as good as the column.
-ALMOST_PERFECT, MIN_LEAD, LEAD_ERRORS, PERFECT = 0.95, 0.1, (2.0, 3.0), 0.97
+#: domain). A model with a score of at least MATCHING_SCORE is considered as good as the column.
+ALMOST_PERFECT, MIN_LEAD, LEAD_ERRORS, MATCHING_SCORE = 0.95, 0.1, (2.0, 3.0), 0.97
 #: Maximum median score, in the other domains, of a column that leaks in only some domains.
 MAX_SCORE_ELSEWHERE = 0.8
 #: Number of bins for a column's values, and maximum number of categories with indicator variables.
@@ -73,18 +73,19 @@ class Target:
             area = np.asarray(ranks[outcome].sum(axis=0) - n_positive * (n_positive + 1) / 2)
             area = area / (n_positive * (len(outcome) - n_positive))
             return np.maximum(area, 1 - area) if either_direction else area
-        a, b = rankdata(outcome), ranks - ranks.mean(axis=0)
-        scale = np.std(a) * np.sqrt((b**2).mean(axis=0))
-        correlation = np.asarray((a - a.mean()) @ b / len(a) / np.maximum(scale, 1e-12))
+        outcome_ranks, deviations = rankdata(outcome), ranks - ranks.mean(axis=0)
+        scale = np.std(outcome_ranks) * np.sqrt((deviations**2).mean(axis=0))
+        covariance = (outcome_ranks - outcome_ranks.mean()) @ deviations / len(outcome)
+        correlation = np.asarray(covariance / np.maximum(scale, 1e-12))
         return np.abs(correlation) if either_direction else correlation
 
     def sample(self, rows: Array) -> Array:
-        """Select rows to train a model on, with equally many rows of each class if possible."""
+        """Select rows to train a model on, with the same number from each class if possible."""
         if not self.n_classes:
-            return spaced(rows, MAX_MODEL_ROWS)
+            return select_evenly(rows, MAX_MODEL_ROWS)
         y = self.y[rows]
         classes = np.unique(y)
-        samples = [spaced(rows[y == c], MAX_MODEL_ROWS // len(classes)) for c in classes]
+        samples = [select_evenly(rows[y == c], MAX_MODEL_ROWS // len(classes)) for c in classes]
         return np.sort(np.concatenate(samples))
 
     def standard_error(self, rows: Array, score: float) -> float:
@@ -92,15 +93,15 @@ class Target:
         n = len(rows)
         if not self.n_classes:
             return float((1 - score**2) / np.sqrt(n - 1))
-        shares = [outcome.mean() for outcome in self.outcomes(rows)]
-        n_rare = n * float(np.mean([min(share, 1 - share) for share in shares]))
+        class_shares = [outcome.mean() for outcome in self.outcomes(rows)]
+        n_rare = n * float(np.mean([min(share, 1 - share) for share in class_shares]))
         q1, q2 = score / (2 - score) - score**2, 2 * score**2 / (1 + score) - score**2
         variance = score * (1 - score) + (n_rare - 1) * q1 + (n - n_rare - 1) * q2
         return float(np.sqrt(max(variance, 0.0) / (n_rare * (n - n_rare))))
 
 
-def spaced(rows: Array, max_rows: int) -> Array:
-    """Return at most ``max_rows`` of the rows, evenly spaced."""
+def select_evenly(rows: Array, max_rows: int) -> Array:
+    """Select at most ``max_rows`` of the rows, evenly spaced."""
     return rows[:: -(-len(rows) // max_rows)] if len(rows) > max_rows else rows
 
 
@@ -111,17 +112,17 @@ def find_leaks(
     rows_by_domain: list[Array],
     copies: list[tuple[int, int]],
 ) -> list[Leak]:
-    """Find columns that predict the target almost perfectly, the highest score first.
+    """Find columns that predict the target almost perfectly, highest score first.
 
     ``X`` contains numbers, and codes 0, 1, … in ``categorical`` columns; missing values are NaN.
-    ``rows_by_domain`` contains the row indices of each domain, and ``copies`` pairs of equal
-    columns: a column is compared with models that do not use its copies.
+    ``rows_by_domain`` contains the row indices of each domain. ``copies`` contains pairs of columns
+    with the same information: a column is compared with models that do not use its copies.
     """
-    samples = {d: spaced(r, MAX_ROWS) for d, r in enumerate(rows_by_domain) if len(r) >= MIN_ROWS}
-    samples = {d: sample for d, sample in samples.items() if target.outcomes(sample)}
-    # If most rows are in domains that are too small to be checked, all rows are pooled.
+    samples = {d: select_evenly(rows, MAX_ROWS) for d, rows in enumerate(rows_by_domain)}
+    samples = {d: s for d, s in samples.items() if len(s) >= MIN_ROWS and target.outcomes(s)}
+    # If most rows are in domains that are too small to check, rows from all domains are pooled.
     if 2 * sum(len(rows_by_domain[d]) for d in samples) < len(X):
-        sample = spaced(np.arange(len(X)), MAX_ROWS)
+        sample = select_evenly(np.arange(len(X)), MAX_ROWS)
         samples = {-1: sample} if len(sample) >= MIN_ROWS and target.outcomes(sample) else {}
     score_arrays = [_column_scores(X[r], categorical, target, r) for r in samples.values()]
     column_scores = np.array(score_arrays)
@@ -129,75 +130,74 @@ def find_leaks(
     for by_missing, column in np.argwhere((column_scores >= ALMOST_PERFECT).any(axis=0)).tolist():
         scores = dict(zip(samples, column_scores[:, by_missing, column].tolist(), strict=True))
         low_scores = [score for score in scores.values() if score < ALMOST_PERFECT]
-        # A column that is good everywhere is almost perfect in some small domains by chance.
+        # A column that is good in all domains may be almost perfect in small ones by chance.
         if 3 * len(low_scores) <= len(scores) or np.median(low_scores) <= MAX_SCORE_ELSEWHERE:
             high_scores = {d: score for d, score in scores.items() if score >= ALMOST_PERFECT}
             candidates[column, bool(by_missing)] = high_scores
     leaks, n_models_left = [], MAX_MODELS
     sorted_candidates = sorted(candidates.items(), key=lambda item: -max(item[1].values()))
     for (column, by_missing), high_scores in sorted_candidates:
-        # Values or missing cells are reported, whichever predict better (the latter if similar).
+        # Report values or missing cells, whichever predict better (missing cells if similar).
         rival_score = max(candidates.get((column, not by_missing), {}).values(), default=0.0)
         if rival_score > max(high_scores.values()) + 0.01 * (2 * by_missing - 1):
             continue
-        excluded = {column} | {c for pair in copies if column in pair for c in pair}
-        # Scores of the models that are worse, and number of domains where a model is as good.
+        excluded_columns = {column} | {c for pair in copies if column in pair for c in pair}
+        # Scores of models that are worse than the column, and number of models that are as good.
         lower_scores, n_matched = [], 0
         domains = sorted(high_scores, key=lambda d: -len(samples[d]))
         for d in domains[: min(MAX_MODEL_DOMAINS, n_models_left)]:
             n_models_left -= 1
-            model_rows = target.sample(samples[d])
-            others_score = _score_without(X[model_rows], excluded, categorical, target, model_rows)
-            score = high_scores[d]
-            errors = [target.standard_error(model_rows, s) for s in (others_score, score)]
-            min_lead = LEAD_ERRORS[len(high_scores) == 1] * np.hypot(errors[0], errors[1])
-            if score - others_score >= max(MIN_LEAD, min_lead):
+            rows, score = target.sample(samples[d]), high_scores[d]
+            others_score = _score_without(X[rows], excluded_columns, categorical, target, rows)
+            errors = [target.standard_error(rows, s) for s in (others_score, score)]
+            significant_lead = LEAD_ERRORS[len(high_scores) == 1] * np.hypot(errors[0], errors[1])
+            if score - others_score >= max(MIN_LEAD, significant_lead):
                 lower_scores.append(others_score)
-            n_matched += others_score >= PERFECT
+            n_matched += others_score >= MATCHING_SCORE
         if lower_scores or n_matched:
-            others_score = max(lower_scores, default=PERFECT)
+            others_score = max(lower_scores, default=MATCHING_SCORE)
             in_all, is_matched = len(high_scores) == len(samples), len(lower_scores) <= n_matched
             leaks.append(Leak(column, by_missing, high_scores, others_score, in_all, is_matched))
     return leaks
 
 
 def _column_scores(X: Array, categorical: Collection[int], target: Target, rows: Array) -> Array:
-    """Score how well each column predicts the target, by its values and by its missing cells."""
+    """Score how well values (row 0) and missing cells (row 1) of each column predict the target."""
     is_present = np.isfinite(X)
     n, p = X.shape
     n_missing = n - is_present.sum(axis=0)
     ranks = rankdata(np.where(is_present, X, np.inf), axis=0)
     bins = np.minimum((ranks - 1) * N_BINS // n, N_BINS - 1).astype(np.intp)
-    for j in range(p):  # if a column has few distinct values, each of them is a bin
+    for j in range(p):  # each category, or each of a few distinct values, is a bin
         distinct_values, value_codes = np.unique(X[:, j], return_inverse=True)
         if len(distinct_values) <= N_BINS or j in categorical:
             bins[:, j] = value_codes
     bins = np.where(is_present, bins, bins.max() + 1)
     n_bins = int(bins.max()) + 1
-    bin_ids = bins + n_bins * np.arange(p)  # bins of different columns have different numbers
+    bin_ids = bins + n_bins * np.arange(p)  # bins of different columns have different ids
     bin_sizes = np.bincount(bin_ids.ravel(), minlength=n_bins * p)
     ranks = np.where(is_present, ranks, (n - n_missing + 1) / 2)  # missing values get a middle rank
     ranks = rankdata(ranks, axis=0) if n_missing.any() else ranks
-    scores = np.zeros((2, p))
-    outcomes = target.outcomes(rows)
+    presence_ranks = rankdata(is_present, axis=0)
+    scores, outcomes = np.zeros((2, p)), target.outcomes(rows)
     for outcome in outcomes:
         weights = np.repeat(outcome.astype(np.float64), p)
-        sums = np.bincount(bin_ids.ravel(), weights, minlength=n_bins * p)
+        bin_sums = np.bincount(bin_ids.ravel(), weights, minlength=n_bins * p)
         # Mean outcome in each row's bin, with the row's own outcome replaced with the overall mean.
-        means = (sums[bin_ids] - outcome[:, None] + outcome.mean()) / bin_sizes[bin_ids]
+        means = (bin_sums[bin_ids] - outcome[:, None] + outcome.mean()) / bin_sizes[bin_ids]
         bin_scores = target.agreement(outcome, rankdata(means, axis=0))
         rank_scores = target.agreement(outcome, ranks, either_direction=True)
         rank_scores[list(categorical)] = 0.0
-        gap_scores = target.agreement(outcome, rankdata(is_present, axis=0), either_direction=True)
-        gap_scores[np.minimum(n_missing, n - n_missing) < MIN_CLASS_ROWS] = 0.0
-        scores += np.array([np.maximum(bin_scores, rank_scores), gap_scores]) / len(outcomes)
+        presence_scores = target.agreement(outcome, presence_ranks, either_direction=True)
+        presence_scores[np.minimum(n_missing, n - n_missing) < MIN_CLASS_ROWS] = 0.0
+        scores += np.array([np.maximum(bin_scores, rank_scores), presence_scores]) / len(outcomes)
     return scores
 
 
 def _score_without(
     X: Array, excluded: Collection[int], categorical: Collection[int], target: Target, rows: Array
 ) -> float:
-    """Score of all columns that are not excluded: the better of two cross-validated models."""
+    """Return the better score of two cross-validated models that use all columns not excluded."""
     y, classification = target.y[rows], bool(target.n_classes)
     features = []
     for j in range(X.shape[1]):
@@ -209,22 +209,22 @@ def _score_without(
             features.append(is_missing.astype(np.float64))
         if j in categorical:
             categories, counts = np.unique(X[~is_missing, j], return_counts=True)
-            frequent_values = categories[np.argsort(-counts)[:N_BINS]]
-            features += [(X[:, j] == value).astype(np.float64) for value in frequent_values]
+            frequent_categories = categories[np.argsort(-counts)[:N_BINS]]
+            features += [(X[:, j] == c).astype(np.float64) for c in frequent_categories]
     if not features:
         return 0.5 if classification else 0.0
     Z = np.column_stack(features)
     forest_type: Any = ExtraTreesClassifier if classification else ExtraTreesRegressor
     linear_model: Any = LogisticRegression(max_iter=200) if classification else Ridge()
     forest = forest_type(40, min_samples_leaf=2, random_state=0)
-    method = "predict_proba" if classification else "predict"
+    output_method = "predict_proba" if classification else "predict"
     folds = row_folds(y, classification, 4)
     outcomes = [y == c for c in np.unique(y)] if classification else [y]
     best_score = 0.0
     for model in (forest, make_pipeline(StandardScaler(), linear_model)):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a class may be missing in a fold
-            outputs = cross_val_predict(model, Z, y, cv=folds, method=method)
+            warnings.simplefilter("ignore")  # a class may be absent from a fold
+            outputs = cross_val_predict(model, Z, y, cv=folds, method=output_method)
         ranks = rankdata(outputs.reshape(len(y), -1), axis=0)
         scores = [
             float(target.agreement(outcome, ranks[:, [c]])[0])
