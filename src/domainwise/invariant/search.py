@@ -56,11 +56,11 @@ class SplitKernels:
     """Kernel values for one split, from which invariant kernels with any weight are computed."""
 
     gram: Array  #: centred kernel matrix of the training rows
-    cross: Array  #: kernel values between held-out and training rows, centred with training means
+    cross: Array  #: kernel values between new and training rows, centred with training means
     tolerance: float  #: see :func:`~domainwise.invariant.kernel.correction`
     #: By ``conditional``: ``F'KF``, ``KF`` and ``cross F``, with the domain factor F and K = gram.
     _products_by_conditional: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
-    _last_kernels: Any = None  #: the last (weight, conditional), and the kernels for them
+    _last_kernels: Any = None  #: the last (weight, conditional), and the two matrices for them
 
     @classmethod
     def evaluate(
@@ -152,9 +152,9 @@ class InvariantSearchKind:
         ((train, test),) = splits
         estimator = self._unfitted_model(batch[0])
         prefix, machine = find_machine(estimator)
-        y, y_test = data.y[train], data.y[test]
+        y_train, y_test = data.y[train], data.y[test]
         domains = None if data.sample_domain is None else data.sample_domain[train]
-        X, X_test = _prepared_rows(estimator, machine, data, (train, test))
+        X_train, X_test = _prepared_rows(estimator, machine, data, (train, test))
         machines = []
         for candidate in batch:
             machines.append(copy(machine))
@@ -164,14 +164,14 @@ class InvariantSearchKind:
             validate_arguments(machines[-1])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            kernel = resolved_kernel(machine, Backend(), X)
+            kernel = resolved_kernel(machine, Backend(), X_train)
         # Values cannot be shared if each fit chooses landmarks or modifies an indefinite kernel.
         if not (machine._is_exact(len(train)) and kernel.sound):
             with inputs.quiet_about_domains(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
-                models = [m.fit(X, y, sample_domain=domains) for m in machines]
+                models = [m.fit(X_train, y_train, sample_domain=domains) for m in machines]
             return Outcomes([[score.outcome(model, X_test, y_test)] for model in models])
-        split_kernels = SplitKernels.evaluate(machine, X, X_test, kernel)
+        split_kernels = SplitKernels.evaluate(machine, X_train, X_test, kernel)
         machine_keys = [
             (
                 m.domain_weight,
@@ -183,7 +183,7 @@ class InvariantSearchKind:
         outcomes_by_key: dict[Any, Outcome] = {}
         for i in sorted(range(len(batch)), key=lambda i: machine_keys[i][:2]):
             if machine_keys[i] not in outcomes_by_key:
-                svm, K_test = split_kernels.fit_svm(machines[i], y, domains)
+                svm, K_test = split_kernels.fit_svm(machines[i], y_train, domains)
                 with config_context(assume_finite=True, skip_parameter_validation=True):
                     outcomes_by_key[machine_keys[i]] = score.outcome(svm, K_test, y_test)
         return Outcomes([[outcomes_by_key[key]] for key in machine_keys])
