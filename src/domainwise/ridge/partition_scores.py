@@ -32,8 +32,8 @@ class ScorePlan:
     label_rules: LabelRules
     scorer: CandidateScorer
     held_out_domains: list[Array]  #: by split
-    functions: list[list[Expansion]]  #: by split and kernel; empty if nothing could be fitted
-    n_candidates: int  #: in total, for all kernels
+    functions: list[list[Expansion]]  #: by split, for all kernels; empty if nothing was fitted
+    n_candidates: int  #: of all kernels together
 
     def summarize(self, functions: list[Expansion], X: Array, y: Array) -> Any:
         """Predict some held-out rows of a split, and return what the score requires."""
@@ -43,15 +43,15 @@ class ScorePlan:
 
 @graphs.task
 def held_out_summaries(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
-    """Summarize predictions for a partition, by split; None for splits without held-out rows."""
+    """Summarize predictions for a partition by split, as None for splits without held-out rows."""
     with source_in_errors(source):
         X, y, domain = plan.layout.split(rows, y, domain)
         if not len(X):
             return [None] * len(plan.held_out_domains)
         labels: Any = plan.label_rules.check(y, domain, len(X))
         y, domain_labels, split_summaries = Rows(X, *labels).y, labels[1], []
-        for functions, domains in zip(plan.functions, plan.held_out_domains, strict=True):
-            is_held_out = np.isin(domain_labels.names, domains)[domain_labels.codes]
+        for functions, held_out in zip(plan.functions, plan.held_out_domains, strict=True):
+            is_held_out = np.isin(domain_labels.names, held_out)[domain_labels.codes]
             test_rows = np.flatnonzero(is_held_out & bool(functions))
             batches = np.split(test_rows, range(BATCH_ROWS, len(test_rows), BATCH_ROWS))
             summaries = [plan.summarize(functions, X[b], y[b]) for b in batches if len(b)]
@@ -70,7 +70,7 @@ def merge_by_split(scorer: CandidateScorer, partition_summaries: list[list[Any]]
 
 @graphs.task
 def score_split(scorer: CandidateScorer, summaries: list[Any]) -> Any:
-    """Score the candidates on all held-out rows of a split; None if there are none."""
+    """Score the candidates on all held-out rows of a split, or return None if it has none."""
     (summary,) = merge_by_split(scorer, [[summary] for summary in summaries])
     return None if summary is None else scorer.scores(summary)
 
@@ -80,8 +80,8 @@ def held_out_scores(
 ) -> list[Array]:
     """Return the scores of all candidates, as an array of shape (candidates, splits) per kernel.
 
-    For each kernel, ``functions`` contains functions by split. Each of them returns the values of
-    ``n_candidates`` candidates. ``held_out`` contains the held-out domains of each split.
+    ``functions`` contains a dict of functions by split for each kernel. Each function returns the
+    values of ``n_candidates`` candidates. ``held_out`` contains the held-out domains of each split.
     """
     partitions: Partitions = search.partitions
     scorer, label_rules = search.scorer, search.estimator.label_rules
@@ -91,19 +91,19 @@ def held_out_scores(
     scores_by_kernel: list[Array] = []
     # The values of all rows take much memory: if they are needed, score one kernel at a time.
     for group in [[by_split] for by_split in functions] if needs_all_values else [functions]:
-        group_functions = [[f[i] for f in group if i in f] for i in range(len(held_out))]
-        n_in_group, layout = n_candidates * len(group), partitions.layout
-        plan = ScorePlan(layout, label_rules, scorer, held_out, group_functions, n_in_group)
+        split_functions = [[f[i] for f in group if i in f] for i in range(len(held_out))]
+        n_scored, layout = n_candidates * len(group), partitions.layout
+        plan = ScorePlan(layout, label_rules, scorer, held_out, split_functions, n_scored)
         plan_task = graphs.constant(plan, "plan")
-        arguments = [(plan_task, *partitions.arguments(i)) for i in range(len(partitions))]
-        tasks = graphs.calls(held_out_summaries, arguments)
+        task_args = [(plan_task, *partitions.arguments(i)) for i in range(len(partitions))]
+        tasks = graphs.calls(held_out_summaries, task_args)
         if needs_all_values:
             split_tasks = ([task[i] for task in tasks] for i in range(len(held_out)))
             scores = graphs.run([graphs.call(score_split, scorer, t) for t in split_tasks])
         else:
             (summaries,) = graphs.run([graphs.tree(tasks, partial(merge_by_split, scorer))])
             scores = [None if summary is None else scorer.scores(summary) for summary in summaries]
-        nan_scores = np.full(n_in_group, np.nan)
+        nan_scores = np.full(n_scored, np.nan)
         score_columns = [nan_scores if column is None else column for column in scores]
         scores_by_kernel += np.vsplit(np.column_stack(score_columns), len(group))
     return scores_by_kernel

@@ -2,8 +2,8 @@
 
 With M landmark features Phi, row weights s, and a domain factor F of weight w, the solution f
 minimizes ``sum_i s_i |y_i - f(x_i)|^2 + alpha (|f|^2 + w f'FF'f)``. This is least squares with the
-penalty ``alpha (I + w DD')``, where ``D = Phi'F``. Solutions and errors are computed from the
-number of rows, mean and centred second moment of each cell (a set of rows), as arrays or tensors.
+penalty ``alpha (I + w DD')``, where ``D = Phi'F``. Solutions and errors are computed from moments:
+the row count, mean and centred second moment of each cell (a set of rows), arrays or tensors.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 class Columns:
     """Layout of the columns of moments: features, descriptors of domains, targets.
 
-    If all rows of a cell have the same class, there are no target columns, and ``class_targets``
-    contains the targets of each class.
+    If each cell contains rows of only one class, there are no target columns, and
+    ``class_targets`` contains the target values of each class.
     """
 
     n_features: int
@@ -49,13 +49,13 @@ class Columns:
 
     @property
     def targets(self) -> slice:
-        """The columns of targets."""
+        """The target columns."""
         return slice(self.n_features + self.n_descriptors, None)
 
 
 @dataclass(frozen=True)
 class WeightedMoments:
-    """Weighted moments of rows; the second moment is about the mean."""
+    """Weighted mean and weighted, centred second moment of rows."""
 
     n_samples: int
     total_weight: float
@@ -64,21 +64,21 @@ class WeightedMoments:
 
 
 def weighted_moments(
-    cells: Mapping[Any, NystromSums], weights: Mapping[Any, float], columns: Columns
+    cells: Mapping[Any, NystromSums], row_weights: Mapping[Any, float], columns: Columns
 ) -> WeightedMoments:
-    """Merge cells, each with one weight for all its rows, and add the targets of classes."""
-    cell_weights = {key: weights[key] * cell.n_samples for key, cell in cells.items()}
+    """Merge cells, whose rows are weighted by cell, and append the target columns of classes."""
+    cell_weights = {key: row_weights[key] * cell.n_samples for key, cell in cells.items()}
     total_weight = sum(cell_weights.values())
-    any_mean = next(iter(cells.values())).mean
+    first_mean = next(iter(cells.values())).mean
     means = {key: cell.mean for key, cell in cells.items()}
     for key, targets in (columns.class_targets or {}).items():
         if key in cells:
-            means[key] = concatenate_columns([means[key], to_device_of(targets, any_mean)])
+            means[key] = concatenate_columns([means[key], to_device_of(targets, first_mean)])
     mean: Any = sum(cell_weights[key] * means[key] for key in cells) / total_weight
-    width = len(any_mean)
+    n_cell_columns = len(first_mean)
     second: Any = mean[:, None] * mean * 0.0
     for key, cell in cells.items():
-        second[:width, :width] += weights[key] * cell.second
+        second[:n_cell_columns, :n_cell_columns] += row_weights[key] * cell.second
         if len(cells) > 1:
             deviation = means[key] - mean
             second += deviation[:, None] * (cell_weights[key] * deviation)
@@ -88,7 +88,7 @@ def weighted_moments(
 
 @dataclass(frozen=True)
 class RidgeProblem:
-    """Moments and domain directions that the solutions for all penalties share."""
+    """Moments and domain directions from which solutions for all penalties are computed."""
 
     second: Any  #: weighted, centred second moment of the M features
     cross: Any  #: weighted, centred products of features and c targets, of shape (M, c)
@@ -96,7 +96,7 @@ class RidgeProblem:
     target_mean: Any  #: weighted
     #: D = ``Phi'F`` by ``conditional``: whether domains are compared within classes
     directions: dict[bool, Any]
-    #: Values of all solutions for held-out rows, in adjacent columns; None without rows in memory
+    #: values of all solutions for held-out rows, in adjacent columns; None without rows in memory
     held_out: Any = None
 
     @classmethod
@@ -142,14 +142,14 @@ class RidgeProblem:
         ``coefficients`` contains solutions, of shape (M, candidates * c); errors have the shape
         (candidates, c).
         """
-        other = self.of_moments(moments, columns, {})
+        other_problem = self.of_moments(moments, columns, {})
         squared_targets = moments.second[columns.targets, columns.targets].diagonal()
         B = coefficients.reshape(len(coefficients), -1, len(self.target_mean))
-        shape = B.shape[1:]
-        quadratic_terms = (coefficients * (other.second @ coefficients)).sum(0).reshape(shape)
-        cross_terms = (B * other.cross[:, None, :]).sum(0)
-        shifts = ((other.feature_mean - self.feature_mean) @ coefficients).reshape(shape)
-        biases = other.target_mean - self.target_mean - shifts
+        products = coefficients * (other_problem.second @ coefficients)
+        quadratic_terms = products.sum(0).reshape(B.shape[1:])
+        cross_terms = (B * other_problem.cross[:, None, :]).sum(0)
+        shifts = (other_problem.feature_mean - self.feature_mean) @ coefficients
+        biases = other_problem.target_mean - self.target_mean - shifts.reshape(B.shape[1:])
         centred_errors = squared_targets - 2.0 * cross_terms + quadratic_terms
         return (centred_errors + moments.total_weight * biases**2).clip(min=0.0)
 
@@ -171,7 +171,7 @@ def domain_directions(products: Products, shift: float, m: int, like: Any) -> An
 def group_products(groups: Mapping[Any, tuple[int, Any]], m: int, conditional: bool) -> Products:
     """Yield the products for :func:`domain_directions` from the sums of (class, domain) groups.
 
-    With ``conditional``, domains are compared within each class.
+    The first ``m`` columns are features. If ``conditional``, compare domains within each class.
     """
     by_class: dict[Any, list[Any]] = {}
     for (label, domain), (n, total) in groups.items():
@@ -187,10 +187,10 @@ def group_products(groups: Mapping[Any, tuple[int, Any]], m: int, conditional: b
 
 
 def descriptor_products(cells: Iterable[NystromSums], columns: Columns) -> Products:
-    """Yield the products for :func:`domain_directions` from the descriptors within each cell."""
-    m, end = columns.n_features, columns.n_features + columns.n_descriptors
+    """Yield the products for :func:`domain_directions` from the descriptors in each cell."""
+    m, stop = columns.n_features, columns.n_features + columns.n_descriptors
     for cell in cells:
-        yield cell.second[:m, m:end], to_host(cell.second[m:end, m:end])
+        yield cell.second[:m, m:stop], to_host(cell.second[m:stop, m:stop])
 
 
 # Penalties, and scores of all candidates of one kernel on all splits.
@@ -206,7 +206,7 @@ class Penalties:
     domain_penalties: Sequence[tuple[float, bool]]  #: pairs of domain_weight and conditional
     alphas: Sequence[float]
     epsilon: float  #: regularization of the domain kernel
-    class_weight: Any = None  #: by class label of the cells, or "balanced"
+    class_weight: Any = None  #: dict of weights by class, as in the keys of cells, or "balanced"
 
     @property
     def combinations(self) -> list[tuple[tuple[float, bool], float]]:
@@ -231,9 +231,9 @@ class Penalties:
         """Create the problem for the rows of all cells, which are keyed by class."""
         row_counts = {label: cell.n_samples for label, cell in cells.items()}
         groups = add_groups(chain.from_iterable(cell.groups.items() for cell in cells.values()))
-        m, any_mean = columns.n_features, next(iter(cells.values())).mean
+        m, first_mean = columns.n_features, next(iter(cells.values())).mean
 
-        def products(conditional: bool) -> Any:
+        def get_products(conditional: bool) -> Products:
             if not columns.n_descriptors:
                 return group_products(groups, m, conditional)
             compared_cells = cells.values() if conditional else [joined_cells(cells)]
@@ -241,7 +241,7 @@ class Penalties:
 
         shift = sum(row_counts.values()) * self.epsilon
         directions = {
-            c: domain_directions(products(c), shift, m, any_mean) for c in self.conditionals
+            c: domain_directions(get_products(c), shift, m, first_mean) for c in self.conditionals
         }
         moments = weighted_moments(cells, self.class_weights(row_counts), columns)
         return RidgeProblem.of_moments(moments, columns, directions)
@@ -270,9 +270,9 @@ def score_cells(
             solutions = problem.solutions(penalties.domain_penalties, penalties.alphas)
             # All classes of the held-out rows have the same weight.
             n = len(test_cells)
-            weights = {label: 1.0 / (n * cell.n_samples) for label, cell in test_cells.items()}
-            moments = weighted_moments(test_cells, weights, columns)
-            scores[:, i] = score(i, problem, solutions, moments)
+            row_weights = {label: 1.0 / (n * cell.n_samples) for label, cell in test_cells.items()}
+            test_moments = weighted_moments(test_cells, row_weights, columns)
+            scores[:, i] = score(i, problem, solutions, test_moments)
 
     is_on_device = not isinstance(next(iter(cells.values())).mean, np.ndarray)
     in_threads(1 if is_on_device else len(splits), work)
@@ -282,9 +282,9 @@ def score_cells(
 def error_score(columns: Columns, scoring: str | None = None) -> SplitScore:
     """Return a function that scores a split by squared errors, for which moments suffice."""
 
-    def score(split: int, problem: RidgeProblem, solutions: Any, test: WeightedMoments) -> Array:
-        errors = to_host(problem.squared_errors(solutions, test, columns)) / test.total_weight
-        return scores_from_errors(scoring, errors, test, columns)
+    def score(split: int, problem: RidgeProblem, solutions: Any, moments: WeightedMoments) -> Array:
+        errors = to_host(problem.squared_errors(solutions, moments, columns)) / moments.total_weight
+        return scores_from_errors(scoring, errors, moments, columns)
 
     return score
 
@@ -295,23 +295,23 @@ def needs_predictions(scoring: Any, is_classification: bool) -> bool:
 
 
 def scores_from_errors(
-    scoring: str | None, errors: Array, test: WeightedMoments, columns: Columns
+    scoring: str | None, errors: Array, moments: WeightedMoments, columns: Columns
 ) -> Array:
     """Convert mean squared errors (candidates, targets) to scores; the default is negative MSE."""
     if scoring == "neg_root_mean_squared_error":
         return -np.sqrt(errors).mean(axis=1)
     if scoring != "r2":
         return -errors.mean(axis=1)
-    means = to_host(test.mean[columns.targets])
-    variances = to_host(test.second.diagonal()[columns.targets]) / test.total_weight
+    means = to_host(moments.mean[columns.targets])
+    variances = to_host(moments.second.diagonal()[columns.targets]) / moments.total_weight
     # As in scikit-learn: 0 if the target is constant and errors are not 0, NaN for a single row.
     is_constant = variances <= (1e-14 * means) ** 2
     ratios = np.where(is_constant, errors > 0, errors / np.where(is_constant, 1.0, variances))
-    return np.asarray((1.0 - ratios).mean(axis=1)) if test.n_samples > 1 else errors[:, 0] * np.nan
+    return np.asarray((1.0 - ratios).mean(axis=1) * (1.0 if moments.n_samples > 1 else np.nan))
 
 
 def problem_of_all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:
-    """Create the problem for all rows, from cells with the keys (part, class)."""
+    """Create the problem for all rows, from cells whose keys are (part, class) pairs."""
     cells_by_class: Cells = {}
     for (_, label), cell in cells.items():
         cells_by_class = merged_cells(cells_by_class, {label: cell})

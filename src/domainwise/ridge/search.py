@@ -384,16 +384,16 @@ class SumSearch(RidgeSearch):
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
         """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
         classes, scoring = self.classes, self.estimator.scoring
-        targets = None if classes is None else dict(enumerate(class_targets(len(classes))))
+        targets_by_class = None if classes is None else dict(enumerate(class_targets(len(classes))))
         needs_rows = needs_predictions(scoring, classes is not None)
-        functions: list[dict[int, Expansion]] = []
+        functions: list[dict[int, Expansion]] = [{} for _ in maps]
         scores, problems = [], []
-        for nystrom, domain_cells in zip(maps, self.sums.maps, strict=True):
-            cells, columns = self._cells(domain_cells), Columns(nystrom.n_features, 0, targets)
-            functions.append({})
+        for nystrom, domain_cells, by_split in zip(maps, self.sums.maps, functions, strict=True):
+            columns = Columns(nystrom.n_features, 0, targets_by_class)
+            cells = self._cells(domain_cells)
             score = error_score(columns, scoring)
             if needs_rows:
-                score = _collect_functions(functions[-1], nystrom)
+                score = _collect_functions(by_split, nystrom)
             scores.append(score_cells(cells, columns, self.splits, self.penalties, score))
             problems.append(problem_of_all_rows(cells, columns, self.penalties))
         if needs_rows:
