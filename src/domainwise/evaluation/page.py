@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: Maximum number of methods in a legend, and in the table of scores by domain.
 MAX_METHODS = 8
-#: Explanations of metrics whose names do not explain them.
-EXPLANATIONS = {
+#: Explanations that follow the names of metrics in the report.
+METRIC_EXPLANATIONS = {
     "balanced_accuracy": ", the share of correct predictions in each class, averaged over classes",
     "neg_root_mean_squared_error": ", the root mean squared error in the unit of the target",
     "roc_auc": ", the area under the ROC curve: 0.5 is chance, and 1 is perfect separation",
@@ -56,11 +56,11 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         "evaluate.html.j2",
         styles=["style.css", "evaluate.css"],
         title=title or "Which method is best on a new domain?",
-        explanation=EXPLANATIONS.get(evaluation.measure.name, ""),
+        metric_explanation=METRIC_EXPLANATIONS.get(evaluation.measure.name, ""),
         evaluation=evaluation,
         answer=answer,
         no_fault=verdict.NO_FAULT,
-        expect_picture=expect_picture(evaluation),
+        next_site_picture=next_site_picture(evaluation),
         other_faults=[problem for problem in problems if problem not in answer.faults],
         show=show,
         interval=partial(verdict.interval, evaluation),
@@ -69,30 +69,30 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         n_shown=len(shown_methods(evaluation)),
         domains_picture=domains_picture(evaluation),
         domains_table=verdict.domains_table(evaluation, shown_methods(evaluation)),
-        worst=verdict.names_of(evaluation.worst_domain),
+        worst_domain=verdict.names_of(evaluation.worst_domain),
         recommended=verdict.in_sentence(method),
         failures=failure_sections(evaluation),
         difference_sentence=verdict.difference_sentence(evaluation) if columns else "",
         importance_sentences=verdict.importance_sentences(evaluation) if columns else [],
         differences={**differences, "columns": columns},
-        shift=shift_picture(evaluation) if columns else None,
-        names=[domain["name"] for domain in differences.get("domains", ())],
+        shift_picture=shift_picture(evaluation) if columns else None,
+        domain_names=[domain["name"] for domain in differences.get("domains", ())],
         importance={c: show(evaluation.measure.sign * x) for c, x in method.importance.items()},
-        selected=_selected_parameters,
+        selected_parameters=_selected_parameters,
         parameter_meanings=_parameter_meanings(evaluation),
         warnings=[(r.label, text) for r in evaluation.results for text in r.warnings],
     )
 
 
 def shown_methods(evaluation: Results) -> list[MethodResult]:
-    """The methods in legends: the main ones, the constant prediction, and the best others."""
-    keys = [*(r.key for r in evaluation.main), TRIVIAL, *(r.key for r in evaluation.results)]
-    shown_keys = [key for key in dict.fromkeys(keys) if evaluation.find(key)][:MAX_METHODS]
+    """Methods in legends: the main ones, the constant prediction, and the best of the others."""
+    method_keys = [*(r.key for r in evaluation.main), TRIVIAL, *(r.key for r in evaluation.results)]
+    shown_keys = [key for key in dict.fromkeys(method_keys) if evaluation.find(key)][:MAX_METHODS]
     return [result for result in evaluation.results if result.key in shown_keys]
 
 
 def methods_table(evaluation: Results) -> TextTable:
-    """Table of the scores of all methods over held-out domains."""
+    """Table of the scores of all methods on held-out domains."""
     show, sign = evaluation.show, evaluation.measure.sign
     headings = ["method", "mean", "next site (90 %)", "worst", "worst domain", "spread", "seen"]
     headings += ["gap", "p", "adjusted p", "seconds"]
@@ -109,7 +109,7 @@ def methods_table(evaluation: Results) -> TextTable:
     return TextTable(headings, rows, [r.kind for r in evaluation.results]).without_empty_columns()
 
 
-def expect_picture(evaluation: Results) -> Picture:
+def next_site_picture(evaluation: Results) -> Picture:
     """Plot the scores on held-out domains, and the 90 % range for a new domain, on one axis."""
     method, measure, show = evaluation.recommended, evaluation.measure, evaluation.show
     ends, constant = evaluation.next_site, None if method.trivial else evaluation.find(TRIVIAL)
@@ -127,22 +127,22 @@ def expect_picture(evaluation: Results) -> Picture:
     with drawing(4.2, 1.3) as figure:
         axes = figure.subplots()
 
-        def write(x: float, y: float, text: str, colour: str) -> None:
+        def write(x: float, y: float, text: str, color: str) -> None:
             """Write text, aligned so that it stays inside the axes."""
             relative_x = (x - left) / (right - left)
             alignment = "left" if relative_x < 0.3 else "right" if relative_x > 0.7 else "center"
-            axes.text(x, y, text, ha=alignment, va="center", color=colour, fontsize=9)
+            axes.text(x, y, text, ha=alignment, va="center", color=color, fontsize=9)
 
         if ends is not None:
             axes.fill_between(ends, -0.62, 0.62, color=PALETTE[1], alpha=0.25, linewidth=0)
         axes.plot([mean, mean], [-0.62, 0.62], color=INK, linewidth=1.6)
-        heights = _heights(list(scores.values()), (right - left) / 45)
+        heights = _dot_heights(list(scores.values()), (right - left) / 45)
         for (domain, score), height in zip(scores.items(), heights, strict=True):
-            colour = ACCENT if domain == worst_domain else PALETTE[1]
-            axes.plot(score, height, "o", color=colour, markersize=5.5, zorder=3)
+            color = ACCENT if domain == worst_domain else PALETTE[1]
+            axes.plot(score, height, "o", color=color, markersize=5.5, zorder=3)
         worst_text = f"worst: {short(worst_domain)}, {show(method.worst)}"
         write(scores[worst_domain], -1.0, worst_text, ACCENT)
-        constant_x = float(np.clip(constant_score, left, right))  # NaN without a constant
+        constant_x = float(np.clip(constant_score, left, right))  # NaN if constant is None
         if is_near:
             axes.plot([constant_score] * 2, [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
         if constant is not None:
@@ -156,25 +156,25 @@ def expect_picture(evaluation: Results) -> Picture:
         axes.set_xlabel(f"{measure.label} ({measure.direction})")
         caption = "Dots are scores on held-out domains; the line is their mean"
         caption += "; the 90 % range for the next site is shaded" if ends is not None else ""
-        texts = [f"{name} {show(method.scores[name])}" for name in evaluation.hardest_first[:12]]
-        texts += ["and others"] * (len(scores) > 12)
-        alt = f"{method.label}. {caption}. {'; '.join(texts)}"
+        score_texts = [f"{d} {show(method.scores[d])}" for d in evaluation.hardest_first[:12]]
+        score_texts += ["and others"] * (len(scores) > 12)
+        alt = f"{method.label}. {caption}. {'; '.join(score_texts)}"
         return Picture(to_svg(figure, "expect", alt), alt, caption)
 
 
-def _heights(positions: list[float], min_distance: float) -> list[float]:
+def _dot_heights(positions: list[float], min_distance: float) -> list[float]:
     """Choose a height for each dot, given its horizontal position, so that dots do not overlap."""
-    last_positions = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)  # by height
+    last_x_by_height = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)
     heights = [0.0] * len(positions)
     for i in np.argsort(positions):
-        free_heights = (h for h, x in last_positions.items() if positions[i] - x >= min_distance)
+        free_heights = (h for h, x in last_x_by_height.items() if positions[i] - x >= min_distance)
         heights[i] = next(free_heights, 0.0)
-        last_positions[heights[i]] = positions[i]
+        last_x_by_height[heights[i]] = positions[i]
     return heights
 
 
 def _selected_parameters(result: MethodResult) -> str:
-    """List the parameters of a method, with the range of values or the most frequent value."""
+    """List the parameters of a method, with the range or the most frequent of their values."""
     texts = []
     for name in result.parameters[0] if result.parameters else ():
         values = [parameters[name] for parameters in result.parameters if name in parameters]
@@ -204,14 +204,14 @@ PARAMETER_MEANINGS = {
 
 def _parameter_meanings(evaluation: Results) -> list[tuple[str, str]]:
     """Return the selected parameters that need an explanation, with their meanings."""
-    names = {name for r in evaluation.results for fit in r.parameters for name in fit}
-    return [(name, text) for name, text in PARAMETER_MEANINGS.items() if name in names]
+    selected_names = {name for r in evaluation.results for fit in r.parameters for name in fit}
+    return [(name, text) for name, text in PARAMETER_MEANINGS.items() if name in selected_names]
 
 
 #: Maximum number of columns in the plot of shifts.
 MAX_FEATURES = 12
-#: Colours of methods, readable on white and on black; ``reproduce`` uses the same colours.
-COLOURS = {
+#: Colors of methods, readable on white and on black; ``reproduce`` uses the same colors.
+COLORS = {
     "constant": "#8b95a1",
     "svm": "#5b8def",
     "linear": "#3fa7c4",
@@ -229,28 +229,28 @@ COLOURS = {
 }
 
 
-def colour_of(result: MethodResult) -> str:
-    """Colour of a method; the colour of a custom method depends on its name."""
-    return COLOURS.get(result.key, PALETTE[sum(result.key.encode()) % len(PALETTE)])
+def color_of(result: MethodResult) -> str:
+    """Color of a method; the color of a custom method depends on its name."""
+    return COLORS.get(result.key, PALETTE[sum(result.key.encode()) % len(PALETTE)])
 
 
 def scores_figure(evaluation: Results) -> Figure:
-    """Return a matplotlib figure of every method's score on every domain."""
-    with _drawn_scores(evaluation, 7.2) as figure:
+    """Return a matplotlib figure of the scores of :func:`shown_methods` on each domain."""
+    with _draw_scores(evaluation, 7.2) as figure:
         return figure
 
 
 def domains_picture(evaluation: Results) -> Picture:
     """Plot the scores of the methods on each domain, sorted by the recommended method's score."""
     method, measure = evaluation.recommended, evaluation.measure
-    worst_domain, name = method.worst_domain, verdict.in_sentence(method)
-    alt = f"{measure.label} by method and held-out domain. The worst domain of {name} is "
+    worst_domain, method_name = method.worst_domain, verdict.in_sentence(method)
+    alt = f"{measure.label} by method and held-out domain. The worst domain of {method_name} is "
     alt += f"{worst_domain!s}: {measure.format(method.scores[worst_domain])}"
-    caption = f"Each row is a held-out domain; the worst domain of {name} is at the top. "
+    caption = f"Each row is a held-out domain; the worst domain of {method_name} is at the top. "
     caption += "Horizontal lines are 95 % confidence intervals"
     if any(np.isfinite(score) for score in method.seen.values()):
-        caption += f". Vertical bars are scores of {name} on seen domains"
-    with _drawn_scores(evaluation, 9.0) as figure:
+        caption += f". Vertical bars are scores of {method_name} on seen domains"
+    with _draw_scores(evaluation, 9.0) as figure:
         return Picture(to_svg(figure, "domains", alt), alt, caption, wide=True)
 
 
@@ -261,11 +261,11 @@ def methods_picture(evaluation: Results) -> Picture:
     with drawing(4.3, 0.6 + 0.3 * len(results)) as figure:
         axes = figure.subplots()
         for height, result in zip(heights, results, strict=True):
-            colour = colour_of(result)
+            color = color_of(result)
             scores = [measure.shown(score) for score in result.known.values()]
-            axes.plot([min(scores), max(scores)], [height] * 2, color=colour, alpha=0.45, lw=4)
-            axes.plot(scores, [height] * len(scores), "|", color=colour, markersize=6)
-            axes.plot(measure.shown(result.mean), height, "o", color=colour, markersize=7)
+            axes.plot([min(scores), max(scores)], [height] * 2, color=color, alpha=0.45, lw=4)
+            axes.plot(scores, [height] * len(scores), "|", color=color, markersize=6)
+            axes.plot(measure.shown(result.mean), height, "o", color=color, markersize=7)
             axes.plot(measure.shown(result.worst), height, "x", color=INK, markersize=5)
         axes.set_yticks(heights, [result.label for result in results])
         axes.set_ylim(-0.6, len(results) - 0.4)
@@ -281,7 +281,7 @@ def methods_picture(evaluation: Results) -> Picture:
 
 
 def shift_picture(evaluation: Results) -> Picture | None:
-    """Plot numeric columns by domain and highlight the worst domain; None if none is numeric."""
+    """Plot numeric columns by domain, with the worst domain highlighted; None if there are none."""
     differences, worst_domain = evaluation.differences, str(evaluation.worst_domain)
     columns = [column for column in differences["columns"] if column["kind"] == "number"]
     if not columns:
@@ -304,26 +304,26 @@ def shift_picture(evaluation: Results) -> Picture | None:
         caption = (
             "A dot is the median of a column in a domain, and a line connects its quartiles; "
             f"{verdict.names_of(worst_domain)} (worst score) is highlighted. 0 is the median of "
-            "all domain medians; 1 is one standard deviation within domains. The columns that "
-            "differ most are at the top"
+            "all domain medians, and the unit is the standard deviation within domains. The "
+            "columns that differ most are at the top"
         )
         return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
 
 
 @contextmanager
-def _drawn_scores(evaluation: Results, width: float) -> Iterator[Figure]:
+def _draw_scores(evaluation: Results, width: float) -> Iterator[Figure]:
     """Draw the scores of :func:`shown_methods` on each domain, and yield the figure."""
-    shown, n_domains = evaluation.measure.shown, len(evaluation.domains)
+    measure, n_domains = evaluation.measure, len(evaluation.domains)
     results = shown_methods(evaluation)
     display = DomainScoresDisplay(
-        scores={r.label: {d: shown(s) for d, s in r.scores.items()} for r in results},
+        scores={r.label: {d: measure.shown(s) for d, s in r.scores.items()} for r in results},
         intervals={r.label: {d: evaluation.ends(r, d) for d in r.scores} for r in results},
-        reference={domain: shown(score) for domain, score in evaluation.recommended.seen.items()},
-        label=evaluation.measure.label,
-        greater_is_better=evaluation.measure.sign > 0,
+        reference={d: measure.shown(s) for d, s in evaluation.recommended.seen.items()},
+        label=measure.label,
+        greater_is_better=measure.sign > 0,
     )
     styles = {
-        r.label: {"color": colour_of(r), "marker": "o" if r.kind == "baseline" else "D"}
+        r.label: {"color": color_of(r), "marker": "o" if r.kind == "baseline" else "D"}
         for r in results
     }
     main_labels = [result.label for result in evaluation.main]

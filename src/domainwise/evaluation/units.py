@@ -1,4 +1,4 @@
-"""Find columns with another unit, the opposite sign, or very different values in some domains.
+"""Find columns with a different unit, the opposite sign, or very different values in some domains.
 
 Domains are compared by t-tests whose significance level is divided by the number of tests. The
 distance between domains is also compared with the spread of rows within domains (theory 19).
@@ -21,7 +21,7 @@ FALSE_ALARM_RATE = 0.1
 #: Minimum number of values of a column in a domain, and of domains, for a comparison.
 MIN_VALUES, MIN_DOMAINS = 20, 3
 #: Minimum distance of a domain from the others, in standard deviations within domains: if a unit or
-#: the opposite sign explains it, and if nothing explains it.
+#: the opposite sign explains the distance, and if nothing does.
 MIN_DISTANCE, MIN_UNEXPLAINED_DISTANCE = 2.0, 4.0
 #: A unit explains a distance if less than MAX_ERRORS standard errors, or less than MAX_SHARE of the
 #: distance, remains after conversion.
@@ -58,12 +58,12 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Anomaly:
-    """A column whose values are different in some domains."""
+    """A column whose values are anomalous in some domains."""
 
     kind: str  #: "unit", "sign" or, if there is no explanation, "level"
     column: int
     domains: list[int]
-    values: Array  #: medians in these domains, or the correlation with ``partner``
+    values: Array  #: medians in these domains, or correlation with ``partner``
     other_values: Array  #: the same statistic in the other domains
     units: str = ""  #: units that would explain the difference
     by_spread: bool = False  #: whether values are standard deviations instead of medians
@@ -78,24 +78,23 @@ class _ColumnStatistics:
     domains: Array
     medians: Array
     spreads: Array  #: standard deviations of rows, from interquartile ranges
-    scale: str  #: "logarithm" (of medians) for positive values, otherwise "median" and "spread"
+    scale: str  #: "logarithm" (of positive medians), "median", or "spread" (its logarithm)
     values: Array  #: compared values, on this scale
     deviations: Array  #: standard deviations of rows within domains, on this scale
     errors: Array  #: standard errors of ``values``, for normally distributed rows
 
     def predict(self, domains: Array) -> tuple[float, float]:
-        """Predict the value of a new domain from some domains: mean and variance."""
+        """Mean and variance of the value that these domains predict for a new domain."""
         values = self.values[domains]
         variance = max(float(np.var(values, ddof=1)), float(np.mean(self.errors[domains] ** 2)))
         return float(np.mean(values)), variance * (1 + 1 / len(values))
 
-    def test(self) -> tuple[Array, Array]:
+    def test_domains(self) -> tuple[Array, Array]:
         """p-value of each domain, and its distance from the others in standard deviations of rows.
 
-        The highest and the lowest domains, in groups of up to a third of all domains, are compared
-        with the others by a t-test. All domains of a group must be far from the others. Groups are
-        needed because two domains with the same fault would hide each other. If there are many
-        groups, only those next to the widest gaps are compared.
+        Groups of the highest and of the lowest domains, up to a third of all, are compared with the
+        others by t-tests, because domains with the same fault would hide each other. All domains of
+        a group must be far from the others. Only groups next to the widest gaps are compared.
         """
         n, deviation = len(self.values), float(np.median(self.deviations))
         p_values, distances = np.ones(n), np.zeros(n)
@@ -107,9 +106,9 @@ class _ColumnStatistics:
                 group_distances = np.abs(self.values[group] - center)
                 t_values = group_distances / np.sqrt(variance + self.errors[group] ** 2)
                 p_value = 2 * t.sf(t_values, len(others) - 1).max()
-                is_smaller = p_value < p_values[group]
-                distances[group[is_smaller]] = group_distances[is_smaller] / deviation
-                p_values[group[is_smaller]] = p_value
+                has_smaller_p = p_value < p_values[group]
+                distances[group[has_smaller_p]] = group_distances[has_smaller_p] / deviation
+                p_values[group[has_smaller_p]] = p_value
         return p_values, distances
 
     def explain(self, column_name: str, i: int, is_distant: Array) -> tuple[str, str]:
@@ -124,83 +123,84 @@ class _ColumnStatistics:
             spread = spread / median if on_log_scale else spread
             return np.log(np.maximum(spread, 1e-300))
 
-        other_spreads = log_spread(self.medians[others], self.spreads[others])
-        max_difference = max(np.log(SPREAD_FACTOR), MAX_ERRORS * float(np.std(other_spreads)))
+        other_log_spreads = log_spread(self.medians[others], self.spreads[others])
+        max_log_ratio = max(np.log(SPREAD_FACTOR), MAX_ERRORS * float(np.std(other_log_spreads)))
 
-        def fits(factor: float, offset: float) -> bool:
+        def explains(factor: float, offset: float) -> bool:
             """Whether domain i is similar to the others after this conversion."""
             median, spread = (self.medians[i] - offset) / factor, self.spreads[i] / abs(factor)
             if spread <= 0 or (on_log_scale and median <= 0):
                 return False
             value = median if self.scale == "median" else np.log(median if on_log_scale else spread)
-            difference = abs(log_spread(median, spread) - np.median(other_spreads))
+            log_ratio = abs(log_spread(median, spread) - np.median(other_log_spreads))
             return bool(
                 abs(value - center) < max_distance
-                and difference < max(max_difference, SPREAD_POWER * abs(np.log(abs(factor))))
+                and log_ratio < max(max_log_ratio, SPREAD_POWER * abs(np.log(abs(factor))))
                 and abs(value - self.values[i]) >= MIN_MOVE * np.ptp(self.values[others])
             )
 
-        if self.scale == "median" and fits(-1.0, 0.0):
+        if self.scale == "median" and explains(-1.0, 0.0):
             return "sign", ""
         # Powers of ten are not tried if medians may be zero.
-        conversions = _conversions(column_name, powers_of_ten=self.scale != "median")
-        units = " or ".join(text for text, factor, offset in conversions if fits(factor, offset))
+        conversions = _conversions(column_name, use_powers_of_ten=self.scale != "median")
+        units = " or ".join(text for text, *conversion in conversions if explains(*conversion))
         return "unit" if units else "level", units
 
 
 def find_anomalies(
-    names: Sequence[str],
+    column_names: Sequence[str],
     quantities: Mapping[int, Array],
     target: Array | None,
     domain_codes: Array,
-    excluded: set[tuple[int, int]],
+    known_pairs: set[tuple[int, int]],
 ) -> list[Anomaly]:
-    """Find quantities that are different in some domains.
+    """Find quantities that are anomalous in some domains.
 
-    ``quantities`` contains values by column index. ``excluded`` contains pairs of a column and a
-    domain in which a fault was found before.
+    ``quantities`` contains values by column index. ``known_pairs`` contains pairs of a column and a
+    domain in which another fault is already known.
     """
     n_domains = int(domain_codes.max()) + 1
     all_statistics = [
         statistics
         for column, x in quantities.items()
-        for statistics in _column_statistics(column, x, domain_codes, n_domains, excluded)
+        for statistics in _column_statistics(column, x, domain_codes, n_domains, known_pairs)
     ]
     n_tests = 2 * sum(len(statistics.domains) for statistics in all_statistics)
     anomalies = []
     for statistics in all_statistics:
-        p_values, distances = statistics.test()
+        p_values, distances = statistics.test_domains()
         is_distant = (p_values <= FALSE_ALARM_RATE / n_tests) & (distances >= MIN_DISTANCE)
         column, by_spread = statistics.column, statistics.scale == "spread"
         groups: dict[tuple[str, str], list[int]] = {}  # domains with the same explanation
         for i in np.flatnonzero(is_distant).tolist():
-            if (column, int(statistics.domains[i])) in excluded:
+            if (column, int(statistics.domains[i])) in known_pairs:
                 continue
-            kind, units = statistics.explain(names[column], i, is_distant)
+            kind, units = statistics.explain(column_names[column], i, is_distant)
             if kind != "level" or (distances[i] >= MIN_UNEXPLAINED_DISTANCE and not by_spread):
                 groups.setdefault((kind, units), []).append(i)
         values = statistics.spreads if by_spread else statistics.medians
         other_values = values[~is_distant]
         for (kind, units), group in groups.items():
-            domains, value_pair = statistics.domains[group].tolist(), (values[group], other_values)
-            anomalies.append(Anomaly(kind, column, domains, *value_pair, units, by_spread))
-            excluded = excluded | {(column, d) for d in domains}
+            domains, group_values = statistics.domains[group].tolist(), values[group]
+            fields = kind, column, domains, group_values, other_values, units, by_spread
+            anomalies.append(Anomaly(*fields))
+            known_pairs = known_pairs | {(column, d) for d in domains}
     if n_tests:
         columns = list(dict.fromkeys(s.column for s in all_statistics))[:MAX_COLUMNS]
         quantities = {column: quantities[column] for column in columns}
         rows_by_domain = [np.flatnonzero(domain_codes == d) for d in range(n_domains)]
-        reversals = _opposite_signs(quantities, target, rows_by_domain, FALSE_ALARM_RATE / n_tests)
-        anomalies += [a for a in reversals if (a.column, a.domains[0]) not in excluded]
+        reversals = _find_reversals(quantities, target, rows_by_domain, FALSE_ALARM_RATE / n_tests)
+        anomalies += [a for a in reversals if (a.column, a.domains[0]) not in known_pairs]
     return anomalies
 
 
 def _column_statistics(
-    column: int, x: Array, domain_codes: Array, n_domains: int, excluded: set[tuple[int, int]]
+    column: int, x: Array, domain_codes: Array, n_domains: int, known_pairs: set[tuple[int, int]]
 ) -> Iterator[_ColumnStatistics]:
     """Yield statistics of a column by domain; none if too few domains have enough values."""
     counts = np.bincount(domain_codes[np.isfinite(x)], minlength=n_domains)
     large_domains = np.flatnonzero(counts >= MIN_VALUES).tolist()
-    domains = np.array([d for d in large_domains if (column, d) not in excluded], dtype=np.intp)
+    domains = np.array([d for d in large_domains if (column, d) not in known_pairs], dtype=np.intp)
     if len(domains) < MIN_DOMAINS:
         return
     quantiles = quantiles_by_domain(x, domain_codes, n_domains, (0.0, 0.25, 0.5, 0.75))
@@ -223,9 +223,9 @@ def _column_statistics(
         yield _ColumnStatistics(*common_fields, "spread", np.log(spreads), deviations, errors)
 
 
-def _conversions(column_name: str, powers_of_ten: bool) -> Iterator[tuple[str, float, float]]:
-    """Yield description, factor and offset of conversions that are plausible for a column."""
-    for k in range(1, 7) if powers_of_ten else ():
+def _conversions(column_name: str, use_powers_of_ten: bool) -> Iterator[tuple[str, float, float]]:
+    """Yield the description, factor and offset of each plausible conversion of a column."""
+    for k in range(1, 7) if use_powers_of_ten else ():
         yield f"a factor of {10**k:,}", 10.0**k, 0.0
         yield f"a factor of 1/{10**k:,}", 10.0**-k, 0.0
     for pattern, unit_pairs in UNITS.items():
@@ -235,7 +235,7 @@ def _conversions(column_name: str, powers_of_ten: bool) -> Iterator[tuple[str, f
                 yield f"{other_unit} instead of {unit}", 1 / factor, -offset / factor
 
 
-def _opposite_signs(
+def _find_reversals(
     quantities: Mapping[int, Array], target: Array | None, rows_by_domain: list[Array], max_p: float
 ) -> Iterator[Anomaly]:
     """Find columns whose correlations with other columns have the opposite sign in one domain.
@@ -262,16 +262,16 @@ def _opposite_signs(
         for _ in quantities:
             domain_agreements = (domain_correlations * usual_correlations).sum(axis=1) / strengths
             domain_agreements[0] = 1.0  # the sign of the target is assumed to be correct
-            worst = int(np.argmin(domain_agreements))
-            difference = other_agreements[:, worst].mean() - domain_agreements[worst]
-            p_value = 2 * t.sf(difference / errors[worst], len(other_agreements) - 1)
-            if domain_agreements[worst] > -0.5 or p_value > max_p:
+            j = int(np.argmin(domain_agreements))  # the column with the clearest reversal
+            difference = other_agreements[:, j].mean() - domain_agreements[j]
+            p_value = 2 * t.sf(difference / errors[j], len(other_agreements) - 1)
+            if domain_agreements[j] > -0.5 or p_value > max_p:
                 break
-            j = int(np.argmax(np.abs(usual_correlations[worst])))
-            value, usual_value = domain_correlations[worst, [j]], usual_correlations[worst, [j]]
-            yield Anomaly("sign", columns[worst], [d], value, usual_value, partner=columns[j])
-            domain_correlations[worst] *= -1
-            domain_correlations[:, worst] *= -1
+            k = int(np.argmax(np.abs(usual_correlations[j])))  # its partner
+            value, usual_value = domain_correlations[j, [k]], usual_correlations[j, [k]]
+            yield Anomaly("sign", columns[j], [d], value, usual_value, partner=columns[k])
+            domain_correlations[j] *= -1
+            domain_correlations[:, j] *= -1
 
 
 def _rank_correlations(X: Array) -> Array:

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.page import COLOURS as EVALUATION_COLOURS
+from domainwise.evaluation.page import COLORS as EVALUATION_COLORS
 from domainwise.paper.methods import METHODS
 from domainwise.paper.sentences import PARAMETER_TEXTS
 from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GREY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 
-#: Colours by method, as in the report of ``evaluate``; DCM gets the colour of DCMCV.
-COLOURS = {**EVALUATION_COLOURS, "dcm": EVALUATION_COLOURS["dcmcv"]}
+#: Colors by method, as in the report of ``evaluate``; DCM gets the color of DCMCV.
+COLORS = {**EVALUATION_COLORS, "dcm": EVALUATION_COLORS["dcmcv"]}
 LABEL_STYLE: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
 
 
@@ -32,8 +32,8 @@ def ranking_plots(run: RunSummary) -> Iterator[Picture]:
             axes = figure.subplots()
             heights = np.arange(len(labels))[::-1]
             band_end = ranks[0] + ranking.critical_difference
-            axes.axvspan(ranks[0], band_end, color=COLOURS["dcm"], alpha=0.12, linewidth=0)
-            axes.plot(ranks, heights, "o", color=COLOURS["dcm"], markersize=7)
+            axes.axvspan(ranks[0], band_end, color=COLORS["dcm"], alpha=0.12, linewidth=0)
+            axes.plot(ranks, heights, "o", color=COLORS["dcm"], markersize=7)
             style: Any = {"textcoords": "offset points", "xytext": (8, -3), "fontsize": 8}
             for rank, height in zip(ranks, heights, strict=True):
                 axes.annotate(f"{rank:.2f}", (rank, height), **style)
@@ -61,15 +61,15 @@ def projection_plots(run: RunSummary) -> Iterator[Picture]:
             all_axes = figure.subplots(1, len(panels), sharex=True, sharey=True)
             for axes, panel in zip(all_axes, panels, strict=True):
                 x, y, targets = (np.array(panel[name]) for name in ("x", "y", "target"))
-                for class_label, colour in ((-1, "#5b8def"), (1, "#e0533d")):
+                for class_label, color in ((-1, "#5b8def"), (1, "#e0533d")):
                     points = x[targets == class_label], y[targets == class_label]
-                    axes.scatter(*points, 5, colour, alpha=0.55, linewidths=0, rasterized=True)
+                    axes.scatter(*points, 5, color, alpha=0.55, linewidths=0, rasterized=True)
                 axes.set_title(f"{panel['title']} ({panel['n_rows']:,} rows)", fontweight="normal")
                 axes.set_xlabel("component 1")
             all_axes[0].set_ylabel(f"{method_label}\ncomponent 2")
             alt = (
                 f"Projection onto two components of {method_label}: source domains and three unseen"
-                " domains, with points coloured by class"
+                " domains, with points colored by class"
             )
             yield Picture(to_svg(figure, f"projection-{key}", alt), alt, method_label, wide=True)
 
@@ -85,14 +85,14 @@ def time_plots(table: TableView) -> Iterator[Picture]:
             axes = figure.subplots()
             labelled_points = []
             for view, seconds in timed_methods:
-                colour = _colour(view)
+                color = _color(view)
                 marker = {"fast": "^", "reference": "s"}.get(METHODS[view.key].kind, "o")
                 cell = view.cells[metric.key]
                 mean = cell.our_summary.mean
-                axes.plot(seconds, mean, marker, color=colour, markersize=6, alpha=0.9)
+                axes.plot(seconds, mean, marker, color=color, markersize=6, alpha=0.9)
                 labelled_points.append((view.label, np.log10(seconds), mean))
                 if view.paper_seconds and cell.paper_mean_sd and not case.stand_in:
-                    style: Any = {"markerfacecolor": "none", "markeredgecolor": colour}
+                    style: Any = {"markerfacecolor": "none", "markeredgecolor": color}
                     paper_point = view.paper_seconds, cell.paper_mean_sd[0]
                     axes.plot(*paper_point, marker, markersize=6, **style)
             axes.set_xscale("log")
@@ -126,13 +126,13 @@ def invariance_plots(table: TableView) -> Iterator[Picture]:
             axes = figure.subplots()
             labelled_points = []
             for view, x, y in dependences:
-                colour, label = _colour(view), view.label
+                color, label = _color(view), view.label
                 if view.key == "svm":
-                    colour, label = INK, "input features"
+                    color, label = INK, "input features"
                 line = zip(input_point, (x, y), strict=True)
-                axes.plot(*line, color=colour, linewidth=0.7, alpha=0.5)
+                axes.plot(*line, color=color, linewidth=0.7, alpha=0.5)
                 marker = "^" if METHODS[view.key].kind == "fast" else "o"
-                axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
+                axes.plot(x, y, marker, color=color, markersize=6, alpha=0.9)
                 labelled_points.append((label, x, y))
             for text, position in merge_labels(labelled_points):
                 axes.annotate(text, position, **LABEL_STYLE)
@@ -167,8 +167,8 @@ def box_plot(case: CaseView) -> Picture | None:
             capprops={"color": FAINT},
         )
         for box, view in zip(artists["boxes"], views, strict=True):
-            colour = _colour(view)
-            box.set(facecolor=colour, alpha=0.75, edgecolor=colour)
+            color = _color(view)
+            box.set(facecolor=color, alpha=0.75, edgecolor=color)
         metric = case.primary_metric
         cells = [view.cells[metric.key] for view in views]
         for position, cell in zip(positions, cells, strict=True):
@@ -202,13 +202,13 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
     with drawing(6.6, 2.6) as figure:
         axes = figure.subplots()
         indices = np.arange(1, len(eigenvalues) + 1)
-        for sign, colour, label in (
-            (1, COLOURS["dcm"], f"above 1 (separate classes): {n_above}"),
+        for sign, color, label in (
+            (1, COLORS["dcm"], f"above 1 (separate classes): {n_above}"),
             (0, GREY, f"equal to 1: {n_equal}"),
-            (-1, COLOURS["svm"], f"below 1 (separate domains): {n_below}"),
+            (-1, COLORS["svm"], f"below 1 (separate domains): {n_below}"),
         ):
             points = indices[signs == sign], eigenvalues[signs == sign]
-            axes.plot(*points, ".", color=colour, markersize=5, label=label)
+            axes.plot(*points, ".", color=color, markersize=5, label=label)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
@@ -247,8 +247,8 @@ def merge_labels(
     return [(", ".join(labels), labelled_points[i][1:]) for i, labels in labels_by_index.items()]
 
 
-def _colour(view: MethodView) -> str:
-    return COLOURS.get(view.key.removeprefix("fast"), GREY)
+def _color(view: MethodView) -> str:
+    return COLORS.get(view.key.removeprefix("fast"), GREY)
 
 
 def _id(prefix: str, case: CaseView) -> str:
