@@ -1,7 +1,7 @@
 """Scores of predictions on unseen domains, and measures of how features depend on domains.
 
-``hsic``, ``mmd`` and ``invariance_report`` compute N x N kernel matrices in square tiles, of which
-they need only the upper triangle. Memory is O(N) plus the size of a tile.
+``hsic``, ``mmd`` and ``invariance_report`` evaluate only the upper triangles of N x N kernel
+matrices, in square tiles. Memory is O(N) plus the size of a tile.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 
     For a binary target this is :math:`\sqrt{\mathrm{TPR} \cdot \mathrm{TNR}}`; for C classes it
     is the C-th root of the product of the C recalls. Only classes that occur in ``y_true`` are
-    included: with a single class, the score is the recall of this class. The score is 0 if no row
-    of a class is predicted correctly.
+    included: with a single class, the score is the recall of this class. The score is 0 if all rows
+    of any class are misclassified.
 
     Parameters
     ----------
@@ -148,10 +148,10 @@ def worst_domain_score(
     check_same_length(domain_codes, "sample_domain", truth, "y_true")
     scores = []
     for code, domain in enumerate(domains.tolist()):
-        in_domain = domain_codes == code
-        domain_text = f"for domain {domain!r} ({in_domain.sum()} rows)"
+        is_in_domain = domain_codes == code
+        domain_text = f"for domain {domain!r} ({is_in_domain.sum()} rows)"
         try:
-            score = float(metric(truth[in_domain], predictions[in_domain]))
+            score = float(metric(truth[is_in_domain], predictions[is_in_domain]))
         except ValueError as error:
             raise ValueError(
                 f"metric cannot be computed {domain_text}: {str(error).rstrip('.')}. Exclude this "
@@ -229,14 +229,14 @@ def hsic(
     """
     arguments = {name: value for name, value in locals().items() if name not in ("A", "B")}
     check_arguments("hsic", METRIC_CONSTRAINTS, **arguments)
-    tile_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
-    tile_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
+    evaluate_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
+    evaluate_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
         raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same number of rows.")
-    products = tiles.centred_inner_products([tile_a, tile_b], n_a, block_size)
+    inner_products = tiles.centred_inner_products([evaluate_a, evaluate_b], n_a, block_size)
     if normalize:
-        return float(tiles.alignment(products, 0, 1))
-    return float(max(products[0, 1], 0.0) / n_a**2)
+        return float(tiles.alignment(inner_products, 0, 1))
+    return float(max(inner_products[0, 1], 0.0) / n_a**2)
 
 
 def mmd(
@@ -255,7 +255,7 @@ def mmd(
 
     where :math:`\overline{k}_{ij}` is the mean of the kernel over all pairs of a row in i and a row
     in j. The estimate (a V-statistic) is biased: never negative, and larger for small domains.
-    All pairs have the same gamma, so the entries can be compared.
+    All pairs of domains have the same gamma, so the entries can be compared.
 
     Parameters
     ----------
@@ -295,17 +295,17 @@ def mmd(
     """
     check_arguments("mmd", METRIC_CONSTRAINTS, gamma=gamma, block_size=block_size)
     domain_codes, domains = encode_labels(sample_domain, "sample_domain")
-    tile, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
+    evaluate_tile, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
     _check_length(len(domain_codes), "sample_domain", n_samples)
     # A row has weight 1 / (rows in its domain), so that sums over tiles are means over pairs.
     weights = np.zeros((n_samples, len(domains)))
     weights[np.arange(n_samples), domain_codes] = 1.0 / np.bincount(domain_codes)[domain_codes]
-    means = np.zeros((len(domains), len(domains)))
+    kernel_means = np.zeros((len(domains), len(domains)))
     for rows, columns in upper_tiles(n_samples, block_size):
-        sums = weights[rows].T @ (tile(rows, columns) @ weights[columns])
-        means += sums if rows == columns else sums + sums.T
-    within_means = np.diag(means)
-    squared_distances = within_means[:, None] + within_means - (means + means.T)
+        tile_sums = weights[rows].T @ (evaluate_tile(rows, columns) @ weights[columns])
+        kernel_means += tile_sums if rows == columns else tile_sums + tile_sums.T
+    within_means = np.diag(kernel_means)
+    squared_distances = within_means[:, None] + within_means - (kernel_means + kernel_means.T)
     np.fill_diagonal(squared_distances, 0.0)
     return np.asarray(np.sqrt(np.maximum(squared_distances, 0.0)))
 
@@ -387,7 +387,7 @@ def invariance_report(
 
     See Also
     --------
-    hsic : Dependence on targets or domains.
+    hsic : Dependence between two sets of variables.
     mmd : Distances between domains.
 
     Examples
@@ -402,19 +402,19 @@ def invariance_report(
     arguments = {"gamma": gamma, "target_gamma": target_gamma, "block_size": block_size}
     check_arguments("invariance_report", METRIC_CONSTRAINTS, **arguments)
     domain_codes, domains = encode_labels(sample_domain, "sample_domain")
-    tile_z, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
+    evaluate_z, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
     _check_length(len(domain_codes), "sample_domain", n_samples)
-    tile_functions = [tile_z, tiles.delta_tile(domain_codes)]
+    tile_functions = [evaluate_z, tiles.delta_tile(domain_codes)]
     if y is not None:
-        tile_y, n_targets = tiles.kernel_tile(y, "y", "auto", target_gamma)
-        _check_length(n_targets, "y", n_samples)
-        tile_functions.append(tile_y)
-    products = tiles.centred_inner_products(tile_functions, n_samples, block_size)
+        evaluate_y, n_target_rows = tiles.kernel_tile(y, "y", "auto", target_gamma)
+        _check_length(n_target_rows, "y", n_samples)
+        tile_functions.append(evaluate_y)
+    inner_products = tiles.centred_inner_products(tile_functions, n_samples, block_size)
     distances = mmd(Z, domain_codes, gamma=gamma, block_size=block_size)
     domain_mmd = distances.sum(axis=1) / max(len(domains) - 1, 1)
     return InvarianceReport(
-        domain_dependence=tiles.alignment(products, 0, 1),
-        target_dependence=None if y is None else tiles.alignment(products, 0, 2),
+        domain_dependence=tiles.alignment(inner_products, 0, 1),
+        target_dependence=None if y is None else tiles.alignment(inner_products, 0, 2),
         mmd=distances,
         mean_mmd=float(domain_mmd.mean()),
         max_mmd=float(distances.max()),

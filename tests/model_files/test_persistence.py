@@ -580,7 +580,7 @@ def test_type_names_are_unique():
 
 def test_types_and_attributes_with_older_names_are_loaded(path, monkeypatch):
     monkeypatch.setitem(types.RENAMED_TYPES, "Correlation", "DCM")
-    monkeypatch.setitem(types._ATTRIBUTES, "DCM", {"width": "gamma"})
+    monkeypatch.setitem(types._RENAMED_BY_TYPE, "DCM", {"width": "gamma"})
     save(dw.DCM(gamma=0.3), path)
 
     def use_old_names(schema):
@@ -594,7 +594,7 @@ def test_types_and_attributes_with_older_names_are_loaded(path, monkeypatch):
 
 @pytest.mark.parametrize("content", [None, 3, [], {}, {"content": []}])
 def test_content_that_is_not_a_dict_is_rejected_with_a_message(content, path, monkeypatch):
-    monkeypatch.setitem(types._ATTRIBUTES, "DCM", {"width": "gamma"})
+    monkeypatch.setitem(types._RENAMED_BY_TYPE, "DCM", {"width": "gamma"})
     save(dw.DCM(), path)
     rewritten(path, edit_json("schema.json", lambda schema: schema.update(content=content)))
     with pytest.raises(ModelFileError, match="damaged"):

@@ -139,7 +139,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
 
 
 def load(path: str | Path) -> Any:
-    """Load a model that :func:`save` has written.
+    """Load a model that was written by :func:`save`.
 
     Types are checked before any object is built, and values before the model is returned. No code
     from the file is run.
@@ -173,12 +173,12 @@ def load(path: str | Path) -> Any:
         schema = json.loads(members[SCHEMA])
         types.localize(schema)
         forbidden_names = types.forbidden_types(schema)
-        unknown_types = [name for name in forbidden_names if name.startswith("domainwise.")]
-        if unknown_types or int(header["format"]) < OLDEST_FORMAT:
+        unknown_names = [name for name in forbidden_names if name.startswith("domainwise.")]
+        if unknown_names or int(header["format"]) < OLDEST_FORMAT:
             raise ModelFileError(
                 f"{path} was written by domainwise {versions['domainwise']} in a format that "
-                f"version {__version__} cannot read{': it contains ' if unknown_types else ''}"
-                f"{''.join(unknown_types[:1])}. Fit the model again"
+                f"version {__version__} cannot read{': it contains ' if unknown_names else ''}"
+                f"{''.join(unknown_names[:1])}. Fit the model again"
             )
         if forbidden_names:
             raise ModelFileError(f"{path} was not loaded: {_describe_forbidden(forbidden_names)}")
@@ -205,9 +205,9 @@ def load(path: str | Path) -> Any:
 def read_info(path: str | Path) -> dict[str, Any]:
     """Read the description in a model file, without building the model.
 
-    It contains ``format``, ``versions``, ``model`` (type), ``info`` (passed to :func:`save`),
-    ``training_rows`` (names of attributes that contain training rows; not in format 3) and
-    ``training_targets`` (the same for training targets and predictions; not in older files).
+    It contains ``format``, ``versions``, ``model`` (type), ``info`` (passed to :func:`save`) and
+    the names of attributes that contain training rows (``training_rows``) or training targets and
+    predictions (``training_targets``). Older files do not list these attributes.
     """
     with _open_model_file(path) as (header, _):
         return header
@@ -233,10 +233,10 @@ def digest(members: dict[str, bytes], info: dict[str, Any]) -> str:
 
 @config_context(transform_output="default")
 def _method_errors(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
-    """Return the errors that a model's methods raise for a few artificial rows, by method."""
+    """Call methods of a model with a few artificial rows, and return their errors by method."""
     n_columns = getattr(model, "n_features_in_", None)
     if not isinstance(n_columns, (int, np.integer)) or not 0 < n_columns <= MAX_COLUMNS:
-        return {name: ValueError("the number of columns is unknown") for name in methods}
+        return dict.fromkeys(methods, ValueError("the number of columns is unknown or too large"))
     artificial_rows: Any = np.array([[0.0], [1.0], [-1.0], [1e6]]) * np.ones(int(n_columns))
     errors_by_method: dict[str, Exception] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -304,27 +304,27 @@ def _open_model_file(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile
         ) from error
 
 
-def check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Raise ValueError for an archive that could unpack to more than its size."""
+def check_archive(archive: zipfile.ZipFile, n_bytes: int) -> None:
+    """Raise ValueError if an archive of ``n_bytes`` bytes could unpack to more than its size."""
     if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
         raise ValueError("its members are compressed")
     # Members may overlap or declare a wrong size.
-    if sum(member.file_size for member in archive.infolist()) > size:
+    if sum(member.file_size for member in archive.infolist()) > n_bytes:
         raise ValueError("its members add up to more than the file size")
 
 
 def _check_trees(schema: Any, members: dict[str, bytes]) -> None:
     """Check decision trees before skops builds them."""
 
-    def value_of(node: dict[str, Any]) -> Any:
+    def read_value(node: dict[str, Any]) -> Any:
         if node["__loader__"] == "JsonNode":
             return json.loads(node["content"])
         return np.load(io.BytesIO(members[node["file"]]), allow_pickle=False)
 
     for node in types.nodes(schema):
         if node["__loader__"] == "TreeNode":
-            state = {name: value_of(entry) for name, entry in node["content"]["content"].items()}
-            values.check_tree(state, *map(value_of, node["__reduce__"]["args"]["content"]))
+            state = {name: read_value(entry) for name, entry in node["content"]["content"].items()}
+            values.check_tree(state, *map(read_value, node["__reduce__"]["args"]["content"]))
 
 
 def _describe_forbidden(names: list[str]) -> str:

@@ -101,30 +101,30 @@ _NUMBERS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8
 _LOSSES = "CyAbsoluteError CyHalfBinomialLoss CyHalfMultinomialLoss CyHalfSquaredError"
 
 
-def _names(names_by_module: dict[str, str]) -> frozenset[str]:
-    pairs = names_by_module.items()
-    return frozenset(f"{module}.{name}" for module, names in pairs for name in names.split())
+def _full_names(names_by_module: dict[str, str]) -> frozenset[str]:
+    items = names_by_module.items()
+    return frozenset(f"{module}.{name}" for module, names in items for name in names.split())
 
 
 #: Types that each kind of skops node may build; other kinds of nodes are rejected.
 ALLOWED: dict[str, frozenset[str]] = {
-    "DTypeNode": _names({"numpy": "dtype"}),
-    "DictNode": _names({"builtins": "dict"}),
-    "JsonNode": _names({"builtins": "str"}),
-    "ListNode": _names({"builtins": "list"}),
+    "DTypeNode": _full_names({"numpy": "dtype"}),
+    "DictNode": _full_names({"builtins": "dict"}),
+    "JsonNode": _full_names({"builtins": "str"}),
+    "ListNode": _full_names({"builtins": "list"}),
     # In scikit-learn 1.8, the module name of losses lacks the package.
-    "LossNode": _names({"sklearn._loss._loss": _LOSSES, "_loss": _LOSSES}),
-    "NdArrayNode": _names({"numpy": f"{_NUMBERS} ndarray"}),
-    "ObjectNode": _names(OWN | SKLEARN),
+    "LossNode": _full_names({"sklearn._loss._loss": _LOSSES, "_loss": _LOSSES}),
+    "NdArrayNode": _full_names({"numpy": f"{_NUMBERS} ndarray"}),
+    "ObjectNode": _full_names(OWN | SKLEARN),
     # The generator with which gradient boosting draws features.
-    "RandomGeneratorNode": _names({"numpy.random._generator": "Generator"}),
-    "RandomStateNode": _names({"numpy.random.mtrand": "RandomState"}),
-    "SetNode": _names({"builtins": "set"}),
-    "SliceNode": _names({"builtins": "slice"}),
-    "TreeNode": _names({"sklearn.tree._tree": "Tree"}),
-    "TupleNode": _names({"builtins": "tuple"}),
+    "RandomGeneratorNode": _full_names({"numpy.random._generator": "Generator"}),
+    "RandomStateNode": _full_names({"numpy.random.mtrand": "RandomState"}),
+    "SetNode": _full_names({"builtins": "set"}),
+    "SliceNode": _full_names({"builtins": "slice"}),
+    "TreeNode": _full_names({"sklearn.tree._tree": "Tree"}),
+    "TupleNode": _full_names({"builtins": "tuple"}),
     # Types of dict keys and of columns; skops calls them only to convert a key.
-    "TypeNode": _names({"numpy": _NUMBERS, "builtins": "bool float int str NoneType"}),
+    "TypeNode": _full_names({"numpy": _NUMBERS, "builtins": "bool float int str NoneType"}),
 }
 
 #: The list for skops, which trusts some of these types by default.
@@ -132,8 +132,8 @@ TRUSTED = sorted(frozenset().union(*ALLOWED.values()))
 
 #: Module of this package's types in files.
 PACKAGE = "domainwise"
-_MODULES = {name: module for module, names in OWN.items() for name in names.split()}
-_ATTRIBUTES = {name: new for names, new in RENAMED_ATTRIBUTES.items() for name in names.split()}
+_MODULE_BY_TYPE = {name: module for module, names in OWN.items() for name in names.split()}
+_RENAMED_BY_TYPE = {t: new for types, new in RENAMED_ATTRIBUTES.items() for t in types.split()}
 
 
 def trusted_types() -> list[str]:
@@ -207,24 +207,24 @@ def localize(schema: Any) -> None:
         module, name = node.get("__module__"), node.get("__class__")
         is_own = isinstance(module, str) and module.partition(".")[0] == PACKAGE
         name = RENAMED_TYPES.get(name, name) if isinstance(name, str) else None
-        if not is_own or node["__loader__"] != "ObjectNode" or name not in _MODULES:
+        if not is_own or node["__loader__"] != "ObjectNode" or name not in _MODULE_BY_TYPE:
             continue
-        node.update(__module__=_MODULES[name], __class__=name)
-        if new_names := _ATTRIBUTES.get(name):  # the order of keys must not change
+        node.update(__module__=_MODULE_BY_TYPE[name], __class__=name)
+        if new_names := _RENAMED_BY_TYPE.get(name):  # the order of keys must not change
             attributes = node["content"]["content"].items()
-            node["content"]["content"] = {new_names.get(key, key): v for key, v in attributes}
+            node["content"]["content"] = {new_names.get(old, old): v for old, v in attributes}
 
 
 def shorten_names(schema: Any) -> dict[str, str]:
-    """Remove modules from type names, and number the arrays, in a schema that skops has written.
+    """Remove modules from type names, and number the arrays, in a schema written by skops.
 
-    skops gives every object an ``__id__``, and replaces objects that have the same ``__id__`` with
-    one object. Only arrays keep theirs, so that an array that is used twice is stored once. Returns
-    a dict from former to new names of array files.
+    skops gives every object an ``__id__``, and builds objects with the same ``__id__`` only once.
+    Here, only arrays get one: an array that is used twice is stored once. Return the new names of
+    array files, by former name.
     """
     new_names: dict[str, str] = {}
     for node in nodes(schema):
-        if _MODULES.get(node["__class__"]) == node["__module__"]:
+        if _MODULE_BY_TYPE.get(node["__class__"]) == node["__module__"]:
             node["__module__"] = PACKAGE
         node.pop("__id__", None)
         if _is_array_file(node):

@@ -70,7 +70,7 @@ def training_rows(model: Any) -> list[str]:
 
 
 def training_targets(model: Any) -> list[str]:
-    """List the attributes of a model that contain training targets and predictions for them.
+    """List the attributes of a model that contain training targets and held-out predictions.
 
     They contain no features; see :class:`~domainwise.scoring.predictions.HeldOut`.
     """
@@ -120,13 +120,13 @@ def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs
 
 
 def _nodes_are_valid(
-    nodes: Array, is_inner: Array, names: tuple[str, str, str], n_features: int
+    nodes: Array, is_inner: Array, field_names: tuple[str, str, str], n_features: int
 ) -> bool:
     """Return whether features exist and children follow their parents, so that every path ends."""
-    left, right, feature = (nodes[name][is_inner].astype(np.int64) for name in names)
+    left, right, features = (nodes[name][is_inner].astype(np.int64) for name in field_names)
     parents = np.flatnonzero(is_inner)
     is_in_tree = (np.minimum(left, right) > parents) & (np.maximum(left, right) < len(nodes))
-    return len(nodes) > 0 and bool((is_in_tree & (feature >= 0) & (feature < n_features)).all())
+    return len(nodes) > 0 and bool((is_in_tree & (features >= 0) & (features < n_features)).all())
 
 
 def _is_array(
@@ -144,55 +144,55 @@ def _is_size(value: Any, size: int) -> bool:
     return isinstance(value, (int, np.integer)) and int(value) == size
 
 
-def _svm_is_valid(machine: Any) -> bool:
+def _svm_is_valid(svm: Any) -> bool:
     """Return whether the arrays of an SVC or an SVR have the sizes that libsvm assumes."""
-    n_rows, n_features = machine.shape_fit_
-    n_support, support_counts = len(machine.support_), machine._n_support
-    if "classes_" in vars(machine):
-        n_classes = len(machine.classes_)
+    n_rows, n_features = svm.shape_fit_
+    n_support, support_counts = len(svm.support_), svm._n_support
+    if "classes_" in vars(svm):
+        n_classes = len(svm.classes_)
         has_valid_counts = _is_array(support_counts, (n_classes,), "int32")
         has_valid_counts = has_valid_counts and int(support_counts.sum(dtype=object)) == n_support
     else:  # libsvm represents regression as two classes and does not use the second count
         n_classes = 2
         has_valid_counts = support_counts.shape == (2,) and support_counts[0] == n_support
     n_pairs = n_classes * (n_classes - 1) // 2
-    sigmoid_parameters = (machine._probA, machine._probB)
+    sigmoid_parameters = (svm._probA, svm._probB)
     return (
         has_valid_counts
-        and machine.kernel in ("linear", "poly", "rbf", "sigmoid", "precomputed")
-        and machine._sparse is False
-        and _is_size(machine.n_features_in_, n_features)
-        and _is_array(machine.support_, (n_support,), "int32", below=n_rows)
+        and svm.kernel in ("linear", "poly", "rbf", "sigmoid", "precomputed")
+        and svm._sparse is False
+        and _is_size(svm.n_features_in_, n_features)
+        and _is_array(svm.support_, (n_support,), "int32", below=n_rows)
         and _is_array(
-            machine.support_vectors_,
-            (0, 0) if machine.kernel == "precomputed" else (n_support, n_features),
+            svm.support_vectors_,
+            (0, 0) if svm.kernel == "precomputed" else (n_support, n_features),
         )
-        and _is_array(machine._dual_coef_, (n_classes - 1, n_support))
-        and _is_array(machine._intercept_, (n_pairs,))
+        and _is_array(svm._dual_coef_, (n_classes - 1, n_support))
+        and _is_array(svm._intercept_, (n_pairs,))
         and any(all(_is_array(values, (n,)) for values in sigmoid_parameters) for n in (0, n_pairs))
     )
 
 
 def _boosting_is_valid(model: Any) -> bool:
-    """Return whether there are as many trees as expected, and nodes refer to existing nodes."""
+    """Return whether iterations have the expected number of trees, and nodes are valid."""
     n_classes = len(model.classes_) if "classes_" in vars(model) else 1
-    n_trees = 1 if n_classes == 2 else n_classes
-    for nodes in (tree.nodes for stage in model._predictors for tree in stage):
+    n_trees = 1 if n_classes == 2 else n_classes  # per iteration
+    for nodes in (tree.nodes for trees in model._predictors for tree in trees):
         is_inner = nodes["is_leaf"] == 0
         if np.any(nodes["is_categorical"][is_inner]):
             raise ValueError(
                 "trees with categorical splits cannot be saved or loaded. Encode categories as "
                 "numbers"
             )
-        is_finite, names = np.isfinite(nodes["value"]).all(), ("left", "right", "feature_idx")
-        if not (is_finite and _nodes_are_valid(nodes, is_inner, names, model.n_features_in_)):
+        is_finite, field_names = np.isfinite(nodes["value"]).all(), ("left", "right", "feature_idx")
+        if not (is_finite and _nodes_are_valid(nodes, is_inner, field_names, model.n_features_in_)):
             raise ValueError(INVALID_TREE)
     return (
         model._preprocessor is None
         and "_in_fit" not in vars(model)
         and _is_size(model.n_trees_per_iteration_, n_trees)
         and _is_array(model._baseline_prediction, (1, n_trees))
-        and all(len(stage) == n_trees for stage in model._predictors)
+        and all(len(trees) == n_trees for trees in model._predictors)
         and _is_array(model._bin_mapper.is_categorical_, (model.n_features_in_,), "uint8", below=1)
     )
 
