@@ -21,10 +21,10 @@ from domainwise.jobs.runner import Progress, Row, format_duration, on_cluster, w
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 from domainwise.splits.folds import LeaveDomainsOut, Split
 
-#: Boosting is timed to estimate how long a method of cost 1 takes: number of iterations, number of
-#: timed iterations, maximum number of trees for all classes, and seconds that are always added.
+#: Numbers for seconds_per_cost, which times boosting: iterations of a fit, timed iterations,
+#: maximum number of trees for all classes together, and seconds that are always added.
 ITERATIONS, TIMED_ITERATIONS, MAX_TREES, FIXED_SECONDS = 100, 10, 500, 0.1
-#: With less work than this, one worker is as fast as several, because starting them takes time.
+#: With less work than this, one worker is as fast as several, because starting workers takes time.
 MIN_PARALLEL_SECONDS = 6.0
 #: If the fits of a quick evaluation would take more seconds than the first number, fewer rows are
 #: used; if they would still take more than the second number, fewer methods are run. Reading the
@@ -48,27 +48,27 @@ def seconds_per_cost(problem: Problem, split: Split) -> float:
     train, _ = split
     X = clone(problem.preprocessor).fit_transform(problem.rows(train))
     n_classes = 0 if problem.classes is None else len(problem.classes)
-    boosting = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
-    model = boosting(max_iter=TIMED_ITERATIONS, early_stopping=False)
+    boosting_type = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
+    model = boosting_type(max_iter=TIMED_ITERATIONS, early_stopping=False)
     trees_per_iteration = n_classes if n_classes > 2 else 1
     with threadpool_limits(limits=1):  # as in MethodJob.run
         start_seconds = time.thread_time()
         model.fit(X, problem.y[train])
-        seconds = (time.thread_time() - start_seconds) / TIMED_ITERATIONS
-    return FIXED_SECONDS + seconds * min(ITERATIONS, MAX_TREES / trees_per_iteration) / 2
+        iteration_seconds = (time.thread_time() - start_seconds) / TIMED_ITERATIONS
+    return FIXED_SECONDS + iteration_seconds * min(ITERATIONS, MAX_TREES / trees_per_iteration) / 2
 
 
 def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
-    """Number of workers for this many seconds of work.
+    """Number of workers for work that takes ``seconds`` in total.
 
-    With ``n_jobs=-1``, there is one worker per core, or only one if more would not be faster. Each
-    worker needs memory for libraries, the table, and a few kernel matrices.
+    With ``n_jobs=-1``, there is one worker per core, or only one if more would not be faster. There
+    are fewer if memory is short: each needs libraries, the table, and a few kernel matrices.
     """
     if n_jobs is not None and n_jobs < 0 and seconds < MIN_PARALLEL_SECONDS and not on_cluster():
         return 1
     (n_rows, n_columns), n_kernel_rows = problem.full.X.shape, min(len(problem.y), EXACT_ROWS)
-    n_bytes = 250_000_000 + 8 * (4 * n_rows * n_columns + 6 * n_kernel_rows * n_kernel_rows)
-    return worker_count(n_jobs, n_bytes)
+    worker_bytes = 250_000_000 + 8 * (4 * n_rows * n_columns + 6 * n_kernel_rows * n_kernel_rows)
+    return worker_count(n_jobs, worker_bytes)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class QuickPlan:
         differences.append("scores on seen domains are not computed")
         return (
             f"Quick evaluation: {'; '.join(differences)}. All rows were checked for problems in "
-            "the table. For the full comparison, evaluate again without the option quick."
+            "the table. For the full comparison, evaluate again without the quick option."
         )
 
 
@@ -112,19 +112,19 @@ def plan_quick(
     """Time boosting to decide how many rows and which methods a quick evaluation uses.
 
     If the user has chosen the methods, all of them are run. Otherwise, methods that take too long
-    are skipped, the slowest first.
+    are skipped, slowest first.
     """
     n_domains, methods, left_out = len(full_problem.domains), list(methods), {}
     if cv is None:
         cv = LeaveDomainsOut(max_splits=QUICK_GROUPS, random_state=full_problem.seed)
-    if inner_cv is None and n_domains > 2:  # with one source domain, rows are held out
+    if inner_cv is None and n_domains > 2:  # with one source domain, the default is row folds
         inner_cv = LeaveDomainsOut(max_splits=QUICK_GROUPS)
     may_skip = [m.key for m in methods] == [m.key for m in choose_methods(None)]
 
     def draw_and_time(n_rows: int) -> tuple[Problem, float]:
         """Draw rows, and estimate the seconds for a method of cost 1."""
-        limit = n_rows if max_rows is None or max_rows == "auto" else int(max_rows)
-        problem = full_problem.drawn(max(min(n_rows, limit), 4 * n_domains))
+        row_limit = n_rows if max_rows is None or max_rows == "auto" else int(max_rows)
+        problem = full_problem.drawn(max(min(n_rows, row_limit), 4 * n_domains))
         splits = outer_splits(problem, cv)
         seconds = QUICK_COST * seconds_per_cost(problem, splits[0]) * len(splits)
         return problem, seconds / workers_for(problem, n_jobs, MIN_PARALLEL_SECONDS)
@@ -137,22 +137,22 @@ def plan_quick(
         if slowest_method.key in NEVER_SKIPPED:
             break
         methods.remove(slowest_method)
-        duration = format_duration(unit_seconds * slowest_method.cost)
-        left_out[slowest_method.key] = f"not run, because it would take about {duration}"
+        time_text = format_duration(unit_seconds * slowest_method.cost)
+        left_out[slowest_method.key] = f"not run, because it would take about {time_text}"
     return QuickPlan(problem, methods, cv, inner_cv, left_out)
 
 
 #: The initial time estimate has the same weight as finished jobs with this total cost.
 PRIOR_COST = 20.0
-#: Maximum number of characters of a method's name in the table.
-NAME_WIDTH = 28
+#: Maximum number of characters of a method's label in the live table.
+LABEL_WIDTH = 28
 
 
 class JobProgress:
     """Print a line for each finished job, with the remaining time.
 
-    ``rows`` are results of jobs that an earlier session finished. ``unit_seconds`` is the estimated
-    time for a cost of 1; the times of finished jobs correct this estimate for each method.
+    ``rows`` contains the results of jobs that an earlier session finished. ``unit_seconds`` is the
+    estimated time for a cost of 1; it is refined for each method by the times of finished jobs.
     """
 
     def __init__(
@@ -164,15 +164,15 @@ class JobProgress:
         self._n_workers, self._unit_seconds = n_workers, unit_seconds
         self._start_seconds = time.monotonic()
         self._jobs_left: dict[Any, MethodJob] = {}
-        # Total seconds and cost of finished jobs, by method and by part (held-out, seen domains).
+        # Total seconds and cost of finished jobs, by method and by part (held-out or seen domains).
         self._totals: dict[tuple[str, str], tuple[float, float]] = {}
         self._n_splits, self._n_finished = len(splits), 0
-        variants = [row for job in jobs for row in job.method.rows(problem.classification)]
-        self._labels = {key: label for key, label, _ in variants}
-        # For each method, one list of scores per finished split.
-        self._scores: dict[str, list[list[float]]] = {key: [] for key in self._labels}
+        variants = [v for job in jobs for v in job.method.rows(problem.classification)]
+        self._label_by_method = {key: label for key, label, _ in variants}
+        # For each method, one list of domain scores per finished split.
+        self._scores: dict[str, list[list[float]]] = {key: [] for key in self._label_by_method}
         for row in rows:
-            self._add(row)
+            self._add_scores(row)
 
     def begin(self, jobs: Sequence[MethodJob]) -> None:
         """Add jobs that will be run, and print how long they will take."""
@@ -181,32 +181,32 @@ class JobProgress:
             n_methods = len({job.method.key for job in jobs})
             methods_text = f"{n_methods} methods" if n_methods > 1 else "One method"
             workers_text = f"{self._n_workers} workers" if self._n_workers > 1 else "one worker"
-            duration = format_duration(self._seconds_left())
-            self._print(f"{methods_text}, {len(jobs)} fits: about {duration} on {workers_text}.")
+            time_text = format_duration(self._seconds_left())
+            self._print(f"{methods_text}, {len(jobs)} fits: about {time_text} on {workers_text}.")
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
-        """Add the rows with the results of a finished job, and show them."""
+        """Add the results of a finished job, and show them."""
         job = self._jobs_left.pop(job_key(rows[0]), None)
         self._n_finished += 1
         for row in rows:
-            self._add(row)
+            self._add_scores(row)
         if job is not None:
             if cost:
-                key, seconds = (job.method.key, job.part), max(row["seconds"] for row in rows)
-                total_seconds, total_cost = self._totals.get(key, (0.0, 0.0))
-                self._totals[key] = (total_seconds + seconds, total_cost + cost)
+                total_key, seconds = (job.method.key, job.part), max(row["seconds"] for row in rows)
+                total_seconds, total_cost = self._totals.get(total_key, (0.0, 0.0))
+                self._totals[total_key] = (total_seconds + seconds, total_cost + cost)
             self._show(job, rows)
 
-    def _add(self, row: Row) -> None:
-        """Add the scores in a row if they are scores on held-out domains."""
-        key, _, part = job_key(row)
-        if key in self._labels and part == ON_HELD_OUT:
+    def _add_scores(self, row: Row) -> None:
+        """Add the scores in a row of results if they are scores on held-out domains."""
+        method_key, _, part = job_key(row)
+        if method_key in self._label_by_method and part == ON_HELD_OUT:
             scores = self._scorer(row).get("scores", {}).values()
-            self._scores[key].append([score for score in scores if np.isfinite(score)])
+            self._scores[method_key].append([score for score in scores if np.isfinite(score)])
 
-    def _mean(self, key: str) -> float:
+    def _mean_score(self, method_key: str) -> float:
         """Mean score of a method so far."""
-        scores = [score for split_scores in self._scores[key] for score in split_scores]
+        scores = [score for split_scores in self._scores[method_key] for score in split_scores]
         return float(np.mean(scores)) if scores else -np.inf
 
     def _seconds_left(self) -> float:
@@ -227,21 +227,21 @@ class JobProgress:
         print(text, file=sys.stderr, flush=True)
 
     def _show(self, job: MethodJob, rows: Sequence[Row]) -> None:
-        """Print a line about a finished job."""
+        """Print a line about a finished job and the remaining time."""
         row = rows[0]
         domains_text = ", ".join(map(str, np.unique(job.problem.domain_of(job.split[1]))))
         domains_text = domains_text if len(domains_text) < 30 else f"{domains_text[:29]}…"
-        mean_text = self._measure.format(self._mean(row["method"]))
+        mean_text = self._measure.format(self._mean_score(row["method"]))
         subject, outcome = f"{domains_text} held out", f"{self._measure.label} {mean_text} so far"
         if job.part != ON_HELD_OUT:
             subject, outcome = "score on seen domains", "finished"
         outcome = "failed" if "error" in row else outcome
-        text = f"{self._labels[row['method']]}, {subject}: {outcome}"
+        text = f"{self._label_by_method[row['method']]}, {subject}: {outcome}"
         self._print(f"{printable(text)} ({self._status()})")
 
 
 class LiveProgress(JobProgress):
-    """Show the progress in a terminal as a live table, which is removed at the end."""
+    """Show the progress as a live table in a terminal or notebook, and remove it at the end."""
 
     def __init__(self, console: Any, *arguments: Any) -> None:
         from rich.live import Live
@@ -264,15 +264,15 @@ class LiveProgress(JobProgress):
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("method", no_wrap=True, max_width=NAME_WIDTH)
+        table.add_column("method", no_wrap=True, max_width=LABEL_WIDTH)
         table.add_column(f"{self._measure.label} so far", justify="right", no_wrap=True)
         table.add_column("finished folds", justify="right", no_wrap=True)
-        for key in sorted(self._labels, key=self._mean, reverse=True):
+        for key in sorted(self._label_by_method, key=self._mean_score, reverse=True):
             folds_text = f"{len(self._scores[key])} of {self._n_splits}"
-            mean_text = self._measure.format(self._mean(key))
-            table.add_row(printable(self._labels[key]), mean_text, folds_text)
-        elapsed_time = format_duration(time.monotonic() - self._start_seconds)
-        status = Text(f"{self._status()}, {elapsed_time} elapsed (Ctrl-C to stop)", style="dim")
+            mean_text = self._measure.format(self._mean_score(key))
+            table.add_row(printable(self._label_by_method[key]), mean_text, folds_text)
+        elapsed_text = format_duration(time.monotonic() - self._start_seconds)
+        status = Text(f"{self._status()}, {elapsed_text} elapsed (Ctrl-C to stop)", style="dim")
         return Group(table, status)
 
 

@@ -32,7 +32,7 @@ from domainwise.tables.errors import ColumnError, TableError, import_pandas, ref
 #: Number of folds within a held-out domain, for scores of models trained on rows from the same
 #: domain, and maximum number of random folds of all rows.
 WITHIN_FOLDS, SEEN_FOLDS = 5, 4
-#: Minimum number of rows in a domain that is divided into folds, and in its second largest class.
+#: Minimum number of rows in a domain that is divided into folds, and in its second-largest class.
 MIN_WITHIN_ROWS, MIN_WITHIN_CLASS = 60, 20
 
 
@@ -78,12 +78,12 @@ class Problem:
     @property
     def class_weight(self) -> str | None:
         """Class weights in training; by default "balanced" if the measure is balanced."""
-        default = "balanced" if self.classification and self.measure.balanced else None
-        return self.overrides.get("class_weight", default) or None
+        default_weight = "balanced" if self.classification and self.measure.balanced else None
+        return self.overrides.get("class_weight", default_weight) or None
 
     @property
     def full(self) -> Problem:
-        """The problem with all rows, including those that were not drawn."""
+        """The problem with all rows, including rows that were not drawn."""
         return self.parent or self
 
     @cached_property
@@ -108,7 +108,7 @@ class Problem:
         return replace(setting, **self.overrides)
 
     def rows(self, index: Array, prepared: bool = True) -> Any:
-        """Rows of X, or of ``raw`` if not ``prepared``, as an array or frame of the same type."""
+        """Rows of X, or of ``raw`` if not ``prepared``, in a container of the same type."""
         return inputs.take_rows(self.X if prepared else self.raw, index)
 
     def rows_of(self, domain_codes: Array) -> Array:
@@ -121,11 +121,11 @@ class Problem:
 
     def drawn(self, max_rows: int | str | None) -> Problem:
         """The problem with a subset of rows; see :func:`~domainwise.splits.folds.draw_rows`."""
-        rows = draw_rows(self.codes, max_rows, self.seed)
-        if len(rows) == len(self.y):
+        drawn_rows = draw_rows(self.codes, max_rows, self.seed)
+        if len(drawn_rows) == len(self.y):
             return self
-        arrays = {name: getattr(self, name)[rows] for name in ("index", "y", "codes")}
-        X, raw = self.rows(rows), self.rows(rows, prepared=False)
+        arrays = {name: getattr(self, name)[drawn_rows] for name in ("index", "y", "codes")}
+        X, raw = self.rows(drawn_rows), self.rows(drawn_rows, prepared=False)
         return replace(self, X=X, raw=raw, parent=self, **arrays)
 
     def without_columns(self, names: Sequence[str]) -> Problem:
@@ -137,8 +137,8 @@ class Problem:
             fields = {"X": self.X.drop(columns=list(names)), "reader": None}
             if isinstance(self.preprocessor, ColumnTransformer):
                 steps = [
-                    (step, transformer, names_left)
-                    for step, transformer, column_names in self.preprocessor.transformers
+                    (step_name, transformer, names_left)
+                    for step_name, transformer, column_names in self.preprocessor.transformers
                     if (names_left := [name for name in column_names if name not in names])
                 ]
                 fields["preprocessor"] = clone(self.preprocessor).set_params(transformers=steps)
@@ -210,7 +210,7 @@ def make_problem(
     if reason := measure.undefined_reason(target, target, classification):
         target_text = "a continuous target" if classes is None else f"{len(classes)} classes"
         raise ValueError(
-            f"{measure.name} cannot be computed for {target_text}: {reason}. Pass another scorer "
+            f"{measure.name} cannot be computed for {target_text}: {reason}. Choose another scorer "
             "(scoring)"
         )
     if inner_scoring is not None:
@@ -231,7 +231,7 @@ def make_problem(
 
 
 def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
-    """Return the targets and the class names, which are None for a continuous target."""
+    """Return the targets, and the class names (None for a continuous target)."""
     if task not in tables.TASKS:
         raise ValueError(
             f"task={task!r} is not supported; use 'auto', 'classification' or 'regression'"
@@ -255,7 +255,7 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
 
 
 def outer_splits(problem: Problem, cv: Any) -> list[Split]:
-    """Splits in which no domain has both training rows and test rows."""
+    """Return the splits of ``cv``; raise an error if a domain has both training and test rows."""
     if cv is None:
         cv = LeaveDomainsOut(max_splits=MAX_FOLDS, random_state=problem.seed)
     splitter = check_cv(cv, problem.y, classifier=problem.classification)
@@ -285,7 +285,7 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
 
 
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds of the rows of one domain; an empty list if the domain or a class is too small."""
+    """Folds of one domain's rows; none if the domain or its second-largest class is too small."""
     y, is_too_small = problem.y[rows], len(rows) < MIN_WITHIN_ROWS
     if problem.classification and not is_too_small:
         class_sizes = np.sort(np.unique(y, return_counts=True)[1])
@@ -296,7 +296,7 @@ def within_splits(problem: Problem, rows: Array) -> list[Split]:
 def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
     """Random folds of all rows, stratified by domain and class, so that all domains are seen.
 
-    There are ``n_splits`` folds, but at most ``SEEN_FOLDS``.
+    ``n_splits`` folds are returned, but at most ``SEEN_FOLDS``.
     """
     n_splits, strata = min(n_splits, SEEN_FOLDS), problem.codes
     if problem.classes is not None:
@@ -344,19 +344,19 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
         ) from None
     if not schema.features:
         raise ValueError(f"X has no usable column: {'; '.join(notes)}. Pass other columns")
-    is_numeric = all(cells.is_numeric(X[name]) for name in schema.numeric)
-    is_unchanged = is_numeric and len(schema.features) == len(column_names)
+    has_plain_numbers = all(cells.is_numeric(X[name]) for name in schema.numeric)
+    is_unchanged = has_plain_numbers and len(schema.features) == len(column_names)
     reader = None if is_unchanged else tables.ReadColumns(schema.as_dict())
     return features, tables.make_preprocessor(schema), reader
 
 
 def read_target(y: Any, task: str, notes: list[str]) -> Any:
-    """Convert quantities that are written as text to numbers; return any other y unchanged."""
-    labels = inputs.plain_array(y, "y")
-    is_text = labels.ndim == 1 and all(isinstance(label, str) for label in labels)
+    """Return y as numbers if it contains quantities written as text, and unchanged otherwise."""
+    targets = inputs.plain_array(y, "y")
+    is_text = targets.ndim == 1 and all(isinstance(target, str) for target in targets)
     if not is_text or find_spec("pandas") is None:
         return y
-    column = import_pandas().Series(labels.tolist(), dtype=object, name="y")
+    column = import_pandas().Series(targets.tolist(), dtype=object, name="y")
     decimal_mark = cells.decimal_marks({"y": column}, ["y"]).get("y")
     column = cells.target_column(column, decimal_mark)
     if cells.task_of(column, task) == "regression":
