@@ -141,9 +141,12 @@ def test_json_has_stdout_for_itself_and_words_come_before(folder, tmp_path):
     ("content", "words"),
     [
         ('{"kernels": ', "more.json is not valid JSON"),
-        ('["rbf"]', "contains ['rbf']; it must be a JSON object with keys from classes, kernels"),
-        ('{"kernel": "rbf"}', "contains 'kernel'; it must be a JSON object with keys from"),
-        ('{"target": "dose"}', "contains 'target'"),
+        (
+            '["rbf"]',
+            "contains ['rbf']; it must contain a JSON object with some of the keys classes",
+        ),
+        ('{"kernel": "rbf"}', "contains the unknown key 'kernel'; it must contain a JSON object"),
+        ('{"target": "dose"}', "contains the unknown key 'target'"),
     ],
 )
 def test_more_of_a_plan_that_cannot_be_is_refused_by_name(folder, tmp_path, content, words):

@@ -113,9 +113,9 @@ def test_an_interruption_is_exit_code_1_and_says_how_to_go_on(tiny, tmp_path, mo
     ("arguments", "message"),
     [
         (["sinthetic"], "unknown table 'sinthetic'"),
-        (["synthetic", "--repeats", "0"], "--repeats must be at least 1, got 0"),
+        (["synthetic", "--repeats", "0"], "--repeats must be at least 1; got 0"),
         (["synthetic", "--jobs", "0"], "--jobs must be at least 1"),
-        (["synthetic", "--seed", "-1"], "--seed must be between 0 and 2**32 - 1, got -1"),
+        (["synthetic", "--seed", "-1"], "--seed must be between 0 and 2**32 - 1; got -1"),
     ],
 )
 def test_bad_arguments_are_exit_code_2_and_make_nothing(tmp_path, arguments, message):
@@ -182,7 +182,7 @@ def test_a_missing_extra_is_named(tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = invoke("reproduce", "synthetic", "--out", tmp_path / "out")
     assert done.exit_code == 2
-    message = 'this command without --no-report needs jinja2: pip install "domainwise[report]"'
+    message = 'without --no-report, this command needs jinja2: pip install "domainwise[report]"'
     assert message in " ".join(done.output.split())
 
 

@@ -156,7 +156,7 @@ def use(folder, other, number):
     evaluation, _ = read_evaluation(folder)
     evaluation.verdict(), evaluation.to_dict(), str(evaluation)
     recipe = Recipe(folder)
-    for key in (recipe.find(None), "linear"):
+    for key in (recipe.find_key(None), "linear"):
         recipe.check(key)
         recipe.method(key, None, force=True)
     if number % 20 == 0:

@@ -404,7 +404,7 @@ def _floats(values: Array, name: str) -> Array:
 
 
 #: Prefixes of column types that are not accepted, what the columns contain, and what to do.
-_NON_NUMERIC_TYPES = {
+_REJECTED_TYPES = {
     ("date", "time", "duration", "period"): ("dates or times", "Convert them to numbers"),
     ("sparse",): ("sparse columns", "Call X.sparse.to_dense()"),
 }
@@ -450,7 +450,7 @@ def check_is_table(X: Any, *, numeric: bool = False) -> None:
         )
     if isinstance(X, np.ndarray) and X.dtype.names:
         raise TypeError("X is a structured array. Convert it to a data frame.")
-    for prefixes, (description, advice) in _NON_NUMERIC_TYPES.items() if numeric else ():
+    for prefixes, (description, advice) in _REJECTED_TYPES.items() if numeric else ():
         column_names = [c for c, dtype in _column_types(X) if dtype.lower().startswith(prefixes)]
         if column_names:
             raise TypeError(

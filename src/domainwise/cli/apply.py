@@ -110,7 +110,7 @@ def adapt(
         adapted_model = original_model.adapt(X, y, X_site=X_site)
         adapted_model.save(out)
     output = {"file": str(out), **adapted_model.info["site"], "ignored": n_ignored}
-    common.print_json(output, end=True)
+    common.print_json(output, then_exit=True)
     common.print_written(out)
     common.print_facts(stdout(), describe_adaptation(adapted_model.info))
     if n_ignored:

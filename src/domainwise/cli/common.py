@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Printing: Rich is imported inside functions, so that --help is fast ------------------------------
 
-#: Whether ``--json`` was passed. If so, stdout contains JSON and no text.
+#: Whether ``--json`` was passed. If so, only JSON is written to stdout.
 mode = {"json": False}
 
 
@@ -49,11 +49,11 @@ def escaped(text: object) -> str:
     return escape("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(text)))
 
 
-def print_json(output: dict[str, Any] | list[Any], *, end: bool = False) -> None:
-    """With ``--json``, print the output on stdout, and exit if ``end`` is True."""
+def print_json(output: dict[str, Any] | list[Any], *, then_exit: bool = False) -> None:
+    """With ``--json``, print the output on stdout, and exit if ``then_exit`` is True."""
     if mode["json"]:
         typer.echo(json.dumps(output, indent=2))
-        if end:
+        if then_exit:
             raise typer.Exit
 
 
@@ -69,9 +69,9 @@ def print_written(path: Path, console: Console | None = None) -> None:
     (console or stdout()).print(text, soft_wrap=True)
 
 
-def print_page(page: Path) -> None:
-    """Print the path of a report page."""
-    stdout().print(f"report: [bold]{escaped(page)}[/] (open it in a browser)", soft_wrap=True)
+def print_page(page_path: Path) -> None:
+    """Print the path of an HTML report."""
+    stdout().print(f"report: [bold]{escaped(page_path)}[/] (open it in a browser)", soft_wrap=True)
 
 
 def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
@@ -88,18 +88,18 @@ def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
 
 
 def text_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Collection[str] = ()
+    header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Collection[str] = ()
 ) -> Any:
     """Return a table without borders.
 
-    The first column contains text, and so do ``text_columns``, whose lines are wrapped; all others
-    contain numbers.
+    The first column and the columns named in ``text_columns`` contain text, the others numbers.
+    Long texts in ``text_columns`` are wrapped.
     """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        justify: Any = "left" if name in (columns[0], *text_columns) else "right"
+    for name in header:
+        justify: Any = "left" if name in (header[0], *text_columns) else "right"
         table.add_column(escaped(name), justify=justify, no_wrap=name not in text_columns)
     for row in rows:
         table.add_row(*row)
@@ -132,15 +132,15 @@ def spinner(message: str) -> Iterator[Callable[[str], None]]:
 
 
 def require_extra(extra: str, unless: str = "") -> None:
-    """Raise an error if an extra is not installed; with the option ``unless``, it is not needed.
+    """Raise an error if an extra is missing; the option ``unless`` makes the extra unnecessary.
 
-    Its packages are imported, so that a broken installation is reported before any work is done.
+    Packages are imported, so that a broken installation is reported before any work is done.
     """
     from domainwise.checks import needs_extra
 
-    with needs_extra(f"this command without {unless}" if unless else "this command", extra):
-        for name in {"report": ("matplotlib", "jinja2"), "data": ("pandas",)}[extra]:
-            import_module(name)
+    with needs_extra(f"without {unless}, this command" if unless else "this command", extra):
+        for module_name in {"report": ("matplotlib", "jinja2"), "data": ("pandas",)}[extra]:
+            import_module(module_name)
 
 
 def read_input(
@@ -157,7 +157,7 @@ def read_input(
 
 
 def split_commas(text: str | None) -> list[str]:
-    """Split text at commas."""
+    """Return the non-empty items of a list separated by commas."""
     return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
@@ -186,7 +186,7 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     if other_names := [path.name for path in paths if not path.match("part-*.parquet")]:
         raise ValueError(
             f"the folder {out} contains {min(other_names)}, which is not part of an earlier "
-            "output; choose an empty or a new folder"
+            "output; choose an empty or new folder"
         )
     if not force:
         raise ValueError(f"{out} exists; use --force to overwrite it, or choose another output")
@@ -195,10 +195,10 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
 def check_distinct(data: Path, out: Path) -> None:
     """Refuse an output that is the input, contains it, or is inside it."""
     input_path, output_path = data.resolve(), out.resolve()
-    for problem, occurs in (
+    for problem, exists in (
         ("is the input", data.exists() and out.exists() and out.samefile(data)),
         ("contains the input", output_path in input_path.parents),
         ("is inside the input", input_path in output_path.parents),
     ):
-        if occurs:
+        if exists:
             raise ValueError(f"the output {out} {problem}; choose another output")

@@ -14,11 +14,11 @@ from typing import Any
 from domainwise.cli.common import count, escaped, stderr
 
 #: Seconds to wait for a scheduler to respond, and for its first worker.
-TIMEOUT = 5
+TIMEOUT_SECONDS = 5
 
 
 def resolve_jobs(jobs: int | None, dask_address: str | None) -> int:
-    """Return the value of ``--jobs``, or -1 for all cores or Dask workers."""
+    """Return the value of ``--jobs``; the default is -1, for all cores or Dask workers."""
     if jobs is not None and (jobs == 0 or jobs < -1):
         raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
     if dask_address is not None and jobs is not None:
@@ -52,13 +52,13 @@ def dask_client(address: str | None) -> Iterator[Any]:
         else:
             client = stack.enter_context(_connect(address))
         try:
-            dashboard = f"dashboard at {client.dashboard_link}"
+            dashboard_text = f"dashboard at {client.dashboard_link}"
             if address == "local" and not find_spec("bokeh"):
-                dashboard += " (requires pip install bokeh)"
+                dashboard_text += " (requires pip install bokeh)"
         except KeyError:  # the scheduler was started without a dashboard
-            dashboard = "no dashboard"
+            dashboard_text = "no dashboard"
         workers_text = count(len(client.nthreads()), "worker")
-        stderr().print(f"dask: {workers_text}, {escaped(dashboard)}", soft_wrap=True)
+        stderr().print(f"dask: {workers_text}, {escaped(dashboard_text)}", soft_wrap=True)
         yield client
 
 
@@ -93,26 +93,26 @@ def _connect(address: str) -> Any:
 
     # A client would wait forever if something else, such as a web server, used this address.
     async def check_scheduler() -> None:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             comm = await connect(address, **Security().get_connection_args("client"))
             await comm.close()
 
     if not re.fullmatch(r"((tcp|tls|ws|wss)://)?[^\s/]+:\d+", address):
         raise ValueError(
-            f"--dask {address!r} is not the address of a Dask scheduler; pass an address "
-            "such as tcp://10.0.0.1:8786, or local"
+            f"--dask {address!r} is not the address of a Dask scheduler; pass an address such as "
+            'tcp://10.0.0.1:8786, or "local"'
         )
     try:
         asyncio.run(check_scheduler())
     except (OSError, TypeError) as error:
-        reason = str(error) or f"no response after {TIMEOUT} seconds"
+        reason = str(error) or f"no response after {TIMEOUT_SECONDS} seconds"
         raise ValueError(
             f"--dask {address}: cannot connect to a Dask scheduler ({reason}); start one with "
             "`dask scheduler`, or use --dask local"
         ) from None
-    client = Client(address, timeout=TIMEOUT, set_as_default=False)
+    client = Client(address, timeout=TIMEOUT_SECONDS, set_as_default=False)
     try:
-        client.wait_for_workers(1, timeout=TIMEOUT)
+        client.wait_for_workers(1, timeout=TIMEOUT_SECONDS)
     except TimeoutError:
         client.close()
         raise ValueError(

@@ -107,18 +107,18 @@ def evaluate(
         common.require_extra("report", "--no-report")
     stem = _EXTENSIONS.sub("", data.name) or data.name
     folder = out or Path("domainwise-evaluation") / stem
-    files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
+    output_paths = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; choose a results folder with --out")
-    for path in files:
+    for path in output_paths:
         if path.is_dir():
             raise ValueError(f"{path} is a folder, not a file; choose another folder with --out")
     # If the folder contains saved fits, evaluate_table checks whether they belong to this command.
-    existing_files = [str(path) for path in files if path.exists()]
-    if existing_files and not force and not (folder / JOBS).is_dir():
+    existing_paths = [str(path) for path in output_paths if path.exists()]
+    if existing_paths and not force and not (folder / JOBS).is_dir():
         raise ValueError(
-            f"this command would overwrite {' and '.join(existing_files)}; use --force to "
-            "overwrite, or choose another folder with --out"
+            f"this command would overwrite {' and '.join(existing_paths)}; use --force to allow "
+            "this, or choose another folder with --out"
         )
     table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
     table_options |= {**vars(columns), **read_options.arguments()}
@@ -152,7 +152,7 @@ def evaluate(
         estimators=list(estimator or ()),
         title=title,
     )
-    common.print_json({**contents, "files": [str(path) for path in files]})
+    common.print_json({**contents, "files": [str(path) for path in output_paths]})
     print_evaluation(evaluation)
     if report:
         try:
@@ -164,9 +164,9 @@ def evaluate(
             ) from error
     if stop_message := evaluation.facts.get("stopped"):
         stderr().print(f"[yellow]{escaped(stop_message)}[/yellow]", soft_wrap=True)
-    stdout().print(f"\nresults: {escaped(files[0])}", soft_wrap=True)
+    stdout().print(f"\nresults: {escaped(output_paths[0])}", soft_wrap=True)
     if report:
-        common.print_page(files[1])
+        common.print_page(output_paths[1])
     if stop_message:
         raise typer.Exit(1)
 
@@ -186,7 +186,7 @@ def print_evaluation(evaluation: Evaluation) -> None:
         console.print(_scores_table(other_evaluation))
     common.print_notes(console, evaluation.notes)
     console.print()
-    for line in evaluation.answer.lines():
+    for line in evaluation.answer.lines():  # each line starts with a label of 13 characters
         console.print(f"[bold]{escaped(line[:13])}[/]{escaped(line[13:])}", soft_wrap=True)
 
 
@@ -220,20 +220,20 @@ def own_methods(estimators: list[str] | None) -> list[Method]:
             preprocess = "schema" not in read_info(estimator)["info"]
             methods.append(own_method((Path(estimator).stem, load(estimator)), preprocess))
             continue
-        module_name, _, name = estimator.partition(":")
-        if not module_name or not name.isidentifier():
+        module_name, _, factory_name = estimator.partition(":")
+        if not module_name or not factory_name.isidentifier():
             raise ValueError(
                 f"--estimator {estimator} is not valid; pass package.module:factory or a model "
                 "file (.skops)"
             )
         sys.path.insert(0, str(Path.cwd()))
         try:
-            factory = getattr(importlib.import_module(module_name), name)
-            methods.append(own_method((name, factory() if callable(factory) else factory)))
+            factory = getattr(importlib.import_module(module_name), factory_name)
+            methods.append(own_method((factory_name, factory() if callable(factory) else factory)))
         except (ImportError, AttributeError, TypeError) as error:
             raise ValueError(
-                f"--estimator {estimator} cannot be imported or created: {error}. Check its "
-                "spelling, and that the factory works without arguments."
+                f"--estimator {estimator} cannot be imported or created: {error}. Check the "
+                "spelling, and make sure that the factory needs no arguments."
             ) from error
         finally:
             sys.path.remove(str(Path.cwd()))
@@ -242,27 +242,27 @@ def own_methods(estimators: list[str] | None) -> list[Method]:
 
 def digest(path: Path) -> str:
     """Return the SHA-256 digest of a file, or of the names and contents of a folder's files."""
-    sha256 = hashlib.sha256()
+    hasher = hashlib.sha256()
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     for file in files:
         if path.is_dir():
-            sha256.update(f"{file.relative_to(path)}\n".encode())
+            hasher.update(f"{file.relative_to(path)}\n".encode())
         with file.open("rb") as stream:
-            hashlib.file_digest(stream, lambda: sha256)
-    return sha256.hexdigest()
+            hashlib.file_digest(stream, lambda: hasher)
+    return hasher.hexdigest()
 
 
 def next_step(evaluation: Evaluation, folder: Path, estimators: list[str] | None) -> str:
-    """Return the command that fits the recommended method to all rows, or "" for a constant."""
+    """Say how to fit the recommended method to all rows; return "" for a constant prediction."""
     recommended_method = evaluation.recommended
     if recommended_method.trivial:
         return ""
     advice = " (then predict with --context)" if recommended_method.context else ""
-    command = ["domainwise", "fit", "--from", str(folder)]
+    command_words = ["domainwise", "fit", "--from", str(folder)]
     for estimator in (estimators or ()) if recommended_method.kind == "own" else ():
-        command += ["--estimator", estimator]
-    command += ["-o", f"{folder.name}.skops"]
-    return f"To fit {recommended_method.label} to all rows{advice}: {shlex.join(command)}"
+        command_words += ["--estimator", estimator]
+    command_words += ["-o", f"{folder.name}.skops"]
+    return f"To fit {recommended_method.label} to all rows{advice}: {shlex.join(command_words)}"
 
 
 Folder = Annotated[Path, "Results folder written by evaluate."]
@@ -296,11 +296,11 @@ def compare(
     comparison = compare_evaluations(first, second, method)
     if out is not None:
         write_text(out, comparison.page())
-    common.print_json({**comparison.to_dict(), "files": [str(out)] if out else []}, end=True)
+    common.print_json({**comparison.to_dict(), "files": [str(out)] if out else []}, then_exit=True)
     console = stdout()
-    for columns, *rows in comparison.tables():
+    for header, *rows in comparison.tables():
         escaped_rows = (list(map(escaped, row)) for row in rows)
-        console.print(common.text_table(columns, escaped_rows, (columns[0], "result")), "")
+        console.print(common.text_table(header, escaped_rows, (header[0], "result")), "")
     console.print(f"[dim]{escaped(comparison.legend())}[/]")
     console.print(f"\n[bold]Verdict.[/] {escaped(comparison.verdict())}")
     common.print_notes(console, comparison.notes)

@@ -18,7 +18,7 @@ federate = typer.Typer(no_args_is_help=True)
 
 PlanFile = Annotated[Path, "The coordinator's plan for this round.", "FILE"]
 SiteOut = Annotated[Path, "File to write (.npz).", "FILE", "-o"]
-#: Keys in the ``--more`` file for settings that are not options.
+#: Keys in the ``--more`` file for settings that have no option.
 KEYS = "classes, kernels, gammas, feature_map, centres, candidates, class_weight, second_moments"
 #: Further keys that the file may contain, for settings that are also options.
 OPTION_KEYS = "task, auto_drop, dates, decimal, na"
@@ -64,7 +64,7 @@ def plan(
     seed: options.Seed = 0,
     force: options.Force = False,
 ) -> None:
-    """Write the plan for the first or the second round.
+    """Write the plan for the first or second round.
 
     A plan contains the settings that all sites share. The first-round plan is made from a table;
     only its columns matter, so its rows may be made up. The second-round plan is made from the
@@ -110,15 +110,15 @@ def _read_more(path: Path | None) -> dict[str, Any]:
     is_object = isinstance(settings, dict)
     unknown_keys = [key for key in settings if key not in accepted_keys] if is_object else []
     if unknown_keys or not is_object:
-        contents = unknown_keys[0] if is_object else settings
+        problem = f"the unknown key {unknown_keys[0]!r}" if is_object else repr(settings)
         raise ValueError(
-            f"{path} contains {contents!r}; it must be a JSON object with keys from {KEYS}"
+            f"{path} contains {problem}; it must contain a JSON object with some of the keys {KEYS}"
         )
     return {key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()}
 
 
 def _add_site_command(name: str, help_text: str) -> None:
-    """Add the command that a site runs in the first or in the second round."""
+    """Add a command that a site runs in the first or second round."""
 
     @command_with_advice
     def site_command(
@@ -150,7 +150,7 @@ def _add_site_command(name: str, help_text: str) -> None:
     federate.command(name, help=help_text)(site_command)
 
 
-_add_site_command("statistics", "First round: write statistics of this site's columns.")
+_add_site_command("statistics", "First round: write statistics about this site's columns.")
 _add_site_command("moments", "Second round: write sums over this site's rows, for the fit.")
 
 
@@ -176,9 +176,9 @@ def fit(
         model = federated.fit(federated.Plan.load(plan), files or [])
     info = {**model.info, "schema": model.schema.as_dict()}
     print_model(_console(), info, brief=True)
-    site_errors = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
+    error_texts = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
     lines = [
-        f"error on each held-out site: {', '.join(site_errors)}",
+        f"error on each held-out site: {', '.join(error_texts)}",
         "contains: the fitted function, the preprocessing, and each domain's second-round sums, "
         "with which new rows are compared",
         "does not contain: rows, or moments by class",

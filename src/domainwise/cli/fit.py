@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from domainwise.cli import common, options
-from domainwise.cli.common import stderr, stdout
+from domainwise.cli.common import count, stderr, stdout
 from domainwise.cli.dask import dask_client, resolve_jobs
 from domainwise.cli.evaluate import digest, own_methods
 from domainwise.cli.info import print_model, print_model_notes
@@ -17,8 +17,8 @@ from domainwise.cli.info import print_model, print_model_notes
 if TYPE_CHECKING:
     from domainwise.models.registry import Method
 
-#: By default, tables with fewer rows are fitted in one process, as starting others takes longer.
-SMALL_TABLE = 1000
+#: By default, tables with fewer rows are fitted in one process; starting others would take longer.
+SMALL_TABLE_ROWS = 1000
 #: Options allowed with ``--from``; all others would change the evaluated model.
 ALLOWED_WITH_FROM = {"data", "source", "method", "estimator", "check", "rows", "out", "jobs"}
 ALLOWED_WITH_FROM |= {"dask", "force"}
@@ -34,8 +34,8 @@ def fit(
     out: options.ModelOut,
     source: Annotated[
         Path | None,
-        "Results folder written by evaluate. Fit the recommended method (or the one in --method) "
-        "to the evaluated table, with the same columns, metric and seed.",
+        "Results folder written by evaluate. Fit the recommended method (or the one passed with "
+        "--method) to the evaluated table, with the same columns, metric and seed.",
         "FOLDER",
         "--from",
     ] = None,
@@ -98,7 +98,7 @@ def fit(
         if data is None or target is None or domain is None:
             raise ValueError("pass a table with --target and --domain, or use --from")
         if estimator:
-            raise ValueError("--estimator requires --from; pass an evaluation's results folder")
+            raise ValueError("--estimator requires --from; add --from FOLDER or remove --estimator")
         find_method(method, 0)
         table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
         table_options |= {**vars(columns), **read_options.arguments()}
@@ -119,19 +119,19 @@ def fit(
             context, ALLOWED_WITH_FROM, "with --from, the evaluation sets this option"
         )
         recipe = Recipe(source)
-        data, table_options = recipe.data(data, force), recipe.table_options
-        evaluated_key = recipe.find(None if method == "auto" else method)
+        data, table_options = recipe.table_path(data, force), recipe.table_options
+        evaluated_key = recipe.find_key(None if method == "auto" else method)
         arguments = {**recipe.options, "method": recipe.method(evaluated_key, estimator, force)}
         score_check = recipe.check(evaluated_key) if check else None
     table = large_table.table if large_table else common.read_input(data, **table_options)
-    if jobs is None and dask is None and len(table.y) < SMALL_TABLE:
+    if jobs is None and dask is None and len(table.y) < SMALL_TABLE_ROWS:
         n_jobs = 1
     activity = "fitting, and scoring on held-out domains" if check else "fitting"
     with (
         replacing(out) as temporary_path,
         dask_client(dask) as client,
         common.spinner(activity) as update,
-        folds_on(client, lambda n_tasks: update(f"{activity}: {n_tasks} tasks finished")),
+        folds_on(client, lambda n_tasks: update(f"{activity}: {count(n_tasks, 'task')} finished")),
     ):
         if large_table is None:
             model = fit_table(table, **arguments, rows=rows, n_jobs=n_jobs)
@@ -176,7 +176,7 @@ class Recipe:
             name: recipe[name] for name in ("scoring", "inner_scoring", "pos_label", "class_weight")
         }
 
-    def data(self, path: Path | None, force: bool) -> Path:
+    def table_path(self, path: Path | None, force: bool) -> Path:
         """Return the path of the evaluated table; refuse other tables unless ``force`` is True."""
         path = path or Path(self.evaluation["table"]["path"])
         if not path.is_file() and not path.is_dir():
@@ -188,7 +188,7 @@ class Recipe:
             )
         return path
 
-    def find(self, name: str | None) -> str:
+    def find_key(self, name: str | None) -> str:
         """Return the key of an evaluated method, by default the recommended one."""
         query = (name or self.evaluation.get("recommended", self.evaluation["best"])).lower()
         methods = self.evaluation["methods"]
@@ -213,10 +213,10 @@ class Recipe:
         base_key = key.removesuffix(CONTEXT)
         method = own_by_key.get(key) or own_by_key.get(base_key) or METHODS.get(base_key)
         if method is None:
-            names_text = ", ".join(self.evaluation.get("estimators", ())) or base_key
+            estimators_text = ", ".join(self.evaluation.get("estimators", ())) or base_key
             raise ValueError(
                 f"method {key!r} in {self.path} is not part of domainwise; if you trust it, pass "
-                f"it with --estimator, as in the evaluation: {names_text}"
+                f"it with --estimator, as in the evaluation: {estimators_text}"
             )
         grid = describe_grid(method.grid(self.recipe["task"] == "classification"))
         if grid != self.recipe["grids"].get(method.key) and not force:
@@ -227,7 +227,7 @@ class Recipe:
         return method
 
     def check(self, key: str) -> Any:
-        """Compare a method with a constant prediction on held-out domains; None without scores."""
+        """Compare the scores of a method and a constant prediction; None if either has none."""
         from domainwise.evaluation.compare import compare_with_constant
         from domainwise.models.registry import TRIVIAL
 
@@ -236,10 +236,10 @@ class Recipe:
         scores, constant_scores = (
             {
                 row["domain"]: sign * row["score"]
-                for row in results_by_key.get(name, {}).get("per_domain", ())
+                for row in results_by_key.get(method_key, {}).get("per_domain", ())
                 if row["score"] is not None
             }
-            for name in (key, TRIVIAL)
+            for method_key in (key, TRIVIAL)
         )
         if not scores or not constant_scores:
             return None

@@ -1,4 +1,4 @@
-"""The commands info and export, and descriptions of models that other commands print too."""
+"""The commands info and export, and descriptions of models that other commands also print."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def info(model: options.Model) -> None:
     from domainwise.model_files.persistence import read_info
 
     header = read_info(model)
-    common.print_json({"file": str(model), **header}, end=True)
+    common.print_json({"file": str(model), **header}, then_exit=True)
     console = stdout()
     try:
         console.print(f"[bold]{escaped(model)}[/bold] ({common.size_of(model)})\n", soft_wrap=True)
@@ -30,7 +30,7 @@ def info(model: options.Model) -> None:
             print_model(console, header["info"])
         else:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
-        rows_text, targets_text = "unknown: an older version wrote the file", None
+        rows_text, targets_text = "unknown (the file was written by an older version)", None
         if (row_attributes := header.get("training_rows")) is not None:
             rows_text = f"stored in {', '.join(row_attributes)}" if row_attributes else "none"
         if target_attributes := header.get("training_targets"):
@@ -64,9 +64,9 @@ def export(
     onnx_model = to_onnx(load(model))
     with replacing(out) as temporary_path:
         temporary_path.write_bytes(onnx_model.SerializeToString())
-    graph = onnx_model.graph
-    names_by_role = {r: [node.name for node in getattr(graph, r)] for r in ("input", "output")}
-    common.print_json({"file": str(out), **names_by_role}, end=True)
+    graph, roles = onnx_model.graph, ("input", "output")
+    names_by_role = {role: [node.name for node in getattr(graph, role)] for role in roles}
+    common.print_json({"file": str(out), **names_by_role}, then_exit=True)
     common.print_written(out)
     print_facts(stdout(), [(role, ", ".join(names)) for role, names in names_by_role.items()])
 
@@ -78,8 +78,8 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
 
     schema, classes, check = info["schema"], info["classes"], info["check"]
     numeric, categorical, dates = (schema.get(k, []) for k in ("numeric", "categorical", "dates"))
-    method = " → ".join(name for name in (info["method"], info["predictor"]) if name)
-    parameters = ", ".join(
+    method_text = " → ".join(name for name in (info["method"], info["predictor"]) if name)
+    parameters_text = ", ".join(
         f"{name.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in info["chosen"].items()
         if value is not False  # False means that an option is off
@@ -93,8 +93,8 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     if dates:
         features_text += f", plus {', '.join(schema['date_parts'])} from dates"
     if not brief:
-        entries = [f"{name} ({n_rows})" for name, n_rows in info["domains"]]
-        domains_text += ": " + join_names(entries, MAX_NAMES)
+        domain_sizes = [f"{name} ({n_rows})" for name, n_rows in info["domains"]]
+        domains_text += ": " + join_names(domain_sizes, MAX_NAMES)
         features_text += ": " + join_names([*numeric, *categorical, *dates], MAX_NAMES)
     weighting, calibration = info.get("class_weight"), (check or {}).get("calibration")
     caution = None
@@ -103,7 +103,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         if (batch_size := info["context"].get("batch_size")) is not None:
             caution += f"; the score with context was measured on {batch_size:,} rows per domain"
     facts = [
-        ("method", f"{method} ({parameters})" if parameters else method),
+        ("method", f"{method_text} ({parameters_text})" if parameters_text else method_text),
         ("class weights", f"{weighting}: all classes have the same weight" if weighting else None),
         ("components", info["n_components"]),
         ("target", f"{schema['target']} ({target_type})"),
@@ -120,7 +120,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
 
 
 def describe_adaptation(info: dict[str, Any]) -> list[tuple[str, str]]:
-    """Describe the adaptation to a site as pairs of a name and a value.
+    """Describe the adaptation to a site as (name, value) pairs.
 
     >>> gain = [[0, -3.0, -4.0, -2.0], [5, -2.0, -2.5, -1.5], [10, -1.9, -2.4, -1.4]]
     >>> site = {"n_labels": 7, "corrections": {"plain": [0.12, 0.0]}, "label_gain": gain}
@@ -141,11 +141,11 @@ def describe_adaptation(info: dict[str, Any]) -> list[tuple[str, str]]:
         correction = f"log-odds by class: {', '.join(entries)}" if any(terms) else "none"
     facts = [("site labels", str(site["n_labels"])), ("correction", correction)]
     gains = [gain for gain in site["label_gain"] if gain[0] <= site["n_labels"]]
-    if scores := [(n, sign * score) for n, score, *_ in gains if not isnan(score)]:
-        text = f"{scores[0][1]:.3g} without labels"
+    if scores := [(n_labels, sign * score) for n_labels, score, *_ in gains if not isnan(score)]:
+        scores_text = f"{scores[0][1]:.3g} without labels"
         if len(scores) > 1:
-            text += f", {scores[-1][1]:.3g} with {scores[-1][0]}"
-        facts.append((f"expected {metric_name}", text))
+            scores_text += f", {scores[-1][1]:.3g} with {scores[-1][0]}"
+        facts.append((f"expected {metric_name}", scores_text))
     return facts
 
 
@@ -175,15 +175,15 @@ def describe_check(check: dict[str, Any]) -> str:
     If the check has a range, the score is ``0.810 on average, 0.610 to 0.950 on a single new domain
     (90 % interval)``.
     """
-    sign, digits = (-1, ".4g") if check["metric"].startswith("neg_") else (1, ".3f")
+    sign, number_format = (-1, ".4g") if check["metric"].startswith("neg_") else (1, ".3f")
     metric_name = check["metric"].removeprefix("neg_").replace("_", " ")
     model_text, worst_text, constant_text = (
-        f"{sign * check[key]:{digits}}" for key in ("model", "worst", "constant")
+        f"{sign * check[key]:{number_format}}" for key in ("model", "worst", "constant")
     )
     if check.get("range") is not None:
         low, high = sorted(sign * bound for bound in check["range"])
-        model_text += f" on average, {low:{digits}} to {high:{digits}} on a single new domain "
-        model_text += "(90 % interval)"
+        model_text += f" on average, {low:{number_format}} to {high:{number_format}} on a single "
+        model_text += "new domain (90 % interval)"
     metric_name = "RMSE" if metric_name == "root mean squared error" else metric_name
     scores_text = f"{model_text}, worst domain {worst_text} ({check['worst_domain']})"
     return f"{metric_name} {scores_text}; constant prediction {constant_text}"

@@ -112,11 +112,11 @@ def command(
     invalid input, 1 for other errors. ``memory_advice`` is printed if memory runs out.
     """
     parameters: list[inspect.Parameter] = []
-    option_groups: dict[str, Any] = {}
+    group_types: dict[str, Any] = {}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if is_dataclass(parameter.annotation):
-            option_groups[name] = parameter.annotation
-            parameters += inspect.signature(option_groups[name], eval_str=True).parameters.values()
+            group_types[name] = parameter.annotation
+            parameters += inspect.signature(group_types[name], eval_str=True).parameters.values()
         else:
             parameters.append(parameter)
     keyword_only = inspect.Parameter.KEYWORD_ONLY
@@ -127,19 +127,20 @@ def command(
 
     @wraps(function)
     def run(json: bool, debug: bool, **arguments: Any) -> None:
-        def fail(message: str, code: int) -> NoReturn:
+        def fail(message: str, exit_code: int) -> NoReturn:
             if debug:
                 stderr().print(traceback.format_exc(), markup=False, soft_wrap=True)
             stderr().print("[red]error:[/red]", end=" ")
             stderr().print(escaped(message), soft_wrap=True)
-            raise typer.Exit(code) from None
+            raise typer.Exit(exit_code) from None
 
         common.mode["json"] = json
         try:
             if not 0 <= (seed := arguments.get("seed", 0)) < 2**32:
-                raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
-            for name, group in option_groups.items():
-                arguments[name] = group(**{f.name: arguments.pop(f.name) for f in fields(group)})
+                raise ValueError(f"--seed must be between 0 and 2**32 - 1; got {seed}")
+            for name, group_type in group_types.items():
+                values = {f.name: arguments.pop(f.name) for f in fields(group_type)}
+                arguments[name] = group_type(**values)
             function(**arguments)
         except (typer.Exit, BrokenPipeError):
             raise
@@ -166,8 +167,8 @@ def _typer_annotation(parameter: inspect.Parameter) -> Any:
         return parameter.annotation
     help_text, *strings = strings
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-        name = parameter.name.upper()
-        return Annotated[base, typer.Argument(help=help_text, metavar=name, show_default=False)]
+        metavar = parameter.name.upper()
+        return Annotated[base, typer.Argument(help=help_text, metavar=metavar, show_default=False)]
     flags = [text for text in strings if text.startswith("-")]
     metavars = [text for text in strings if text not in flags]
     value_type = get_args(base)[0] if isinstance(base, UnionType) else base

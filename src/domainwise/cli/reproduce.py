@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from domainwise.cli import common, options
-from domainwise.cli.common import escaped, stderr, stdout
+from domainwise.cli.common import count, escaped, stderr, stdout
 from domainwise.cli.dask import resolve_jobs
 from domainwise.cli.evaluate import REPORT_NAME, print_evaluation
 
@@ -44,7 +44,7 @@ def reproduce(
     from domainwise.paper.reproduce import reproduce as run_plan
 
     if repeats is not None and repeats < 1:
-        raise ValueError(f"--repeats must be at least 1, got {repeats}")
+        raise ValueError(f"--repeats must be at least 1; got {repeats}")
     n_jobs = effective_n_jobs(resolve_jobs(jobs, None))
     tables = select_tables(table)
     if report:
@@ -57,11 +57,8 @@ def reproduce(
         store.open(root_seed=seed, profile="quick" if quick else "full")
         plan = make_plan(tables, store, quick=quick, root_seed=seed, repeats=repeats, timing=timing)
         n_runs = len(plan.parallel_jobs) + len(plan.serial_jobs)
-        stderr().print(
-            f"results: [bold]{escaped(store.path)}[/bold]"
-            + (f", {n_runs} runs left, seed {seed}" if n_runs else ", all runs are finished"),
-            soft_wrap=True,
-        )
+        status = f"{count(n_runs, 'run')} left, seed {seed}" if n_runs else "all runs are finished"
+        stderr().print(f"results: [bold]{escaped(store.path)}[/bold], {status}", soft_wrap=True)
         activity = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
         with ProgressBar(plan.cost, n_runs, activity) as bar:
             failed_runs = run_plan(
@@ -91,7 +88,7 @@ def reproduce(
 
 @options.command
 def report(folder: Annotated[Path, "Results folder written by evaluate or reproduce."]) -> None:
-    """Regenerate the tables and the HTML report of a results folder."""
+    """Regenerate the tables and the HTML report for a results folder."""
     common.require_extra("report")
     if not folder.is_dir():
         raise ValueError(
@@ -104,7 +101,7 @@ def report(folder: Annotated[Path, "Results folder written by evaluate or reprod
         return
     evaluation, contents = read_evaluation(folder)
     page = evaluation.report(folder / REPORT_NAME, title=contents.get("title"))
-    common.print_json({**contents, "files": [str(page)]}, end=True)
+    common.print_json({**contents, "files": [str(page)]}, then_exit=True)
     print_evaluation(evaluation)
     stdout().print()
     common.print_page(page)
@@ -123,13 +120,14 @@ def _publish(folder: Path, *, html: bool) -> None:
         if view.table.stand_in:
             console.print(f"[magenta]stand-in data:[/] {view.table.stand_in}")
         for case in view.cases:
-            stand_in = " [magenta](stand-in)[/]" if case.stand_in else ""
-            setting = SETTING_TITLES[case.setting]
-            title = f"[bold]{case.case.title}[/]{stand_in}, {setting[:1].lower()}{setting[1:]}"
+            suffix = " [magenta](stand-in)[/]" if case.stand_in else ""
+            setting_title = SETTING_TITLES[case.setting]
+            setting_title = setting_title[:1].lower() + setting_title[1:]
+            title = f"[bold]{case.case.title}[/]{suffix}, {setting_title}"
             console.print(f"\n{title}: [dim]{case_caption(case)}[/]")
             table = case_table(case)
             rows = [
-                [f"{styles[c.mark]}{'[bold]' if c.bold else ''}{c.text}" for c in row]
+                [f"{styles[cell.mark]}{'[bold]' if cell.bold else ''}{cell.text}" for cell in row]
                 for row in table.rows
             ]
             console.print(common.text_table(table.columns, rows))
@@ -152,7 +150,7 @@ def datasets() -> None:
         {**vars(info), "path": info.path and str(info.path), "present": info.present}
         for info in entries
     ]
-    common.print_json(output, end=True)
+    common.print_json(output, then_exit=True)
     columns = ("name", "rows", "domains", "features", "classes", "present", "description")
     rows = []
     for info in entries:
@@ -162,6 +160,6 @@ def datasets() -> None:
     stdout().print(common.text_table(columns, rows, text_columns=columns[-1:]))
     if not all(info.present for info in entries):
         stdout().print(
-            "\nCopy missing files to the folder $DOMAINWISE_DATA. If a file is missing, the error "
-            "message of its loader, such as load_gvhd(), says where the data come from."
+            "\nCopy missing files to the folder $DOMAINWISE_DATA. The loader of a missing file, "
+            "such as load_gvhd(), reports where the data come from."
         )

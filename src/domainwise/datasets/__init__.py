@@ -1,8 +1,8 @@
 """Data sets with domains: the paper's synthetic data, and loaders for real data.
 
 :func:`load_heart` reads a file that is part of the package. Other files are read from the folder
-``$DOMAINWISE_DATA``, or else from ``domainwise`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, after a
-check of their SHA-256. The error for a missing file says where its data come from.
+``$DOMAINWISE_DATA``, or else from ``domainwise`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, and their
+SHA-256 digests are checked. The error for a missing file says where its data come from.
 """
 
 from typing import TYPE_CHECKING
