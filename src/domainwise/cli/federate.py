@@ -23,7 +23,7 @@ KEYS = "classes, kernels, gammas, feature_map, centres, candidates, class_weight
 #: Further keys that the file may contain, for settings that are also options.
 OPTION_KEYS = "task, auto_drop, dates, decimal, na"
 COLUMNS_HELP = """Number of features that approximate the kernel. More features are more accurate,
-but need more rows at each site. Default: at most 500, depending on the numbers of rows."""
+but need more rows at each site. Default: at most 500, depending on the sites' row counts."""
 SMALLEST_HELP = """Minimum number of rows: a site sends nothing about a class, a category or missing
 values that occur in fewer rows."""
 

@@ -42,7 +42,7 @@ def fit(
     target: options.Target = None,
     domain: options.Domain = None,
     method: Annotated[
-        str, 'Method to fit; "auto" selects ensemble, or invariantridge above 20,000 rows.'
+        str, 'Method to fit; "auto" selects ensemble, or invariantridge for over 20,000 rows.'
     ] = "auto",
     estimator: Annotated[
         options.Names,

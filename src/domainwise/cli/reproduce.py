@@ -20,7 +20,7 @@ def reproduce(
     ],
     *,
     quick: Annotated[bool, "Use fewer repeats and rows, to finish within minutes."] = False,
-    repeats: Annotated[int | None, "Repeats of each experiment. Default: as in the paper."] = None,
+    repeats: Annotated[int | None, "Repeats per experiment. Default: as in the paper."] = None,
     jobs: Annotated[int, "Number of processes; -1 for one per core.", "-j"] = 1,
     out: Annotated[
         Path | None, "Results folder. Default: domainwise-results/TABLE.", "FOLDER"
@@ -142,7 +142,7 @@ def _publish(folder: Path, *, html: bool) -> None:
 
 @options.command
 def datasets() -> None:
-    """List the package's data sets and say which are on this machine."""
+    """List the package's data sets and show which are on this machine."""
     from domainwise.datasets import list_datasets
 
     entries = list_datasets()
