@@ -412,9 +412,9 @@ def test_columns_are_dropped_from_frames_and_arrays():
 
 
 def test_a_fault_stored_by_an_earlier_version_is_read():
-    from domainwise.evaluation.faults import stored_fault
+    from domainwise.evaluation.faults import upgrade_fault
 
     old = {"kind": "unit", "column": "a", "domain": "b", "words": "a at b looks odd"}
-    assert stored_fault(old)["message"] == "a at b looks odd."
+    assert upgrade_fault(old)["message"] == "a at b looks odd."
     new = asdict(Fault("unit", ["a"], ["b"], 3, 2, "x.", "y."))
-    assert stored_fault(new) == new
+    assert upgrade_fault(new) == new

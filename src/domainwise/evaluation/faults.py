@@ -462,7 +462,7 @@ def _check_small_domains(table: _Table) -> Iterator[Fault]:
 # After the evaluation -----------------------------------------------------------------------------
 
 
-def stored_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
+def upgrade_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a fault, stored by this or an earlier version, to the current form."""
     if "words" not in fault:
         return dict(fault)

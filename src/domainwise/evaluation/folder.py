@@ -24,7 +24,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
-from domainwise.evaluation.faults import stored_fault
+from domainwise.evaluation.faults import upgrade_fault
 from domainwise.evaluation.jobs import HELD_OUT, ON_HELD_OUT, ON_SEEN, MethodJob, job_key
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import MethodResult, Record, plain
@@ -278,7 +278,7 @@ def open_folder(
     settings = {
         "table": _fingerprint(problem, splits)[:16],
         "methods": [method.key for method in methods],
-        "grids": _digest("".join(_description(m, problem) for m in methods).encode())[:16],
+        "grids": _digest("".join(_describe_method(m, problem) for m in methods).encode())[:16],
         "seed": problem.seed,
         **arguments,
     }
@@ -415,7 +415,7 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
         attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
         attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
         results.append(MethodResult(**attributes, **scores_by_attribute, ends=ends))
-    faults = list(map(stored_fault, content["differences"].get("faults", ())))
+    faults = list(map(upgrade_fault, content["differences"].get("faults", ())))
     evaluation = Evaluation(
         results,
         content["domains"],
@@ -507,8 +507,8 @@ def _read_records(
     return records
 
 
-def _description(method: Method, problem: Problem) -> str:
-    """A method's grid and a custom model's parameters as text, without memory addresses."""
+def _describe_method(method: Method, problem: Problem) -> str:
+    """Describe a method's grid and a custom model's parameters, without memory addresses."""
     description: list[Any] = [describe_grid(method.grid(problem.classification)), method.prepare]
     if method.kind == "own":
         model = method.build(problem.setting(1))
@@ -524,18 +524,18 @@ def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
             frame = X.to_pandas() if hasattr(X, "to_pandas") else X
             digest.update("\0".join(map(str, frame.columns)).encode())
             for name in frame.columns:
-                digest.update(_bytes(frame[name].to_numpy()))
+                digest.update(_to_bytes(frame[name].to_numpy()))
         else:
-            digest.update(_bytes(X))
+            digest.update(_to_bytes(X))
     for array in (full.y, full.domains, full.codes, problem.index, problem.classes):
-        digest.update(_bytes(array))
+        digest.update(_to_bytes(array))
     for train, test in splits:
-        digest.update(_bytes(train) + _bytes(test))
+        digest.update(_to_bytes(train) + _to_bytes(test))
     return digest.hexdigest()
 
 
-def _bytes(values: Any) -> bytes:
-    """The content of an array as bytes, for a digest; objects are converted to text."""
+def _to_bytes(values: Any) -> bytes:
+    """Convert an array to bytes for a digest; objects are first converted to text."""
     array = np.ascontiguousarray(values)
     if array.dtype.kind in "biufM":
         return f"{array.shape}{array.dtype}".encode() + array.tobytes()

@@ -87,9 +87,9 @@ def scored_evaluation(
         column_drops = [item for job in method_jobs for item in job.get("worth", {}).items()]
         batches = {}
         if context:
-            records = _records(method_jobs, (HELD_OUT, HALVES, TENTHS))
+            records = _select_records(method_jobs, (HELD_OUT, HALVES, TENTHS))
             context_records = [r for r in records if r["domain"] not in scored_problem.unscored]
-            plain_records = _records(jobs[method.key], (HELD_OUT,))
+            plain_records = _select_records(jobs[method.key], (HELD_OUT,))
             batches = batch_scores(measure, scored_problem.classes, context_records, plain_records)
         results.append(
             MethodResult(
@@ -111,7 +111,7 @@ def scored_evaluation(
         for fold, records_by_key in records_by_fold.items():
             records_by_key[key] = [
                 {**record, "domain": plain(problem.domains[record["domain"]])}
-                for record in _records(method_jobs, (fold,))
+                for record in _select_records(method_jobs, (fold,))
             ]
     if not results:
         reasons = ", ".join(f"{key} ({reason})" for key, reason in left_out.items())
@@ -151,7 +151,7 @@ def _score_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dict
     return jobs
 
 
-def _records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Record]:
+def _select_records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Record]:
     """Records whose ``fold`` is in ``folds``, from the jobs that did not fail."""
     records = [record for job in jobs if "error" not in job for record in job["predictions"]]
     return [record for record in records if record["fold"] in folds]

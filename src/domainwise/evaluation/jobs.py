@@ -142,7 +142,7 @@ class MethodJob:
         for row, context in zip(rows, context_flags, strict=True):
             records = []
             for domain_rows in problem.scored_rows(test):
-                predictions = self._predictions(model, full_problem, domain_rows, context)
+                predictions = self._predict(model, full_problem, domain_rows, context)
                 outputs, y_train = predictions.outputs(), problem.y[train]
                 records.append(self._record(model, outputs, full_problem, domain_rows, y_train))
                 if context and not (self.quick or problem.measure.is_custom):
@@ -161,8 +161,8 @@ class MethodJob:
                 "predictions": records,
             }
 
-    def _predictions(self, model: Any, problem: Problem, rows: Array, context: bool) -> Predictions:
-        """Predictions for some rows, each on its own or in the context of its domain."""
+    def _predict(self, model: Any, problem: Problem, rows: Array, context: bool) -> Predictions:
+        """Predict some rows, each on its own or in the context of its domain."""
         prepare = self.method.prepare
         if not context:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
@@ -225,7 +225,7 @@ class SeenJob(MethodJob):
                 if context and not self.use_context:
                     continue
                 # One call for all domains, because preparing rows takes most of the time.
-                outputs = self._predictions(model, problem, test, context).outputs()
+                outputs = self._predict(model, problem, test, context).outputs()
                 for code in np.unique(problem.codes[test]):
                     indices = np.flatnonzero(problem.codes[test] == code)
                     domain_outputs = {k: v if v is None else v[indices] for k, v in outputs.items()}
@@ -244,7 +244,7 @@ class SeenJob(MethodJob):
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(*FAILURES, TypeError):
                     model = self._refit(chosen_model, rows[train], with_domains=False)
-                    outputs = self._predictions(model, problem, rows[test], False).outputs()
+                    outputs = self._predict(model, problem, rows[test], False).outputs()
                     y_train = problem.y[rows[train]]
                     records.append(self._record(model, outputs, problem, rows[test], y_train, fold))
         return records
