@@ -412,8 +412,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         Rows are summed once for all splits.
         """
         combinations = [((c["domain_weight"], c["conditional"]), c["alpha"]) for c in candidates]
-        grids = (list(dict.fromkeys(column)) for column in zip(*combinations, strict=True))
-        nystrom, penalties = self._map_and_penalties(candidates[0], *grids, rows, landmarks)
+        grids = [list(dict.fromkeys(column)) for column in zip(*combinations, strict=True)]
+        nystrom, penalties = self._map_and_penalties(candidates[0], grids, rows, landmarks)
         values_by_split = held_out_values(nystrom, penalties, rows, splits)
         positions = [penalties.combinations.index(combination) for combination in combinations]
         return [[values[position] for values in values_by_split] for position in positions]
@@ -434,7 +434,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             batch = [candidates[i] for i in indices]
             domain_penalties = [(c["domain_weight"], c["conditional"]) for c in batch]
             grids = domain_penalties, [c["alpha"] for c in batch]
-            nystrom, penalties = self._map_and_penalties(batch[0], *grids, rows, landmarks)
+            nystrom, penalties = self._map_and_penalties(batch[0], grids, rows, landmarks)
             maps.append(nystrom)
             problems.append(problem_of(self, nystrom, rows, penalties))
         self._record_labels(rows.target.names, rows.domain.names)
@@ -443,11 +443,11 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return self
 
     def _map_and_penalties(
-        self, candidate: Candidate, domain_penalties: Any, alphas: Any, rows: Rows, landmarks: Any
+        self, candidate: Candidate, grids: Sequence[Any], rows: Rows, landmarks: Any
     ) -> tuple[NystromMap, Penalties]:
-        """Return the map of a candidate's kernel, and the result of :meth:`_make_penalties`."""
-        name, gamma = candidate["kernel"], candidate["gamma"]
-        kernel = Backend().resolve_kernel(name, rows.X, gamma=gamma)
+        """Return the map of a candidate's kernel, and penalties; see :meth:`_make_penalties`."""
+        domain_penalties, alphas = grids
+        kernel = Backend().resolve_kernel(candidate["kernel"], rows.X, gamma=candidate["gamma"])
         nystrom = NystromMap.from_landmarks(kernel, landmarks)
         return nystrom, self._make_penalties(domain_penalties, alphas, rows.target.names)
 
