@@ -42,7 +42,7 @@ METHOD = "invariantridge"  #: the method that can be fitted to sums over rows
 
 
 def exceeds_memory(path: str | Path) -> bool:
-    """Return whether a table is stored as Parquet and too large to be fitted in memory."""
+    """Return whether a table is stored as Parquet and is too large for a fit in memory."""
     if existing_format(path) != "parquet":
         return False
     free_bytes = available_memory()
@@ -56,9 +56,9 @@ class Reader:
 
     schema: Schema
     columns: list[str]
-    drop_domains: frozenset[str] = frozenset()  #: domains to leave out, as text
+    drop_domains: frozenset[str] = frozenset()  #: domains to exclude, as text
     classes: tuple[Any, ...] = ()  #: classes in the sample
-    labels: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  #: classes and domains, by text
+    labels: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  #: class and domain labels, by text
     preprocessor: Any = None  #: fitted; needed by :meth:`preprocessed_rows`
 
     @property
@@ -67,7 +67,7 @@ class Reader:
         return [f"x{i}" for i in range(len(self.preprocessor.get_feature_names_out()))]
 
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
-        """Return features, targets, domains as text, and the number of rows without a label."""
+        """Return X, y, domains as text, and the number of rows without a target or domain."""
         frame = parquet.read_piece(piece, self.columns)
         label_arrays: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
         n_left_out = len(frame) - len(label_arrays[0])
@@ -133,20 +133,20 @@ class LargeTable:
         footers: list[parquet.Footer] = parquet.read_footers(path)
         schema, folder_columns = footers[0].schema, [*footers[0].folder_columns]
         column_names = [n for n in schema.names if n not in index_columns(schema)] + folder_columns
-        roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
+        label_args: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
         features, drop = split_names(features, column_names), split_names(drop, column_names)
-        feature_names, _ = choose_features(column_names, features=features, drop=drop, **roles)
+        feature_names, _ = choose_features(column_names, features=features, drop=drop, **label_args)
         columns = [*feature_names, target, domain]
         pieces = parquet.cut_pieces(footers, columns)
         piece_indices = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))
         frames = []
         for i in piece_indices:
             frame = parquet.read_piece(pieces[i], columns)
-            indices = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(piece_indices)).astype(int)
-            frames.append(frame.iloc[np.unique(indices)])
+            positions = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(piece_indices))
+            frames.append(frame.iloc[np.unique(positions.astype(int))])
         sample = import_pandas().concat(frames, ignore_index=True)
         table = check_table(
-            sample, features=feature_names, drop_domains=drop_domains, **roles, **options
+            sample, features=feature_names, drop_domains=drop_domains, **label_args, **options
         )
         columns = [*table.schema.features, target, domain]
         excluded_domains = frozenset(split_names(drop_domains, []) or [])
@@ -161,27 +161,28 @@ class LargeTable:
                 f"method {METHOD!r}, or a table with fewer rows or columns"
             )
         with client.as_current():
-            shared_reader = constant(self.reader, "reader")
-            tasks = calls(statistics_of, [(shared_reader, piece) for piece in self.pieces])
+            reader_task = constant(self.reader, "reader")
+            tasks = calls(statistics_of, [(reader_task, piece) for piece in self.pieces])
             (statistics,) = run([tree(tasks, merge_statistics)])
-            return self._second_pass(statistics, options)
+            return self._run_second_pass(statistics, options)
 
-    def _second_pass(self, statistics: Statistics, options: dict[str, Any]) -> TableModel:
-        """Fit the model to the preprocessed rows."""
+    def _run_second_pass(self, statistics: Statistics, options: dict[str, Any]) -> TableModel:
+        """Preprocess rows with the statistics from the first pass, and fit the model to them."""
         schema, method = self.table.schema, find_method(METHOD, len(self.table.y))
         n_rows = sum(statistics.domains.values())
         setting = replace(table_setting(self.table, **options), n_rows=n_rows)
-        label_dicts = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
+        labels = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
+        class_labels, domain_labels = labels
         preprocessor = statistics.preprocessing(schema).preprocessor(schema)
-        reader = replace(self.reader, preprocessor=preprocessor, labels=label_dicts)
-        names, sources = reader.feature_names, tuple(piece.source for piece in self.pieces)
-        layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")
-        empty_frame = import_pandas().DataFrame(columns=names, dtype=np.float64)
+        reader = replace(self.reader, preprocessor=preprocessor, labels=labels)
+        features, sources = reader.feature_names, tuple(piece.source for piece in self.pieces)
+        layout = Layout(tuple(features), len(features), np.dtype(np.float64), "y", "domain")
+        empty_frame = import_pandas().DataFrame(columns=features, dtype=np.float64)
         deferred_pieces = [Deferred(reader.preprocessed_rows, piece) for piece in self.pieces]
         partitions = Partitions(layout, empty_frame, deferred_pieces, None, None, None, sources)
         search = method.make(setting)
         model = clone(search.estimator).fit_partitions(partitions)
-        # New rows are arrays, whose columns have no names.
+        # New rows will be passed as arrays, whose columns have no names.
         del model.feature_names_in_
         search.set_fitted(model, model.best_params_, model.cv_results_["params"])
         notes = [
@@ -197,12 +198,12 @@ class LargeTable:
             method,
             setting,
             search,
-            classes=sorted(label_dicts[0].values()) if statistics.classes else None,
-            domains=sorted((label_dicts[1][text], n) for text, n in statistics.domains.items()),
+            classes=sorted(class_labels.values()) if statistics.classes else None,
+            domains=sorted((domain_labels[text], n) for text, n in statistics.domains.items()),
             notes=[*sample_notes, *notes],
         )
         watch = ShiftWatch().fit(self.table.X, sample_domain=self.table.sample_domain)
-        # Ranges come from the sample; categories, including rare ones, come from all rows.
+        # Ranges come from the sample, but categories from all rows, because some may be rare.
         watch.categories_ = [sorted(counts) for counts in statistics.categories]
         steps = [("watch", watch), ("prepare", preprocessor), ("model", search)]
         return TableModel(Pipeline(steps), schema, info)
@@ -218,7 +219,7 @@ def apply_on_workers(client: Any, application: Any, folder: Path | None = None) 
     max_tasks = 2 * max(1, sum(client.nthreads().values()))  # submitted at a time
     futures: deque[Any] = deque()
     first_future: Any = None
-    for task_number, task_args in enumerate(_tasks(application)):
+    for task_number, task_args in enumerate(_task_arguments(application)):
         path = folder and folder.absolute() / f"part-{task_number:06d}.parquet"
         submit_args = (application_future, *task_args, path, first_future)
         futures.append(client.submit(_apply, *submit_args, pure=False))
@@ -230,8 +231,8 @@ def apply_on_workers(client: Any, application: Any, folder: Path | None = None) 
         yield futures.popleft().result()[0]
 
 
-def _tasks(application: Any) -> Iterator[tuple[int, Any, slice]]:
-    """Yield tasks: the index of the first row, a data frame or a piece to read, and a slice of it.
+def _task_arguments(application: Any) -> Iterator[tuple[int, Any, slice]]:
+    """Yield, for each task, the number of earlier rows, a data frame or piece, and a slice of it.
 
     Workers read the row groups of Parquet files; rows of other files are sent to them.
     """
@@ -252,7 +253,7 @@ def _tasks(application: Any) -> Iterator[tuple[int, Any, slice]]:
 def _apply(
     application: Any, first_row: int, source: Any, rows: slice, path: Path | None, first_result: Any
 ) -> tuple[Any, Any]:
-    """Apply a model to rows; with a ``path``, write the output with the first task's types."""
+    """Apply a model to rows; with ``path``, write the output with the first task's column types."""
     if isinstance(source, parquet.Piece):
         source = parquet.read_piece(source, application.columns)
     result = application(source.iloc[rows].reset_index(drop=True), first_row)
