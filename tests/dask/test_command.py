@@ -111,7 +111,7 @@ def without_times(found):
     return [without_times(part) for part in found] if isinstance(found, list) else found
 
 
-@pytest.mark.parametrize(("method", "tasks"), [("dcmcv", "_outcomes"), ("linear", "_outcomes")])
+@pytest.mark.parametrize(("method", "tasks"), [("dcmcv", "_run_task"), ("linear", "_run_task")])
 def test_a_fit_shares_out_its_folds_and_nothing_else(
     folder, tmp_path, address, client, method, tasks
 ):
