@@ -49,7 +49,7 @@ class MethodResult:
     p_value: float | None = None
     p_adjusted: float | None = None  #: adjusted for the number of methods (Holm)
     context: bool = False  #: whether it predicts all rows of a domain together
-    #: For a method with context: mean scores with and without context on whole domains and parts.
+    #: For a method with context: mean scores with and without it, on whole domains and on parts.
     batches: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: Score on each domain in random folds of all rows, where all domains have training rows.
     seen: Mapping[Any, float] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class MethodResult:
 
     @property
     def seen_mean(self) -> float:
-        """Mean score on seen domains, over those that have a score when they are held out."""
+        """Mean score on seen domains, over the domains that also have a score when held out."""
         return finite_mean(self.seen.get(name, float("nan")) for name in self.known)
 
     @property
@@ -106,8 +106,8 @@ class MethodResult:
         A decrease of the mean by at most one standard error is ignored.
         """
         gains = {kind: means["context"] - means["plain"] for kind, means in self.batches.items()}
-        improves = gains.get("whole", 0.0) > 0.0
-        return improves and all(g >= -self.batches[kind]["error"] for kind, g in gains.items())
+        has_gain = gains.get("whole", 0.0) > 0.0
+        return has_gain and all(g >= -self.batches[kind]["error"] for kind, g in gains.items())
 
     @property
     def generalization_gap(self) -> float:
@@ -140,8 +140,8 @@ class Results:
     @property
     def classes(self) -> Array | None:
         """Names of the classes; None for a continuous target."""
-        names = self.facts["classes"]
-        return None if names is None else np.asarray(names)
+        class_names = self.facts["classes"]
+        return None if class_names is None else np.asarray(class_names)
 
     @property
     def best(self) -> MethodResult:
@@ -175,7 +175,7 @@ class Results:
 
     @property
     def row_by_row(self) -> list[MethodResult]:
-        """Methods that predict each row independently, without context; all if there are none."""
+        """Methods that predict each row without context; all methods if there are none."""
         return [result for result in self.results if not result.context] or self.results
 
     def weighted_mean(self, result: MethodResult, excluded: Label | None = None) -> float:
@@ -189,19 +189,19 @@ class Results:
         return max(self.row_by_row, key=lambda result: self.weighted_mean(result, excluded))
 
     def choose(self, excluded: Label | None = None) -> MethodResult:
-        """Choose the cheapest method without context that is as good as the leader.
+        """Choose the cheapest method without context that is about as good as the leader.
 
-        A method is as good if its weighted mean is lower by less than :attr:`margin`, and its worst
+        Its weighted mean is lower than the leader's by less than :attr:`margin`, and its worst
         score by less than three times the margin. Scores on the domain ``excluded`` are ignored.
         """
         leader, margin = self.leader(excluded), self.margin
-        best_mean = self.weighted_mean(leader, excluded)
-        worst_score = min(score for name, score in leader.known.items() if name != excluded)
+        leader_mean = self.weighted_mean(leader, excluded)
+        leader_worst = min(score for name, score in leader.known.items() if name != excluded)
         eligible_results = [
             result
             for result in self.row_by_row
-            if best_mean - self.weighted_mean(result, excluded) < margin
-            and all(s > worst_score - 3 * margin for d, s in result.known.items() if d != excluded)
+            if leader_mean - self.weighted_mean(result, excluded) < margin
+            and all(s > leader_worst - 3 * margin for d, s in result.known.items() if d != excluded)
         ]
         return min(eligible_results or [leader], key=lambda result: result.cost)
 
@@ -211,8 +211,8 @@ class Results:
 
         Each domain contributes the score of the method that would be recommended without it.
         """
-        names = self.recommended.known
-        scores = [self.choose(name).scores[name] for name in names] if len(names) > 3 else []
+        domains = self.recommended.known
+        scores = [self.choose(d).scores[d] for d in domains] if len(domains) > 3 else []
         return self._range(scores)
 
     def range_of(self, result: MethodResult) -> Ends | None:
@@ -225,7 +225,7 @@ class Results:
         return ends and self._shown(ends)
 
     def _shown(self, ends: Iterable[float]) -> Ends:
-        """Two scores as displayed (errors are positive), the smaller one first."""
+        """Two scores as displayed (errors are positive), smaller one first."""
         low, high = sorted(map(self.measure.shown, ends))
         return low, high
 
@@ -278,28 +278,28 @@ class Results:
 
         Each held-out domain is treated as the new one in turn. An entry has the number of labels
         (``n_labels``), the score as displayed, the ends of its 95 % interval (``low``, ``high``),
-        and the number of domains with enough rows (``domains``). The list is empty if predictions
-        or class probabilities are not available, or if every domain has fewer than 10 rows.
+        and the number of domains with enough rows (``domains``). The list is empty for a custom
+        scorer, without predictions or probabilities, and if all domains have fewer than 10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
         records = grouped(self.records.get(method.key, ()))
-        held_out = _held_out_outputs([records.get(name, []) for name in method.scores], classes)
-        if measure.is_custom or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
+        outputs = _held_out_outputs([records.get(name, []) for name in method.scores], classes)
+        if measure.is_custom or outputs is None or not outputs.domains(2 * LABEL_COUNTS[1]):
             return []
-        scorer = partial(_outputs_score, measure, classes)
+        scorer = partial(_score_outputs, measure, classes)
         # Adapted models predict the most probable class. If the method itself does not, its scores
         # are shifted by the difference.
         scores = np.array(list(method.scores.values()))
-        scores += domain_scores(held_out, scorer, len(scores))
+        scores += domain_scores(outputs, scorer, len(scores))
         scores -= [
             pooled_score(measure, classes, records[d]) if d in records else np.nan
             for d in method.scores
         ]
-        held_out = replace(held_out, balanced=measure.balanced)
-        table, counts = label_gain(held_out, scores, scorer)
-        table[0, 1:] = expected_score(list(method.known.values()), 0)
+        outputs = replace(outputs, balanced=measure.balanced)
+        gains, counts = label_gain(outputs, scores, scorer)
+        gains[0, 1:] = expected_score(list(method.known.values()), 0)
         entries = []
-        for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
+        for (n_labels, mean, *ends), n_domains in zip(gains.tolist(), counts.tolist(), strict=True):
             if n_domains and np.isfinite(mean):
                 low, high = self._shown(ends)
                 score_and_ends = {"score": measure.shown(mean), "low": low, "high": high}
@@ -326,8 +326,8 @@ class Results:
 
     def find(self, name: str) -> MethodResult | None:
         """Find a method by its key or its label; None if it was not evaluated."""
-        key = name.lower()
-        matches = (r for r in self.results if key in (r.key.lower(), r.label.lower()))
+        lower_name = name.lower()
+        matches = (r for r in self.results if lower_name in (r.key.lower(), r.label.lower()))
         return next(matches, None)
 
 
@@ -352,16 +352,16 @@ def domain_weights(
     {'a': 0.14, 'b': 1.0}
     """
     results = [result for result in results if not result.trivial]
-    row_variances = [  # pairs of a domain's number of rows and the variance per row
+    counts_and_variances = [  # number of rows in a domain, variance per row
         (row_counts[name], row_counts[name] * ((high - low) / (2 * ndtri(1 - TAIL))) ** 2)
         for result in results
         for name, (low, high) in result.ends.items()
         if high > low and name in row_counts
     ]
-    if not row_variances:
+    if not counts_and_variances:
         return {}
-    precise_variances = [variance for n, variance in row_variances if n >= MIN_ROWS]
-    variance_per_row = float(np.median(precise_variances or [v for _, v in row_variances]))
+    precise_variances = [variance for n, variance in counts_and_variances if n >= MIN_ROWS]
+    variance_per_row = float(np.median(precise_variances or [v for _, v in counts_and_variances]))
     within_variances = variance_per_row / np.array(list(row_counts.values()))
     between_variances: list[float] = []
     for result in results:
@@ -377,7 +377,7 @@ def domain_weights(
 
 
 def finite_mean(values: Iterable[float]) -> float:
-    """Mean of the values that are not NaN; NaN if there are none."""
+    """Mean of the finite values; NaN if there are none."""
     finite_values = [value for value in values if np.isfinite(value)]
     return float(np.mean(finite_values)) if finite_values else float("nan")
 
@@ -525,17 +525,17 @@ def representative_rows(metric: str, record: Record) -> tuple[Record, Array]:
     If there are many rows, rows with the same target and prediction are merged; for a continuous
     target, rows with similar errors are merged.
     """
-    target, predicted = record["target"], record["prediction"]
-    n = len(target)
+    targets, predictions = record["target"], record["prediction"]
+    n = len(targets)
     if n <= MANY_ROWS:
         return record, np.full(n, 1 / n)
     if metric in ACCURACIES:
-        labels, codes = np.unique(np.concatenate([target, predicted]), return_inverse=True)
-        pairs, counts = np.unique(codes[:n] * len(labels) + codes[n:], return_counts=True)
-        true_codes, predicted_codes = np.divmod(pairs, len(labels))
+        labels, codes = np.unique(np.concatenate([targets, predictions]), return_inverse=True)
+        pair_codes, counts = np.unique(codes[:n] * len(labels) + codes[n:], return_counts=True)
+        true_codes, predicted_codes = np.divmod(pair_codes, len(labels))
         return {"target": labels[true_codes], "prediction": labels[predicted_codes]}, counts / n
     power = 2 if "squared" in metric else 1
-    error_groups = np.array_split(np.sort(np.abs(target - predicted) ** power), MANY_ROWS)
+    error_groups = np.array_split(np.sort(np.abs(targets - predictions) ** power), MANY_ROWS)
     errors = np.array([group.mean() for group in error_groups]) ** (1 / power)
     group_sizes = np.array([len(group) for group in error_groups])
     return {"target": errors, "prediction": np.zeros(MANY_ROWS)}, group_sizes / n
@@ -543,20 +543,20 @@ def representative_rows(metric: str, record: Record) -> tuple[Record, Array]:
 
 def weighted_scores(metric: str, record: Record, counts: Array, classes: Array | None) -> Array:
     """Scores of bootstrap samples; ``counts`` is how often each sample contains each row."""
-    target, predicted = record["target"], record["prediction"]
-    if classes is not None and metric == "balanced_accuracy":  # over the classes in each sample
-        is_class = np.eye(len(classes))[codes_of(target, classes)]
-        n_rows, n_correct = counts @ is_class, counts @ (is_class * (target == predicted)[:, None])
+    targets, predictions = record["target"], record["prediction"]
+    if classes is not None and metric == "balanced_accuracy":  # mean over a sample's classes
+        one_hot = np.eye(len(classes))[codes_of(targets, classes)]
+        n_rows, n_correct = counts @ one_hot, counts @ (one_hot * (targets == predictions)[:, None])
         recalls = n_correct / np.where(n_rows > 0, n_rows, 1)
         return np.asarray(recalls.sum(axis=1) / (n_rows > 0).sum(axis=1))
-    terms = target == predicted if metric == "accuracy" else np.abs(target - predicted)
+    terms = targets == predictions if metric == "accuracy" else np.abs(targets - predictions)
     terms = terms.astype(np.float64) ** (2 if "squared" in metric else 1)
     means = np.asarray(counts @ terms / counts.sum(axis=1))
     means = np.sqrt(means) if "root" in metric else means
     return means if metric == "accuracy" else -means
 
 
-def _outputs_score(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
+def _score_outputs(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
     """Score of a model's outputs; the targets ``y`` are class codes or numbers."""
     record: Record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
     if classes is not None:

@@ -18,7 +18,7 @@ from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 
 #: A difference with a smaller p-value is called statistically significant.
 SIGNIFICANCE_LEVEL = 0.05
-#: Maximum number of faults on the first screen of the report.
+#: Maximum number of problems on the first screen of the report.
 MAX_FAULTS = 5
 #: If there is no constant prediction to compare with, confidence is high if the 90 % range is at
 #: most this wide; for error metrics, relative to the mean.
@@ -76,19 +76,19 @@ class Answer:
             "Confidence": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
         }
         # Up to three faults, the number of other faults, and the command have one line each. The
-        # worst faults get a second line if there is room.
-        n_lines = 11 - sum(map(len, sections.values()))
-        texts = [" ".join(fault.values()) for fault in self.faults[: min(3, n_lines - 1)]]
-        n_hidden = len(self.faults) - len(texts) + self.more_faults
-        texts = texts or [NO_FAULT]
-        n_extra = n_lines - len(texts) - (n_hidden > 0)
-        lines: list[str] = []
-        for i, text in enumerate(texts):
-            lines += wrap(text, max_lines=1 + (i < n_extra))
+        # worst faults get a second line if enough lines are free.
+        n_free = 11 - sum(map(len, sections.values()))
+        fault_texts = [" ".join(fault.values()) for fault in self.faults[: min(3, n_free - 1)]]
+        n_hidden = len(self.faults) - len(fault_texts) + self.more_faults
+        fault_texts = fault_texts or [NO_FAULT]
+        n_extra = n_free - len(fault_texts) - (n_hidden > 0)
+        fault_lines: list[str] = []
+        for i, text in enumerate(fault_texts):
+            fault_lines += wrap(text, max_lines=1 + (i < n_extra))
         if n_hidden:
             problems_text = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
-            lines.append(f"{n_hidden} {problems_text} in the report")
-        sections["Check first"] = lines
+            fault_lines.append(f"{n_hidden} {problems_text} in the report")
+        sections["Check first"] = fault_lines
         sections["Next"] = [self.command] * bool(self.command)
         return [
             f"{'' if i else title:13}{line}"
@@ -111,15 +111,15 @@ def make_answer(results: Results) -> Answer:
     watch = f"{checker} reports whether new rows differ from all domains in this table."
     failed_keys = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
     if failed_keys:
-        text = f"These methods failed and have no score: {', '.join(failed_keys)}."
+        problem = f"These methods failed and have no score: {', '.join(failed_keys)}."
         action = "The error messages are in the notes at the end of the report."
-        problems.append({"problem": text, "action": action})
+        problems.append({"problem": problem, "action": action})
     first_problems = problems[:MAX_FAULTS]
     return Answer(
         "" if method.trivial else method.label,
         _reason(results),
-        _context(results),
-        _expect(results),
+        _context_text(results),
+        _expectation(results),
         *_certainty(results),
         first_problems,
         len(problems) + len(faults) - len(severe_faults) - len(first_problems),
@@ -130,7 +130,7 @@ def make_answer(results: Results) -> Answer:
 
 
 def fault_in_words(fault: dict[str, Any]) -> dict[str, str]:
-    """Return a fault as two texts: the problem with its effect, and what to do about it."""
+    """Return a fault as two texts: the problem and its effect, and the action to take."""
     problem = f"{fault['message']} {fault['effect']}".strip()
     return {"problem": problem, "action": fault["action"]}
 
@@ -141,8 +141,8 @@ def _reason(results: Results) -> str:
     label, show = results.measure.label, results.show
     n_scored, n_domains = len(method.known), results.facts.get("domains", 0)
     total_text = f" of {in_words(n_domains)}" if n_scored < n_domains else ""
-    plural = "s" * (max(n_scored, n_domains) > 1)
-    domains_text = f"{in_words(n_scored)}{total_text} held-out domain{plural}"
+    plural_ending = "s" * (max(n_scored, n_domains) > 1)
+    domains_text = f"{in_words(n_scored)}{total_text} held-out domain{plural_ending}"
     where_text = f"over {domains_text}"
     if method.trivial:
         restriction = " that predicts rows one by one" * any(r.context for r in results.results)
@@ -183,7 +183,7 @@ def _reason(results: Results) -> str:
     return f"best mean {label} {where_text}, {lead} better than {in_sentence(rival)}; {remark}."
 
 
-def _context(results: Results) -> str:
+def _context_text(results: Results) -> str:
     """The gain from predicting all rows of a new domain together; empty if there is no gain."""
     method, show = results.recommended, results.show
     better_methods = [
@@ -191,15 +191,15 @@ def _context(results: Results) -> str:
     ]
     if method.context or not better_methods:
         return ""
-    best = max(better_methods, key=results.weighted_mean)
+    winner = max(better_methods, key=results.weighted_mean)
     text = (
-        f"If you can predict all rows from the next site together, use {in_sentence(best)}: its "
-        f"mean {results.measure.label} is {show(best.mean)} instead of {show(method.mean)}."
+        f"If you can predict all rows from the next site together, use {in_sentence(winner)}: its "
+        f"mean {results.measure.label} is {show(winner.mean)} instead of {show(method.mean)}."
     )
-    batches = {kind: means for kind, means in best.batches.items() if kind != "whole"}
+    batches = {kind: means for kind, means in winner.batches.items() if kind != "whole"}
     if not batches:
         return text
-    if not best.holds_up:
+    if not winner.holds_up:
         kind = min(batches, key=lambda name: batches[name]["context"] - batches[name]["plain"])
         with_context, without_context = (show(batches[kind][name]) for name in ("context", "plain"))
         scores_text = f"{kind}: {with_context} instead of {without_context}"
@@ -208,7 +208,7 @@ def _context(results: Results) -> str:
     return f"{text} With only some of the rows, this score is {scores_text}."
 
 
-def _expect(results: Results) -> str:
+def _expectation(results: Results) -> str:
     """The expected score at the next site."""
     method, measure, show = results.recommended, results.measure, results.show
     ends, n = results.next_site, len(method.known)
@@ -295,28 +295,28 @@ def interval(results: Results, ends: tuple[float, float] | None) -> str:
     return text if low < high else "–"
 
 
-def domains_table(results: Results, shown: Sequence[MethodResult]) -> TextTable:
-    """Scores by domain of the methods in ``shown``, and details of the recommended method."""
+def domains_table(results: Results, shown_results: Sequence[MethodResult]) -> TextTable:
+    """Scores of ``shown_results`` by domain, and details of the recommended method."""
     method, classes, show = results.recommended, results.facts["classes"], results.show
     target_heading = "target quartiles" if classes is None else "most frequent classes"
     if classes is not None and len(classes) == 2:
         target_heading = f"share of class {classes[1]}"
-    headings = ["domain", *(r.label for r in shown), "95 %", "seen", "within", "rows"]
+    headings = ["domain", *(r.label for r in shown_results), "95 %", "seen", "within", "rows"]
     domain_by_name = {domain["name"]: domain for domain in results.differences.get("domains", ())}
     rows = []
     for name in results.hardest_first:
         domain = domain_by_name.get(str(name))
         best_score = max(r.known.get(name, -np.inf) for r in results.results)
         cells = [TextCell(str(name))]
-        for r in shown:
+        for r in shown_results:
             is_best, css_class = r.scores[name] == best_score, "outside" * (name == r.worst_domain)
             cells.append(TextCell(show(r.scores[name]), is_best, css_class))
         other_scores = (method.seen.get(name), method.within.get(name))
         texts = [interval(results, results.ends(method, name)), *map(show, other_scores)]
         texts += [f"{domain['rows']:,}", _target_text(domain, classes)] if domain else ["–", "–"]
         rows.append([*cells, *map(TextCell, texts)])
-    kinds = ["worst" if name == results.worst_domain else "" for name in results.hardest_first]
-    return TextTable([*headings, target_heading], rows, kinds).without_empty_columns()
+    row_kinds = ["worst" if name == results.worst_domain else "" for name in results.hardest_first]
+    return TextTable([*headings, target_heading], rows, row_kinds).without_empty_columns()
 
 
 def _target_text(domain: dict[str, Any], classes: list[Any] | None) -> str:
@@ -338,16 +338,16 @@ def label_sentence(results: Results) -> str:
         return ""
     zero, *counts = scores
     label, show, margin = results.measure.label, results.show, results.margin
-    best_score, old_score, n_max = max(scores[n] for n in counts), scores[zero], counts[-1]
-    if best_score - old_score < margin:
-        scores_text = f"{show(old_score)} without labels and {show(scores[n_max])} with {n_max}"
+    best_score, initial_score, n_max = max(scores[n] for n in counts), scores[zero], counts[-1]
+    if best_score - initial_score < margin:
+        scores_text = f"{show(initial_score)} without labels and {show(scores[n_max])} with {n_max}"
         subject = "Labels (known targets) from the next site"
         return f"{subject} would hardly help: the expected {label} is {scores_text}."
     # The smallest number of labels with about the best score.
     n_enough = next(n for n in counts if best_score - scores[n] < margin)
-    n_first = counts[0] if scores[counts[0]] - old_score >= margin else n_enough
+    n_first = counts[0] if scores[counts[0]] - initial_score >= margin else n_enough
     text = f"With {n_first} labels (known targets) from the next site, the expected {label} is "
-    text += f"{show(scores[n_first])} instead of {show(old_score)}"
+    text += f"{show(scores[n_first])} instead of {show(initial_score)}"
     text += f"; with {n_enough}, it is {show(scores[n_enough])}" * (n_enough != n_first)
     return text + (". More labels add little." if n_enough < n_max else ".")
 
@@ -356,9 +356,9 @@ def difference_sentence(results: Results) -> str:
     """A sentence about the columns that distinguish a domain from the others."""
     differences = results.differences
     columns = differences["columns"]
-    names = [domain["name"] for domain in differences["domains"]]
+    domains = [domain["name"] for domain in differences["domains"]]
     descriptions = [
-        f"{c['name']} ({names_of(names[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
+        f"{c['name']} ({names_of(domains[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
     ]
     n_identifying = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
     verb, pronoun = "clearly distinguishes", "its"
