@@ -140,7 +140,7 @@ def test_worst_domain_score_names_the_domain_where_the_metric_is_undefined():
 def test_worst_domain_score_explains_bad_input():
     with pytest.raises(TypeError, match="'metric' .* must be a callable"):
         worst_domain_score([0, 1], [0, 1], [0, 0], "accuracy")
-    with pytest.raises(ValueError, match="sample_domain has 1 entries but y_true has 2"):
+    with pytest.raises(ValueError, match="sample_domain has 1 entry but y_true has 2"):
         worst_domain_score([0, 1], [0, 1], [0], accuracy_score)
     with pytest.raises(ValueError, match="sample_domain has 1 missing .* row 1"):
         worst_domain_score([0, 1], [0, 1], ["a", None], accuracy_score)

@@ -22,13 +22,10 @@ from domainwise.checks import ClassShareWarning, NoDomainsWarning, warn_caller
 
 #: Sums of squares of larger numbers may overflow.
 LARGEST_NUMBER = 1e150
-
 #: Integers up to this one have an exact float64 representation.
 MAX_EXACT_INTEGER = 2.0**53
-
 #: Functions that select and count the rows of any array or data frame.
 take_rows, count_rows = _safe_indexing, _num_samples
-
 #: Integers with more distinct values than this are treated as quantities, not as classes.
 MAX_CLASSES = 20
 
@@ -85,7 +82,7 @@ def check_target(
 def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
     """Check the shape of labels, and that they are finite and not complex."""
     if labels.ndim == 0 or len(labels) != n_samples:
-        size_text = f"has {len(labels)} entries" if labels.ndim else "is a single value"
+        size_text = f"has {_entries(len(labels))}" if labels.ndim else "is a single value"
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: {name} {size_text} but X "
             f"has {n_samples} rows. Pass one entry per row."
@@ -102,6 +99,10 @@ def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError(f"Input {name} contains NaN or infinity. Remove the affected rows.")
     return labels
+
+
+def _entries(n: int, adjective: str = "") -> str:
+    return f"{n} {adjective}" + ("entry" if n == 1 else "entries")
 
 
 def _categories(labels: Array, name: str, role: str) -> Labels:
@@ -242,9 +243,7 @@ def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_row
     elif domain.codes is not None and domain.n_categories == 1:
         reason = "sample_domain contains only one domain. Add rows from other domains"
     elif domain.codes is not None and 2 < n_rows == domain.n_categories:
-        reason = (
-            "sample_domain is different in every row. Give all rows from a domain the same label"
-        )
+        reason = "sample_domain is different in every row. Give rows from one domain the same label"
     else:
         return
     estimator_name = type(estimator).__name__
@@ -481,8 +480,8 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
         is_invalid = np.array([is_missing(value) for value in objects], dtype=bool)
     if is_invalid.any():
         raise ValueError(
-            f"{name} has {is_invalid.sum()} missing or infinite entries, the first in row "
-            f"{int(np.argmax(is_invalid))}. Remove the affected rows."
+            f"{name} has {_entries(is_invalid.sum(), 'missing or infinite ')} (see row "
+            f"{int(np.argmax(is_invalid))}). Remove the affected rows."
         )
     return as_sortable(labels, name)
 
@@ -498,6 +497,6 @@ def check_same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str
     if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
         lengths = [len(array) if array.ndim else 0 for array in (a, b)]
         raise ValueError(
-            f"{a_name} has {lengths[0]} entries but {b_name} has {lengths[1]}. Pass one entry per "
-            "row in both."
+            f"{a_name} has {_entries(lengths[0])} but {b_name} has {lengths[1]}. Pass one entry "
+            "per row in both."
         )

@@ -139,8 +139,8 @@ def command(
             if not 0 <= (seed := arguments.get("seed", 0)) < 2**32:
                 raise ValueError(f"--seed must be between 0 and 2**32 - 1; got {seed}")
             for name, group_type in group_types.items():
-                values = {f.name: arguments.pop(f.name) for f in fields(group_type)}
-                arguments[name] = group_type(**values)
+                group_arguments = {f.name: arguments.pop(f.name) for f in fields(group_type)}
+                arguments[name] = group_type(**group_arguments)
             function(**arguments)
         except (typer.Exit, BrokenPipeError):
             raise
