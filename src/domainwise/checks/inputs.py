@@ -178,9 +178,9 @@ def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None
     class_code = int(shares.std(axis=0).argmax())  # the class whose share varies most
     low, high = shares[:, class_code].min(), shares[:, class_code].max()
     warn_caller(
-        f"class shares differ between source domains (class {target.names[class_code]!s}: "
-        f"{low:.0%} to {high:.0%}), and class_weight is None. A class that is rare in most domains "
-        "is predicted poorly in domains where it is frequent. Pass "
+        f"class frequencies differ between source domains (class {target.names[class_code]!s}: "
+        f"{100 * low:.0f} to {100 * high:.0f} %), and class_weight is None. A class that is rare "
+        "in most domains is predicted poorly in domains where it is frequent. Pass "
         'class_weight="balanced" if all classes are equally important.',
         ClassShareWarning,
     )
