@@ -508,8 +508,8 @@ def resampled(
         n = len(record["target"])
         rng = np.random.default_rng([seed, n])
         if measure.name in VECTORIZED:
-            representatives, shares = representative_rows(measure.name, record)
-            row_counts = rng.multinomial(n, shares, size=ROW_DRAWS).astype(np.float64)
+            representatives, row_shares = representative_rows(measure.name, record)
+            row_counts = rng.multinomial(n, row_shares, size=ROW_DRAWS).astype(np.float64)
             scores = weighted_scores(measure.name, representatives, row_counts, classes)
         else:
             samples = rng.integers(n, size=(SLOW_DRAWS, n))

@@ -388,7 +388,7 @@ def importance_sentences(results: Results) -> list[str]:
         f"{in_sentence(method)} {change_verb} by {loss_text}."
     ]
     faulty_columns = {
-        name for f in results.differences.get("faults", ()) for name in f.get("columns", ())
+        name for fault in results.differences.get("faults", ()) for name in fault.get("columns", ())
     }
     unused_columns = [
         column["name"]
