@@ -143,8 +143,8 @@ DEFECTS = [
     ),
     Defect(
         "distance to sources without the noise of their means",
-        "variance * (1 / n + 1 / counts)",
-        "variance * (1 / n)",
+        "variances * (1 / n + 1 / sizes)",
+        "variances * (1 / n)",
         ("shift/test_shift.py",),
     ),
     Defect(

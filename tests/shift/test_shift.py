@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 import domainwise
 from domainwise import ShiftWatch, check_shift
 from domainwise.shift import watch as watching
-from domainwise.shift.check import findings
+from domainwise.shift.check import find_shifts
 
 SITES = np.repeat(["A", "B", "C", "D", "E"], 120)
 
@@ -173,8 +173,8 @@ def test_blocks_of_a_table_give_the_findings_of_the_whole_table(fitted):
     where = np.array(["u", "v", "w"])[np.arange(90) % 3]
     blocks = [watch.summarize(rows[i : i + 17], where[i : i + 17]) for i in range(0, 90, 17)]
     together, all_rows = watching.merge_statistics(blocks), watch.summarize(rows, where)
-    assert [str(f) for f in findings(watch, together)] == [
-        str(f) for f in findings(watch, all_rows)
+    assert [str(f) for f in find_shifts(watch, together)] == [
+        str(f) for f in find_shifts(watch, all_rows)
     ]
 
 

@@ -127,7 +127,7 @@ def _publish(folder: Path, *, html: bool) -> None:
             console.print(f"\n{title}: [dim]{case_caption(case)}[/]")
             table = case_table(case)
             rows = [
-                [f"{styles[cell.mark]}{'[bold]' if cell.bold else ''}{cell.text}" for cell in row]
+                [f"{styles[cell.css_class]}{'[bold]' * cell.bold}{cell.text}" for cell in row]
                 for row in table.rows
             ]
             console.print(common.text_table(table.columns, rows))

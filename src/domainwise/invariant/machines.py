@@ -210,7 +210,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
                 y,
                 domain_labels.codes,
                 classification=True,
-                usable=lambda y_train, _: len(np.unique(y_train)) == len(self.classes_),
+                is_usable=lambda y_train, _: len(np.unique(y_train)) == len(self.classes_),
             )
         y_test = y[np.concatenate([test for _, test in splits])]
         if len(np.unique(y_test)) < len(self.classes_):  # a class is missing from all test folds

@@ -1,7 +1,7 @@
 """Run jobs on several workers, and store the rows that each job returns when it finishes.
 
-A job is any picklable object with a ``cost`` and a ``run()`` that returns rows. To resume a run,
-omit the jobs whose rows are already in the results file.
+A job is any picklable object with a ``cost`` and a method ``run()`` that returns rows. To resume
+a run, omit the jobs whose rows are already in the results file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Job(Protocol):
 
     @property
     def cost(self) -> float:
-        """Approximate time in any unit, from which the remaining time is estimated."""
+        """Approximate time in an arbitrary unit, from which the remaining time is estimated."""
 
     def run(self) -> list[Row]:
         """Run the job and return its rows."""
@@ -35,7 +35,7 @@ Progress = Callable[[float, list[Row]], None]
 def run_jobs(
     jobs: Sequence[Job], store: Any, *, n_jobs: int = 1, progress: Progress | None = None
 ) -> None:
-    """Run jobs in parallel, in the given order, and call ``store.append(rows)`` after each job.
+    """Start jobs in this order, in parallel, and call ``store.append(rows)`` after each job.
 
     After an interruption (Ctrl-C), the store contains the rows of all finished jobs. Only this
     process writes to the store. ``progress(cost, rows)`` is called after each job.
@@ -54,7 +54,7 @@ def _run(job: Job) -> tuple[float, list[Row]]:
 
 
 def worker_count(n_jobs: int | None, worker_bytes: int) -> int:
-    """Return the number of workers for ``n_jobs`` if each worker needs ``worker_bytes`` of memory.
+    """Return the number of workers for ``n_jobs`` if each needs ``worker_bytes`` bytes of memory.
 
     As in joblib, -1 means all cores. If ``n_jobs`` is negative, free memory also limits the number.
     """
@@ -85,14 +85,14 @@ def format_duration(seconds: float) -> str:
     whole_seconds = max(0, round(seconds))
     if whole_seconds < 100:
         return f"{whole_seconds} s"
-    minutes, remainder = divmod(whole_seconds, 60)
-    return f"{minutes}:{remainder:02d} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+    minutes, remaining_seconds = divmod(whole_seconds, 60)
+    return f"{minutes}:{remaining_seconds:02d} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
 class ProgressBar:
-    """A Rich progress bar on the terminal; calling it advances the bar by one job."""
+    """A Rich progress bar on the terminal; calling the object advances the bar by one job."""
 
-    def __init__(self, cost: float, n_jobs: int, description: str) -> None:
+    def __init__(self, total_cost: float, n_jobs: int, description: str) -> None:
         from rich import progress
         from rich.console import Console
 
@@ -107,16 +107,16 @@ class ProgressBar:
             speed_estimate_period=24 * 3600,  # a job may take minutes
             disable=not (n_jobs and console.is_terminal),
         )
-        self._task = self._bar.add_task(description, total=cost, finished=0, jobs=n_jobs)
+        self._task_id = self._bar.add_task(description, total=total_cost, finished=0, jobs=n_jobs)
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
         """Advance the bar by the cost of a finished job."""
-        n_finished = self._bar.tasks[self._task].fields["finished"] + 1
-        self._bar.update(self._task, advance=cost, finished=n_finished)
+        n_finished = self._bar.tasks[self._task_id].fields["finished"] + 1
+        self._bar.update(self._task_id, advance=cost, finished=n_finished)
 
     def describe(self, description: str) -> None:
         """Change the text beside the bar, which says what is running."""
-        self._bar.update(self._task, description=description)
+        self._bar.update(self._task_id, description=description)
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -1,9 +1,9 @@
 """Results files with one JSON object per line, and files that are replaced in one step.
 
-The first line of a results file is a header: schema, versions, machine, seed. Every other line has
-a ``kind``: ``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, ``job``, or
-``session``, which a run writes when it resumes the file. Each line is flushed when it is written,
-so an interrupted run can be resumed. A file in any other form is refused and left unchanged.
+The first line of a results file is a header with schema, versions, machine and seed. Every other
+line has a ``kind``: ``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, ``job``,
+or ``session``, which a resumed run writes first. Each line is flushed when it is written, so an
+interrupted run can be resumed. A file in any other form is refused and left unchanged.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Maybe:
     form: Form
 
 
-def check_form(value: Any, form: Form, where: str) -> None:
+def check_form(value: Any, form: Form, location: str) -> None:
     """Raise ResultsError if a value does not match a form.
 
     A form is a type or a tuple of types (True is not a number, and ``LIMITS`` bounds numbers), a
     set of allowed strings, a regular expression, ``[form]`` for a list, ``[form] * 2`` for a list
-    of two, ``{str: form}`` for a mapping with any names, or a mapping from names to forms, where a
-    name that ends in ``?`` is optional and other names are allowed.
+    of two entries, ``{str: form}`` for a mapping with arbitrary names, or a mapping from names to
+    forms. A name that ends in ``?`` is optional, and the value may contain further names.
 
     >>> check_form({"rows": 3, "names": ["a", None]}, {"rows": int, "names": [Maybe(str)]}, "x")
     >>> check_form({"rows": "3"}, {"rows": int}, "x")
@@ -66,7 +66,7 @@ def check_form(value: Any, form: Form, where: str) -> None:
     domainwise.jobs.store.ResultsError: x, rows: expected int, got str '3'. The file is damaged...
     """
     if isinstance(form, Maybe):
-        return None if value is None else check_form(value, form.form, where)
+        return None if value is None else check_form(value, form.form, location)
     got_text = type(value).__name__
     if isinstance(value, (str, list)):
         got_text += f" {value!r:.40}" if isinstance(value, str) else f" of {len(value)} entries"
@@ -75,16 +75,16 @@ def check_form(value: Any, form: Form, where: str) -> None:
         for name, entry_form in form.items() if is_match else ():
             if name is str:
                 for key, entry in value.items():
-                    check_form(entry, entry_form, f"{where}, {key[:40]}")
+                    check_form(entry, entry_form, f"{location}, {key[:40]}")
             elif (key := name.removesuffix("?")) in value:
-                check_form(value[key], entry_form, f"{where}, {key}")
+                check_form(value[key], entry_form, f"{location}, {key}")
             elif not name.endswith("?"):
-                raise ResultsError(f"{where}: the entry {name!r} is missing. {DAMAGED}")
+                raise ResultsError(f"{location}: the entry {name!r} is missing. {DAMAGED}")
     elif isinstance(form, list):
         is_match = isinstance(value, list) and len(form) in (1, len(value))
         expected_text = "a list" if len(form) == 1 else f"a list of {len(form)} entries"
         for index, entry in enumerate(value if is_match else ()):
-            check_form(entry, form[index % len(form)], f"{where}[{index}]")
+            check_form(entry, form[index % len(form)], f"{location}[{index}]")
     elif isinstance(form, set):
         is_match, expected_text = isinstance(value, str) and value in form, f"one of {sorted(form)}"
     elif isinstance(form, re.Pattern):
@@ -95,9 +95,9 @@ def check_form(value: Any, form: Form, where: str) -> None:
         is_match, limit = type(value) in types, LIMITS.get(type(value))
         if is_match and limit is not None and abs(value) >= limit:
             is_match, got_text = False, f"{got_text} with an absolute value of at least {limit}"
-        expected_text = " or ".join(t.__name__ for t in types)
+        expected_text = " or ".join(allowed_type.__name__ for allowed_type in types)
     if not is_match:
-        raise ResultsError(f"{where}: expected {expected_text}, got {got_text}. {DAMAGED}")
+        raise ResultsError(f"{location}: expected {expected_text}, got {got_text}. {DAMAGED}")
     return None
 
 
@@ -110,8 +110,8 @@ def read_json(path: Path) -> Any:
         reason = error.strerror or error
         raise ResultsError(f"{path} cannot be read: {reason}. Check the path") from error
     if content is None:
-        reason = "is too large to be" if n_bytes > MAX_BYTES else "is damaged or is not"
-        raise ResultsError(f"{path} {reason} a JSON file from domainwise. Choose another file")
+        problem = "is too large to be" if n_bytes > MAX_BYTES else "is damaged or is not"
+        raise ResultsError(f"{path} {problem} a JSON file from domainwise. Choose another file")
     return content
 
 
@@ -170,7 +170,7 @@ class ResultStore:
             if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
                 raise ResultsError(
                     f"{self.path} is damaged: line {line_number} is cut off or is not a result. "
-                    "Remove it and the lines after it to resume the run, or choose another folder"
+                    "Delete this line and those after it to resume, or choose another folder"
                 )
         if not rows or rows[0]["kind"] != "header":
             raise ResultsError(
@@ -189,7 +189,7 @@ class ResultStore:
 
         ``run`` contains JSON values that identify the run, and ``new_entries`` further entries for
         the header or session line. ``repair`` removes an incomplete last line, which a killed
-        process may have left; only the process that holds the lock may do this. If the folder
+        process may have left; only a process that holds the lock may use it. If the folder
         cannot be used, ResultsError is raised and nothing is changed.
         """
         prepare_folder(self.folder)
@@ -257,7 +257,7 @@ class ResultStore:
         return isinstance(header, dict) and header.get(name) is True
 
     def clear(self, name_pattern: re.Pattern[str]) -> None:
-        """Empty the file, and remove the files named in its rows whose names match the pattern."""
+        """Empty the file, and delete files that its rows name, if the names match the pattern."""
         lines = self.path.read_bytes().splitlines()
         rows = [row for line in lines if isinstance(row := _parse_json(line), dict)]
         if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
@@ -314,7 +314,7 @@ def describe_environment() -> Row:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path in the same folder, and rename that file to ``path`` at the end.
+    """Yield a temporary path in the same folder, and rename the new file to ``path`` at the end.
 
     If an error occurs, if the process is killed, or if another process has written the file in the
     meantime, the file at ``path`` is not changed. A symbolic link remains a link: its target is
@@ -330,7 +330,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield temporary_path
         with open(temporary_path, "rb") as file:
             os.fsync(file.fileno())
-        with _exclusive(path, initial_state):
+        with _lock_if_unchanged(path, initial_state):
             os.replace(temporary_path, path)
     finally:
         temporary_path.unlink(missing_ok=True)
@@ -354,7 +354,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
     new_path.mkdir()
     try:
         yield new_path
-        with _exclusive(path, initial_state):
+        with _lock_if_unchanged(path, initial_state):
             if path.exists():
                 os.rename(path, old_path)
             os.rename(new_path, path)
@@ -374,8 +374,8 @@ def _remove(folder: Path) -> None:
 
 
 @contextmanager
-def _exclusive(path: Path, initial_state: tuple[int, int] | None) -> Iterator[None]:
-    """Lock the parent folder if the system supports it; refuse a path that has changed."""
+def _lock_if_unchanged(path: Path, initial_state: tuple[int, int] | None) -> Iterator[None]:
+    """Lock the parent folder if the system supports it; raise an error if ``path`` has changed."""
     descriptor = None
     with suppress(ImportError, OSError):
         import fcntl
@@ -395,7 +395,7 @@ def _exclusive(path: Path, initial_state: tuple[int, int] | None) -> Iterator[No
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Return inode and modification time, which change if a file or folder is replaced."""
+    """Return the inode and modification time, which change if a file or folder is replaced."""
     with suppress(FileNotFoundError):
         status = path.stat()
         return status.st_ino, status.st_mtime_ns

@@ -24,7 +24,7 @@ from domainwise.ensemble.context import DomainContext, DomainStatistics
 from domainwise.ensemble.moments import Moments
 from domainwise.jobs.store import replacing_folder
 from domainwise.models.table_model import TableModel
-from domainwise.shift.check import Finding, find_watch, findings
+from domainwise.shift.check import Finding, find_shifts, find_watch
 from domainwise.shift.watch import ShiftStatistics, merge_statistics
 from domainwise.tables.cells import as_labels
 from domainwise.tables.errors import Argument, TableError, import_pandas
@@ -324,4 +324,4 @@ def _apply(
         if progress is not None:
             progress(total.n_rows)
     watch, _ = find_watch(application.model.pipeline)
-    return replace(total, findings=[] if watch is None else findings(watch, total.statistics))
+    return replace(total, findings=[] if watch is None else find_shifts(watch, total.statistics))

@@ -212,7 +212,7 @@ class MethodSearch(MetaEstimator):
             classification=_is_classification(self.estimator, y),
             cv=self.cv,
             max_splits=MAX_INNER_FOLDS,
-            usable=is_usable,
+            is_usable=is_usable,
         )
         units = self.units or {}
         grids = in_units(self.grid, units, search_data, splits)

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class TextCell(NamedTuple):
-    """Text of a cell, whether it is bold, and its CSS class, such as "outside" ("" for none)."""
+    """A table cell: text, whether it is bold, and a CSS class such as "outside" ("" for none)."""
 
     text: str
     bold: bool = False
-    mark: str = ""
+    css_class: str = ""
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """Headings of columns, and rows; the first cell of a row is its name.
+    """Column headings and rows of a table; the first cell of each row is its name.
 
     ``row_classes`` contains a CSS class for each row, such as "variant", or an empty string.
     """
@@ -41,8 +41,8 @@ class TextTable:
 
     def without_empty_columns(self) -> TextTable:
         """Return the same table without columns that contain only dashes."""
-        columns = zip(*self.rows, strict=True)
-        has_values = [any(cell.text != "–" for cell in column) for column in columns]
+        cells_by_column = zip(*self.rows, strict=True)
+        has_values = [any(cell.text != "–" for cell in cells) for cells in cells_by_column]
         rows = [list(compress(row, has_values)) for row in self.rows]
         return TextTable(list(compress(self.columns, has_values)), rows, self.row_classes)
 
@@ -51,7 +51,7 @@ def render_page(package: str, template: str, *, styles: Sequence[str], **variabl
     """Fill a template from the ``templates`` folder of a package, or of ``domainwise.report``.
 
     The style sheets are inserted into the head of the page, in the given order. The only
-    script that a browser may run is ``tables.js``.
+    script that the page lets a browser run is ``tables.js``.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 

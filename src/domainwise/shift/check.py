@@ -14,11 +14,11 @@ from sklearn.pipeline import Pipeline
 from domainwise.arrays import ArrayLike, Label, MaybeArray
 from domainwise.shift.watch import CLIP, ShiftStatistics, ShiftWatch
 
-#: Probability of a false alarm about distance, or about missing values in any column.
+#: Probability of a false alarm about the distance, missing values in any column, or a range.
 FALSE_ALARM_RATE = 0.01
-#: Missing values are reported if their share exceeds that in every source domain by more than this.
+#: Missing values are reported if their share is larger by this than in every source domain.
 MISSING_EXCESS = 0.1
-#: Share of values that lie outside the range of the source domains by chance.
+#: Share of values that may lie outside the range of the source domains by chance.
 OUT_OF_RANGE_RATE = 0.005
 #: Negative logarithm of the probability that a mean exceeds its Bernstein bound.
 BERNSTEIN_LOG = 8.0
@@ -60,18 +60,16 @@ class Finding:
 def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -> list[Finding]:
     r"""Report how new rows differ from all source domains of a model.
 
-    - ``missing``: a column has no values, or its share of missing values exceeds the share in every
-      source domain significantly, and by more than ten percentage points.
-    - ``range``: in significantly more than 0.5 % of the rows, the value lies outside the range of
-      all source domains by more than a tenth of the width of this range.
-    - ``level``: the mean of a column lies outside the range of its means in the source domains. The
-      difference, corrected for chance, exceeds the width of this range, the standard deviation
+    - ``missing``: a column has no values, or its share of missing values is significantly larger
+      than in every source domain, by more than ten percentage points.
+    - ``range``: significantly more than 0.5 % of the values lie outside the range of all source
+      domains by more than a tenth of the width of this range.
+    - ``level``: the mean of a column lies outside the range of its means in the source domains, and
+      the difference, corrected for chance, exceeds the width of this range, the standard deviation
       within source domains, and a tenth of the range of values.
     - ``category``: a text column has values that occur in no source domain.
     - ``distance``: the rows are farther from every source domain than source domains are from each
       other; see Notes.
-
-    Predictions are not changed.
 
     Parameters
     ----------
@@ -95,8 +93,8 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
 
     Notes
     -----
-    The distance between two sets of rows is the distance between their kernel means, at most
-    :math:`\sqrt 2`, for an RBF kernel of standardized numbers with ``gamma="median"``. It is
+    The distance between two sets of rows is the distance between their kernel means for an RBF
+    kernel on standardized numbers with ``gamma="median"``; it is at most :math:`\sqrt 2`. It is
     computed in the span of random landmarks: at most 100, and at most :math:`n_d / 3` for a source
     domain of :math:`n_d` rows. Source domains with fewer than 20 rows are pooled. The kernel mean
     of :math:`n` rows varies by chance: its squared distance from a source domain, divided by
@@ -121,7 +119,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     >>> print(*check_shift(watch, np.full((20, 1), np.nan)), sep="\n")
     'x0' is missing in all 20 rows, but in no row of the source domains
     """
-    return findings(*statistics_of_rows(model, X, sample_domain))
+    return find_shifts(*statistics_of_rows(model, X, sample_domain))
 
 
 @config_context(transform_output="default")
@@ -146,7 +144,7 @@ def statistics_of_rows(
 
 
 def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
-    """Return the first ShiftWatch of a pipeline and the steps before it, or None for either."""
+    """Return the first ShiftWatch of a pipeline and the steps before it; either may be None."""
     if isinstance(model, ShiftWatch):
         return model, None
     for i, (_, step) in enumerate(getattr(model, "steps", ())):
@@ -155,20 +153,21 @@ def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
     return None, None
 
 
-def findings(watch: ShiftWatch, statistics_by_domain: dict[Any, ShiftStatistics]) -> list[Finding]:
+def find_shifts(watch: ShiftWatch, new_statistics: dict[Any, ShiftStatistics]) -> list[Finding]:
     """Compare statistics of new rows with those of the source domains, domain by domain."""
-    all_findings: list[Finding] = []
-    for domain, statistics in statistics_by_domain.items():
+    findings: list[Finding] = []
+    for domain, statistics in new_statistics.items():
         if statistics.totals[0]:
-            domain_findings = list(_missing_and_range(watch, statistics))
-            domain_findings += _levels(watch, statistics, {f.column for f in domain_findings})
-            domain_findings += [*_categories(watch, statistics), *_distance(watch, statistics)]
-            all_findings += [replace(f, domain=domain) for f in domain_findings]
-    return all_findings
+            new_findings = list(_check_missing_and_range(watch, statistics))
+            new_findings += _check_levels(watch, statistics, {f.column for f in new_findings})
+            new_findings += _check_categories(watch, statistics)
+            new_findings += _check_distance(watch, statistics)
+            findings += [replace(f, domain=domain) for f in new_findings]
+    return findings
 
 
-def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
-    """Yield findings about missing values, and about values outside the source domains' range."""
+def _check_missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
+    """Yield findings about missing values and about values outside the range of the sources."""
     source_sums, new_sums = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     n, column_indices = int(new_sums["rows"][0]), watch.numeric_ + watch.categorical_
     max_shares = (source_sums["missing"] / source_sums["rows"]).max(axis=0)
@@ -179,8 +178,8 @@ def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterat
         n_missing, max_share = int(new_sums["missing"][j]), float(max_shares[j])
         share = n_missing / n
         is_empty = n_missing == n and max_share**n < max_p
-        is_larger = share > max_share + MISSING_EXCESS
-        if is_empty or (is_larger and bdtrc(n_missing - 1, n, smoothed_shares[j]) < max_p):
+        has_excess = share > max_share + MISSING_EXCESS
+        if is_empty or (has_excess and bdtrc(n_missing - 1, n, smoothed_shares[j]) < max_p):
             rows_text = f"all {n} rows" if is_empty else f"{100 * share:.0f} % of {n} rows"
             bound_text = f"at most {100 * max_share:.0f} % of the rows of any source domain"
             words = f"{name!r} is missing in {rows_text}, but in "
@@ -195,82 +194,82 @@ def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterat
             numbers |= {"least": source_low, "most": source_high}
             words = (
                 f"{name!r} ranges from {low:.4g} to {high:.4g}; {n_outside} of {n - n_missing} "
-                "rows are outside the range of all source domains, "
+                "values are outside the range of all source domains, "
                 f"{source_low:.4g} to {source_high:.4g}"
             )
             yield Finding("range", words, name, numbers=numbers)
 
 
-def _levels(
+def _check_levels(
     watch: ShiftWatch, statistics: ShiftStatistics, reported_columns: set[str | None]
 ) -> Iterator[Finding]:
     """Yield findings about the means of columns that are not in ``reported_columns``."""
     moments, new_sums = watch.moments(watch.totals_), watch.split_totals(statistics.totals)
-    counts = (new_sums["rows"] - new_sums["missing"]).astype(int)
+    n_values = (new_sums["rows"] - new_sums["missing"]).astype(int)
     source_means = np.where(moments.count > 0, moments.mean, np.nan)
     deviations = np.sqrt(moments.squares.sum(axis=0) / np.maximum(moments.count.sum(axis=0), 1))
-    widths = np.minimum((watch.highest_ - watch.lowest_) / watch.scale_, CLIP)
+    range_widths = np.minimum((watch.highest_ - watch.lowest_) / watch.scale_, CLIP)
     for j, i in enumerate(watch.numeric_):
-        name, count = watch.columns_[i], counts[j]
-        if name in reported_columns or not count or np.isnan(source_means[:, j]).all():
+        name, n = watch.columns_[i], n_values[j]
+        if name in reported_columns or not n or np.isnan(source_means[:, j]).all():
             continue
-        mean = new_sums["level"][j] / count
+        mean = new_sums["level"][j] / n
         low, high = np.nanmin(source_means[:, j]), np.nanmax(source_means[:, j])
-        error = np.sqrt(2 * BERNSTEIN_LOG / count) * deviations[j]
-        error += BERNSTEIN_LOG * widths[j] / (3 * count)  # Bernstein bound for the mean
-        threshold = max(high - low, deviations[j], 0.1 * widths[j], 1e-9)
-        if max(low - mean, mean - high) - error > threshold:
-            scale, offset = watch.scale_[j], watch.mean_[j]
-            mean, low, high = (float(offset + scale * z) for z in (mean, low, high))
-            usual_means = f"{low:.4g} to {high:.4g}" if high > low else f"{low:.4g}"
-            words = f"the mean of {name!r} is {mean:.4g}, but {usual_means} in the source domains"
+        error_bound = np.sqrt(2 * BERNSTEIN_LOG / n) * deviations[j]
+        error_bound += BERNSTEIN_LOG * range_widths[j] / (3 * n)  # Bernstein bound for the mean
+        threshold = max(high - low, deviations[j], 0.1 * range_widths[j], 1e-9)
+        if max(low - mean, mean - high) - error_bound > threshold:
+            z_scores = np.array([mean, low, high])
+            mean, low, high = (watch.mean_[j] + watch.scale_[j] * z_scores).tolist()
+            means_text = f"{low:.4g} to {high:.4g}" if high > low else f"{low:.4g}"
+            words = f"the mean of {name!r} is {mean:.4g}, but {means_text} in the source domains"
             yield Finding("level", words, name, numbers={"mean": mean, "least": low, "most": high})
 
 
-def _categories(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
+def _check_categories(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
     """Yield findings about text columns with values that occur in no source domain."""
     new_sums = watch.split_totals(statistics.totals)
-    for i, count in zip(watch.categorical_, new_sums["unknown"].astype(int), strict=True):
-        if count:
+    for i, n_unknown in zip(watch.categorical_, new_sums["unknown"].astype(int), strict=True):
+        if n_unknown:
             name = watch.columns_[i]
-            examples = ", ".join(repr(value) for value in statistics.examples[name])
-            subject = "1 row has" if count == 1 else f"{count} rows have"
+            examples = ", ".join(map(repr, statistics.examples[name]))
+            subject = "1 row has" if n_unknown == 1 else f"{n_unknown} rows have"
             words = f"{subject} a value of {name!r} that occurs in no source domain: {examples}"
-            numbers: dict[str, float] = {"rows": int(count), "of": int(new_sums["rows"][0])}
+            numbers: dict[str, float] = {"rows": int(n_unknown), "of": int(new_sums["rows"][0])}
             yield Finding("category", words, name, numbers=numbers)
 
 
-def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
+def _check_distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
     """Yield a finding if the rows are farther from all source domains than usual."""
     source_sums, new_sums = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     kernel_sums, n = source_sums["kernel"], int(new_sums["rows"][0])
     n_features = np.full(len(kernel_sums), kernel_sums.shape[1])
     n_features = n_features if watch.n_features_ is None else np.asarray(watch.n_features_)
-    indices, feature_indices = np.flatnonzero(n_features), np.arange(kernel_sums.shape[1])
-    if not len(indices) or not watch.numeric_:
+    sources, feature_indices = np.flatnonzero(n_features), np.arange(kernel_sums.shape[1])
+    if not len(sources) or not watch.numeric_:
         return
-    counts, n_features = source_sums["rows"][indices, 0], n_features[indices]
-    means, freedom = kernel_sums[indices] / counts[:, None], watch.freedom_[indices]
-    variance = np.maximum(source_sums["norms"][indices, 0] / counts - (means**2).sum(axis=1), 0.0)
-    typical_deviation = float(np.sqrt(np.median(variance)))
+    sizes, n_features = source_sums["rows"][sources, 0], n_features[sources]
+    means, freedom = kernel_sums[sources] / sizes[:, None], watch.freedom_[sources]
+    variances = np.maximum(source_sums["norms"][sources, 0] / sizes - (means**2).sum(axis=1), 0.0)
+    typical_deviation = float(np.sqrt(np.median(variances)))
     usual_distance = typical_deviation / 2
     if len(means) > 1:  # the largest distance from a source domain to the nearest other one
-        is_shared = feature_indices < np.minimum(n_features[:, None], n_features)[..., None]
-        squared_gaps = ((means[:, None] - means) ** 2 * is_shared).sum(axis=2)
-        squared_gaps -= (variance / counts)[:, None] + variance / counts
+        is_shared_feature = feature_indices < np.minimum(n_features[:, None], n_features)[..., None]
+        squared_gaps = ((means[:, None] - means) ** 2 * is_shared_feature).sum(axis=2)
+        squared_gaps -= (variances / sizes)[:, None] + variances / sizes
         np.fill_diagonal(squared_gaps, np.inf)
         max_gap = float(np.sqrt(max(squared_gaps.min(axis=1).max(), 0.0)))
         usual_distance = max((1 + 1 / (len(means) - 1)) * max_gap, typical_deviation / 8)
     usual_distance = max(usual_distance, watch.pooled_distance_)
-    variance = np.maximum(variance, np.median(variance))  # that of few rows is uncertain
-    noise = variance * (1 / n + 1 / counts) * chdtri(freedom, FALSE_ALARM_RATE) / freedom
-    is_used = feature_indices < n_features[:, None]
-    squared_distances = (is_used * (new_sums["kernel"] / n - means) ** 2).sum(axis=1)
-    nearest = int(np.argmin(squared_distances - noise))
-    if squared_distances[nearest] - noise[nearest] > usual_distance**2:
-        distance = float(np.sqrt(squared_distances[nearest]))
-        name = watch.sources_[indices[nearest]]
-        phrase = f"nearest source domain ({name})" if len(counts) > 1 else "source domain"
-        words = f"the distance of the rows from the {phrase} is {distance:.2f}; distances up to "
-        words += f"{usual_distance:.2f} are usual"
+    variances = np.maximum(variances, np.median(variances))  # the variance of few rows is uncertain
+    noise_bounds = variances * (1 / n + 1 / sizes) * chdtri(freedom, FALSE_ALARM_RATE) / freedom
+    is_used_feature = feature_indices < n_features[:, None]
+    squared_distances = (is_used_feature * (new_sums["kernel"] / n - means) ** 2).sum(axis=1)
+    nearest_index = int(np.argmin(squared_distances - noise_bounds))
+    if squared_distances[nearest_index] - noise_bounds[nearest_index] > usual_distance**2:
+        distance = float(np.sqrt(squared_distances[nearest_index]))
+        name = watch.sources_[sources[nearest_index]]
+        source_text = f"nearest source domain ({name})" if len(sizes) > 1 else "source domain"
+        words = f"the distance of the rows from the {source_text} is {distance:.2f}; "
+        words += f"distances up to {usual_distance:.2f} are usual"
         yield Finding("distance", words, numbers={"distance": distance, "usual": usual_distance})

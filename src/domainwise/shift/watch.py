@@ -1,9 +1,9 @@
 """ShiftWatch: statistics of a model's source domains, and the same statistics of new rows.
 
 A fitted watch contains no rows, only statistics: counts, means, standard deviations and extremes of
-columns, categories, and kernel means at random points. The number of points is limited so that a
-source domain has at most half as many statistics as values, and its rows cannot be computed from
-them. Source domains with few rows are pooled.
+columns, names of categories, and values of kernel means at random points. The number of points is
+limited so that a source domain has at most half as many statistics as values, and its rows cannot
+be computed from the statistics. Source domains with few rows are pooled.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from domainwise.tables.statistics import column_kind, missing_cells
 MAX_LANDMARKS = 100
 #: Maximum number of source domains with separate statistics; the largest domains are chosen.
 MAX_SOURCES = 200
-#: Minimum number of rows in a source domain with separate statistics; smaller ones are pooled.
+#: Minimum number of rows in a source domain with separate statistics; smaller domains are pooled.
 MIN_SOURCE_ROWS = 20
-#: Minimum number of rows in a pooled domain whose distance from the others is computed.
+#: Minimum number of rows in a pooled domain whose distance from the rest of the pool is computed.
 MIN_POOLED_ROWS = 5
 #: Name of the pooled domains in ``sources_``.
 POOLED = "other sources"
-#: A text column with more categories is treated as an identifier; its values are not checked.
+#: A text column with more categories than this is an identifier, whose values are not checked.
 MAX_CATEGORIES = 1000
 #: New rows are checked by domain if they have at most this many domains, otherwise all together.
 MAX_DOMAINS = 1000
-#: Standardized values are clipped at this value, so that an outlier does not dominate a mean.
+#: Standardized values are clipped at ±CLIP, so that an outlier does not dominate a mean.
 CLIP = 10.0
-#: A value is out of range if it exceeds the source domains' range by this share of its width.
+#: A value is out of range if its distance from the range exceeds this fraction of the width.
 MARGIN = 0.1
 #: Added to the diagonal of the kernel matrix of the landmarks, which may be singular.
 JITTER = 1e-6
-#: Maximum number of unknown categories of a column that are listed, and of rows in a block.
+#: Maximum number of examples of unknown categories in a column, and of rows in a block.
 MAX_EXAMPLES, BLOCK_ROWS = 5, 20_000
-#: Options of ``validate_rows`` with which text and missing values are accepted.
-_ANY_ROWS: dict[str, Any] = {"numeric": False, "dtype": None, "ensure_all_finite": False}
+#: Options of ``validate_rows`` that accept text and missing values.
+_ANY_VALUES: dict[str, Any] = {"numeric": False, "dtype": None, "ensure_all_finite": False}
 
 
 @dataclass(frozen=True)
 class ShiftStatistics:
-    """Statistics of some rows of one domain; statistics of blocks of a table can be added.
+    """Statistics of rows from one domain; the statistics of several blocks of rows can be added.
 
     They are sums over rows (see :meth:`ShiftWatch.split_totals`), the range of each numeric column,
-    and a few values of each text column that occur in no source domain.
+    and for each text column, examples of values that occur in no source domain.
     """
 
     totals: Array
@@ -68,7 +68,7 @@ class ShiftStatistics:
     def __add__(self, other: ShiftStatistics) -> ShiftStatistics:
         """Return the statistics of all rows of both operands."""
         a, b = self.examples, other.examples
-        examples = {n: sorted({*a.get(n, ()), *b.get(n, ())})[:MAX_EXAMPLES] for n in a | b}
+        examples = {key: sorted({*a.get(key, ()), *b.get(key, ())})[:MAX_EXAMPLES] for key in a | b}
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
         return ShiftStatistics(self.totals + other.totals, lowest, highest, examples)
@@ -78,8 +78,8 @@ def merge_statistics(blocks: Iterable[dict[Any, ShiftStatistics]]) -> dict[Any, 
     """Add the statistics of blocks of a table, domain by domain; the key None means all rows."""
     sums: dict[Any, ShiftStatistics] = {}
     for block in blocks:
-        for name, statistics in block.items():
-            sums[name] = sums[name] + statistics if name in sums else statistics
+        for domain, statistics in block.items():
+            sums[domain] = sums[domain] + statistics if domain in sums else statistics
         if len(sums) > (1 if None in sums else MAX_DOMAINS):
             first, *others = sums.values()
             sums = {None: sum(others, first)}
@@ -91,35 +91,34 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Store statistics of the source domains in a pipeline; rows are not changed.
 
     If a pipeline begins with this step, :func:`~domainwise.check_shift` can report how new rows
-    differ from the source domains: whether they have other units, missing values or unknown
-    categories, or are far away. ``domainwise fit`` adds this step to every model. No row is stored.
+    differ from the source domains: other units, missing values, unknown categories, or a large
+    distance. ``domainwise fit`` adds this step to every model. No row is stored.
 
     Attributes
     ----------
     columns_ : list of str
-        Names of the columns; ``x0``, ``x1`` and so on if X has no names.
+        Names of the columns; ``x0``, ``x1`` and so on if X has no column names.
     numeric_, categorical_ : list of int
         Indices of numeric and text columns; other columns, such as dates, are not checked.
     lowest_, highest_, mean_, scale_ : ndarray of shape (n_numeric,)
         Range, mean and standard deviation of numeric columns over all source domains.
     categories_ : list
-        Distinct values of each text column; None if there are more than 1,000.
+        Distinct values of each text column; None for a column with more than 1,000.
     landmarks_ : ndarray of shape (n_landmarks, n_numeric)
         Points, drawn from a normal distribution, at which kernel means are computed; at most 100.
     sources_ : list of str
-        Sources: domains with at least 20 rows, or the largest 200 of them. Other domains
-        are pooled into one source, "other sources", unless they have fewer than 20 rows in total.
+        Names of the sources: domains with at least 20 rows, or the largest 200 of them. Other
+        domains are pooled into "other sources", unless they have fewer than 20 rows in total.
     totals_ : ndarray of shape (n_sources, n_totals)
-        Counts, and sums of values, squares and kernel features, for each source. Their number does
-        not depend on the number of rows.
+        Counts, and sums of values, squares and kernel features; see :meth:`split_totals`.
     freedom_ : ndarray of shape (n_sources,)
         Effective number of directions in which a source's rows vary in the kernel's feature space.
     n_features_ : ndarray of shape (n_sources,), or None
-        Number of kernel means of each source: at most a third of its rows, and so few that a source
+        Number of landmarks used for each source: at most a third of its rows, and so few that it
         has at most half as many statistics as values; 0 for fewer than 20 rows. If it is 0, the
-        distance to the source is not checked. None means that all sources have all kernel means.
+        distance to the source is not checked. None means that each source uses all landmarks.
     pooled_distance_ : float
-        Largest distance of a pooled domain from the other pooled domains.
+        Largest distance of a pooled domain from the rest of the pool, corrected for chance.
 
     See Also
     --------
@@ -142,7 +141,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
     # Defaults for a watch that was created by from_summary or loaded from a model file in format 3.
-    # In such files, landmarks are training rows, and _root maps kernel values to features.
+    # In that format, landmarks are training rows, and _root maps kernel values to features.
     _uses_target = False
     n_features_: Array | None = None
     pooled_distance_: float = 0.0
@@ -164,32 +163,32 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self : object
         """
         refuse_tensors_and_dask(self, X, "Convert it to an array first")
-        rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_ROWS)
+        rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_VALUES)
         if not len(rows):
-            raise ValueError("X has 0 rows, but at least 1 is required. Pass the source rows.")
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in names]
-        columns = self._columns(rows)
-        kinds = [column_kind(column) for column in columns]
-        self.numeric_ = [i for i, kind in enumerate(kinds) if kind == "number"]
-        self.categorical_ = [i for i, kind in enumerate(kinds) if kind == "text"]
+            raise ValueError("X has 0 rows, but at least 1 is required. Pass rows to fit.")
+        column_names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in column_names]
+        columns = self._select_columns(rows)
+        column_kinds = [column_kind(column) for column in columns]
+        self.numeric_ = [i for i, kind in enumerate(column_kinds) if kind == "number"]
+        self.categorical_ = [i for i, kind in enumerate(column_kinds) if kind == "text"]
         text_columns = [columns[i] for i in self.categorical_]
-        categories = [sorted({str(value) for value in x[~missing_cells(x)]}) for x in text_columns]
-        self.categories_ = [v if len(v) <= MAX_CATEGORIES else None for v in categories]
-        numbers = self._numbers(columns)
+        categories = [sorted(set(map(str, x[~missing_cells(x)]))) for x in text_columns]
+        self.categories_ = [c if len(c) <= MAX_CATEGORIES else None for c in categories]
+        numbers = self._numeric_values(columns)
         numbers[~np.isfinite(numbers)] = np.nan
-        moments, levels = rows_moments(numbers)
-        self.lowest_, self.highest_ = levels.lowest, levels.highest
+        moments, extremes = rows_moments(numbers)
+        self.lowest_, self.highest_ = extremes.lowest, extremes.highest
         self.mean_, deviations = moments.mean[0], np.sqrt(moments.variance[0])
-        # The deviation of a constant column may be a rounding error of its mean.
+        # Rounding errors can make the deviation of a constant column slightly positive.
         self.scale_ = np.where(deviations > 1e-12 * np.abs(self.mean_), deviations, 1.0)
         domains = check_sample_domain(sample_domain, len(rows))
         source_codes = self._choose_sources(domains, len(rows))
-        Z = self._standardized(numbers)
+        Z = self._standardize(numbers)
         n_features = self._draw_landmarks(Z, np.bincount(source_codes[source_codes >= 0]))
-        self.totals_ = self._totals(columns, source_codes, len(self.sources_), n_features)[0]
+        self.totals_ = self._sum_groups(columns, source_codes, len(self.sources_), n_features)[0]
         source_rows = (Z[source_codes == d] for d in range(len(self.sources_)))
-        self.freedom_ = np.array(list(map(self._freedom, source_rows, n_features)))
+        self.freedom_ = np.array(list(map(self._compute_freedom, source_rows, n_features)))
         self.n_features_ = n_features
         if self.sources_[-1] == POOLED and domains.codes is not None:
             pooled_codes = np.where(source_codes == len(self.sources_) - 1, domains.codes, -1)
@@ -200,9 +199,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def from_summary(cls, columns: dict[str, list[str] | None], **attributes: object) -> ShiftWatch:
         """Create a ShiftWatch for data frames without reading rows.
 
-        ``columns`` maps names to categories, or to None for numbers; ``attributes`` are ranges,
-        scales and landmarks. The caller sets ``sources_``, and ``totals_`` and ``freedom_`` from
-        :meth:`source_totals`. The same landmarks give the same kernel features on every machine.
+        ``columns`` maps names to categories, or to None for numbers; ``attributes`` are fitted
+        attributes such as ``landmarks_``. The caller sets ``sources_``, and ``totals_`` and
+        ``freedom_`` from :meth:`source_totals`. Equal landmarks give equal kernel features.
         """
         watch = cls()
         watch.columns_, watch.n_features_in_ = list(columns), len(columns)
@@ -218,12 +217,13 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         totals = np.zeros((n_groups, self.n_totals))
         for start in range(0, len(group_codes), 5 * BLOCK_ROWS):
             block = slice(start, start + 5 * BLOCK_ROWS)
-            totals += self._totals(self._columns(X.iloc[block]), group_codes[block], n_groups)[0]
+            columns = self._select_columns(X.iloc[block])
+            totals += self._sum_groups(columns, group_codes[block], n_groups)[0]
         freedom = np.ones(n_groups)
         for g in range(n_groups):
             indices = np.flatnonzero(group_codes == g)
-            sample = X.iloc[indices[:: -(-len(indices) // 2000)]]
-            freedom[g] = self._freedom(self._standardized(self._numbers(self._columns(sample))))
+            columns = self._select_columns(X.iloc[indices[:: -(-len(indices) // 2000)]])
+            freedom[g] = self._compute_freedom(self._standardize(self._numeric_values(columns)))
         return totals, freedom
 
     def transform(self, X: ArrayLike) -> Any:
@@ -239,38 +239,38 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             The rows, unchanged.
         """
         check_is_fitted(self)
-        if hasattr(X, "iloc"):  # later steps select columns by name, in any order
+        if hasattr(X, "iloc"):  # later steps select columns by name, so any order is accepted
             return X
-        return validate_rows(self, X, reset=False, **_ANY_ROWS)
+        return validate_rows(self, X, reset=False, **_ANY_VALUES)
 
     def summarize(
         self, X: ArrayLike, sample_domain: MaybeArray = None
     ) -> dict[Label | None, ShiftStatistics]:
         """Compute statistics of new rows by domain; the key None means all rows."""
         check_is_fitted(self)
-        rows: Any = X if hasattr(X, "iloc") else validate_rows(self, X, reset=False, **_ANY_ROWS)
-        columns = self._columns(rows)
+        rows: Any = X if hasattr(X, "iloc") else validate_rows(self, X, reset=False, **_ANY_VALUES)
+        columns = self._select_columns(rows)
         domains = check_sample_domain(sample_domain, len(rows), "delta")
         names = [None] if sample_domain is None else np.asarray(domains.names).tolist()
-        codes = np.asarray(domains.codes)
-        totals, examples = self._totals(columns, codes, len(names))
-        numbers = self._numbers(columns)
+        domain_codes = np.asarray(domains.codes)
+        totals, examples = self._sum_groups(columns, domain_codes, len(names))
+        numbers = self._numeric_values(columns)
         extremes = np.full((2, len(names), numbers.shape[1]), np.nan)
-        np.fmin.at(extremes[0], codes, numbers)
-        np.fmax.at(extremes[1], codes, numbers)
+        np.fmin.at(extremes[0], domain_codes, numbers)
+        np.fmax.at(extremes[1], domain_codes, numbers)
         return dict(zip(names, map(ShiftStatistics, totals, *extremes, examples), strict=True))
 
     def split_totals(self, totals: Array) -> dict[str, Array]:
-        """Split sums over rows by name.
+        """Split sums over rows into named arrays.
 
-        ``missing`` has counts for numeric columns, then for text columns. For numeric columns,
-        ``beyond`` counts values out of range, and ``level`` and ``spread`` are sums and sums of
-        squares of standardized values. ``unknown`` counts values of text columns that occur in no
-        source domain. ``kernel`` and ``norms`` are sums of kernel features and their squared norms.
+        ``rows`` and ``missing`` are counts, the latter for numeric columns, then for text columns.
+        For numeric columns, ``beyond`` counts values out of range, and ``level`` and ``spread`` are
+        sums of standardized values and of their squares. ``unknown`` counts text values that occur
+        in no source domain. ``kernel`` and ``norms`` are sums of features and of squared norms.
         """
-        sizes = self._sizes()
-        cuts = np.cumsum(list(sizes.values()))[:-1]
-        return dict(zip(sizes, np.split(totals, cuts, axis=-1), strict=True))
+        n_sums_by_name = self._n_sums_by_name()
+        boundaries = np.cumsum(list(n_sums_by_name.values()))[:-1]
+        return dict(zip(n_sums_by_name, np.split(totals, boundaries, axis=-1), strict=True))
 
     def moments(self, totals: Array) -> Moments:
         """Compute moments of standardized numbers from sums over rows."""
@@ -279,19 +279,19 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         mean = sums["level"] / np.maximum(count, 1)
         return Moments(count, mean, np.maximum(sums["spread"] - count * mean**2, 0.0))
 
-    def _sizes(self) -> dict[str, int]:
+    def _n_sums_by_name(self) -> dict[str, int]:
         p, q = len(self.numeric_), len(self.categorical_)
         r = len(self.landmarks_) if self._root is None else self._root.shape[1]
-        sizes = {"rows": 1, "missing": p + q, "beyond": p, "level": p, "spread": p, "unknown": q}
-        return sizes | {"kernel": r, "norms": 1}
+        n_sums = {"rows": 1, "missing": p + q, "beyond": p, "level": p, "spread": p, "unknown": q}
+        return n_sums | {"kernel": r, "norms": 1}
 
     @property
     def n_totals(self) -> int:
         """Number of sums over the rows of a source."""
-        return sum(self._sizes().values())
+        return sum(self._n_sums_by_name().values())
 
-    def _columns(self, X: Any) -> list[Any]:
-        """Return the columns of X that were seen in fit, in the same order."""
+    def _select_columns(self, X: Any) -> list[Any]:
+        """Return the columns of X that were seen in fit, in the order of fit."""
         if not hasattr(X, "iloc"):
             return list(np.asarray(X).T)
         names = getattr(self, "feature_names_in_", None)
@@ -309,7 +309,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         return [X[name] for name in names]
 
-    def _numbers(self, columns: list[Any]) -> Array:
+    def _numeric_values(self, columns: list[Any]) -> Array:
         numbers = np.full((len(columns[0]), len(self.numeric_)), np.nan)
         for j, i in enumerate(self.numeric_):
             is_present = ~missing_cells(columns[i])
@@ -322,32 +322,32 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 ) from None
         return numbers
 
-    def _standardized(self, numbers: Array) -> Array:
+    def _standardize(self, numbers: Array) -> Array:
         return np.clip((numbers - self.mean_) / self.scale_, -CLIP, CLIP)
 
     def _choose_sources(self, domains: Any, n: int) -> Array:
         """Set ``sources_``, and return the index of each row's source; -1 means none.
 
-        Domains with few rows, and domains that are not among the largest, are pooled, or
-        omitted if they have few rows in total and other sources exist.
+        Domains with few rows, and domains that are not among the largest, are pooled. The
+        pool is omitted if it has few rows and other sources exist.
         """
         if domains.codes is None or domains.n_categories == 1:
             self.sources_ = ["all"] if domains.codes is None else [str(domains.names[0])]
             return np.zeros(n, dtype=np.intp)
-        sizes = np.bincount(domains.codes)
-        largest_codes = np.argsort(-sizes, kind="stable")[:MAX_SOURCES]
-        separate_codes = np.sort(largest_codes[sizes[largest_codes] >= MIN_SOURCE_ROWS])
-        n_separate, n_pooled_rows = len(separate_codes), n - sizes[separate_codes].sum()
+        domain_sizes = np.bincount(domains.codes)
+        largest_codes = np.argsort(-domain_sizes, kind="stable")[:MAX_SOURCES]
+        separate_codes = np.sort(largest_codes[domain_sizes[largest_codes] >= MIN_SOURCE_ROWS])
+        n_separate, n_pooled_rows = len(separate_codes), n - domain_sizes[separate_codes].sum()
         has_pool = bool(n_pooled_rows >= MIN_SOURCE_ROWS or not n_separate)
         self.sources_ = [str(domains.names[i]) for i in separate_codes] + [POOLED] * has_pool
-        source_by_domain = np.full(len(sizes), n_separate if has_pool else -1)
+        source_by_domain = np.full(len(domain_sizes), n_separate if has_pool else -1)
         source_by_domain[separate_codes] = np.arange(n_separate)
         return np.asarray(source_by_domain[domains.codes])
 
     def _draw_landmarks(self, Z: Array, sizes: Array) -> Array:
-        """Draw landmarks, and return the number of kernel means for sources of these sizes."""
+        """Set ``gamma_`` and ``landmarks_``, and return the number of landmarks for each source."""
         filled_rows, p = np.nan_to_num(Z), Z.shape[1]
-        # A source has at most half as many statistics as values.
+        # Kernel means, 4 statistics per column and 3 others are at most half as many as the values.
         limits = np.minimum(sizes // 3, sizes * p // 2 - 4 * p - 3)
         n_features = np.where(sizes < MIN_SOURCE_ROWS, 0, limits).clip(0, MAX_LANDMARKS if p else 0)
         is_constant = not p or bool((filled_rows == filled_rows[0]).all())
@@ -356,13 +356,13 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.landmarks_ = normal_points * filled_rows.std(axis=0)
         return np.asarray(n_features)
 
-    def _features(self, Z: Array) -> Array:
+    def _kernel_features(self, Z: Array) -> Array:
         """Map rows to the kernel's feature space, projected onto the span of the landmarks.
 
         The first k features depend only on the first k landmarks.
         """
         if not (len(self.landmarks_) and len(Z)):
-            return np.zeros((len(Z), self._sizes()["kernel"]))
+            return np.zeros((len(Z), self._n_sums_by_name()["kernel"]))
         kernel_values = rbf_kernel(np.nan_to_num(Z), self.landmarks_, gamma=self.gamma_)
         if self._root is not None:
             return np.asarray(kernel_values @ self._root)
@@ -370,42 +370,42 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         factor = cholesky(K + JITTER * np.eye(len(K)), lower=True)
         return np.asarray(solve_triangular(factor, kernel_values.T, lower=True).T)
 
-    def _freedom(self, Z: Array, n_features: int | None = None) -> float:
+    def _compute_freedom(self, Z: Array, n_features: int | None = None) -> float:
         """Return tr(C)^2 / tr(C^2) for the covariance C of the features of up to 2,000 rows."""
-        features = self._features(Z[:: -(-len(Z) // 2000)])[:, :n_features]
+        features = self._kernel_features(Z[:: -(-len(Z) // 2000)])[:, :n_features]
         C = np.atleast_2d(np.cov(features, rowvar=False, bias=True)) if features.size else 0.0
         trace_of_square = float(np.sum(np.square(C)))
         return float(np.trace(C)) ** 2 / trace_of_square if trace_of_square > 1e-300 else 1.0
 
     def _pooled_distance(self, columns: list[Any], pooled_codes: Array, n_features: int) -> float:
-        """Return the largest distance of a pooled domain from the others, corrected for chance.
+        """Return the largest distance of a pooled domain from the rest, corrected for chance.
 
         ``pooled_codes`` contains the domain code of each pooled row, and -1 for other rows.
         """
-        sizes = np.bincount(pooled_codes[pooled_codes >= 0])
-        largest_codes = np.argsort(-sizes, kind="stable")[: 5 * MAX_SOURCES]
-        largest_codes = largest_codes[sizes[largest_codes] >= MIN_POOLED_ROWS]
+        domain_sizes = np.bincount(pooled_codes[pooled_codes >= 0])
+        largest_codes = np.argsort(-domain_sizes, kind="stable")[: 5 * MAX_SOURCES]
+        largest_codes = largest_codes[domain_sizes[largest_codes] >= MIN_POOLED_ROWS]
         if not n_features or len(largest_codes) < 2:
             return 0.0
-        group_by_domain = np.full(len(sizes) + 1, -1)
+        group_by_domain = np.full(len(domain_sizes) + 1, -1)
         group_by_domain[largest_codes] = np.arange(len(largest_codes))
-        totals, _ = self._totals(columns, group_by_domain[pooled_codes], len(largest_codes))
+        totals, _ = self._sum_groups(columns, group_by_domain[pooled_codes], len(largest_codes))
         domain_sums = self.split_totals(totals)["kernel"][:, :n_features]
-        pooled_totals, n = self.split_totals(self.totals_[-1]), sizes.sum()
-        pooled_sum, n_rows = pooled_totals["kernel"][:n_features], sizes[largest_codes][:, None]
+        pooled_totals, n = self.split_totals(self.totals_[-1]), domain_sizes.sum()
+        n_rows, pooled_sum = domain_sizes[largest_codes, None], pooled_totals["kernel"][:n_features]
         variance = pooled_totals["norms"][0] / n - np.sum((pooled_sum / n) ** 2)
-        gaps = domain_sums / n_rows - (pooled_sum - domain_sums) / (n - n_rows)
-        squared_distances = (gaps**2).sum(axis=1, keepdims=True) - variance / n_rows
+        mean_differences = domain_sums / n_rows - (pooled_sum - domain_sums) / (n - n_rows)
+        squared_distances = (mean_differences**2).sum(axis=1, keepdims=True) - variance / n_rows
         return float(np.sqrt(np.max(squared_distances).clip(0)))
 
-    def _totals(
+    def _sum_groups(
         self, columns: list[Any], group_codes: Array, n_groups: int, n_features: Array | None = None
     ) -> tuple[Array, list[dict[str, list[str]]]]:
         """Return sums over the rows of each group, and examples of unknown categories.
 
         Only the first ``n_features`` kernel features of each group are summed; None sums all.
         """
-        numbers = self._numbers(columns)
+        numbers = self._numeric_values(columns)
         is_missing, is_unknown = np.zeros((2, len(group_codes), len(self.categorical_)), dtype=bool)
         examples: list[dict[str, list[str]]] = [{} for _ in range(n_groups)]
         for j, (i, categories) in enumerate(zip(self.categorical_, self.categories_, strict=True)):
@@ -420,20 +420,20 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         margin = MARGIN * (self.highest_ - self.lowest_) + 1e-9 * np.abs(self.mean_)
         totals: Any = 0.0
         for start in range(0, len(group_codes), BLOCK_ROWS):
-            rows = np.flatnonzero(group_codes[start : start + BLOCK_ROWS] >= 0) + start
-            x, block_codes = numbers[rows], group_codes[rows]
-            z = self._standardized(x)
-            features = self._features(z)
+            row_indices = np.flatnonzero(group_codes[start : start + BLOCK_ROWS] >= 0) + start
+            x, block_codes = numbers[row_indices], group_codes[row_indices]
+            z = self._standardize(x)
+            features = self._kernel_features(z)
             if n_features is not None:
                 features *= np.arange(features.shape[1]) < n_features[block_codes][:, None]
             summands = [
                 np.ones((len(x), 1)),
                 np.isnan(x),
-                is_missing[rows],
+                is_missing[row_indices],
                 (x < self.lowest_ - margin) | (x > self.highest_ + margin),
                 np.nan_to_num(z),
                 np.nan_to_num(z) ** 2,
-                is_unknown[rows],
+                is_unknown[row_indices],
                 features,
                 (features**2).sum(axis=1, keepdims=True),
             ]

@@ -35,10 +35,10 @@ class LeaveDomainsOut(BaseCrossValidator):
     n_test_domains : int, default=1
         Number of domains in each test set.
     n_repeats : int, default=None
-        None tests each of T domains once, in ``ceil(T / n_test_domains)`` splits. An integer is the
-        number of test sets; the domains of each are drawn at random without replacement.
+        Number of test sets, whose domains are drawn at random without replacement. If None, each of
+        the T domains is in one test set, which gives ``ceil(T / n_test_domains)`` splits.
     random_state : int, RandomState instance or None, default=None
-        Seed for random test sets. None uses a fixed seed, so that every call of ``split`` gives the
+        Seed for random test sets. None uses a fixed seed, so that every call to ``split`` gives the
         same folds. With ``n_repeats=None`` and several domains per test set, an int shuffles the
         domains before they are assigned to test sets; None assigns them in sorted order.
     max_splits : int, default=None
@@ -94,7 +94,7 @@ class LeaveDomainsOut(BaseCrossValidator):
     def split(
         self, X: ArrayLike, y: MaybeArray = None, groups: MaybeArray = None
     ) -> Iterator[tuple[Array, Array]]:
-        """Yield training and test rows of each split.
+        """Yield the indices of training and test rows for each split.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class LeaveDomainsOut(BaseCrossValidator):
 
     @property
     def shuffle(self) -> bool:
-        """Whether repeated calls of :meth:`split` give different folds; searches check this."""
+        """Whether repeated calls to :meth:`split` give different folds; searches check this."""
         return isinstance(self.random_state, np.random.RandomState)
 
     def _domain_codes(self, groups: Any) -> tuple[Array, int]:
@@ -146,19 +146,19 @@ class LeaveDomainsOut(BaseCrossValidator):
         if n_repeats is not None:
             return [rng.choice(n_domains, n_test, replace=False) for _ in range(n_splits)]
         use_random_order = n_splits < n_domains and self.random_state is not None
-        order = rng.permutation(n_domains) if use_random_order else np.arange(n_domains)
-        return np.array_split(order, n_splits)
+        domain_order = rng.permutation(n_domains) if use_random_order else np.arange(n_domains)
+        return np.array_split(domain_order, n_splits)
 
 
-Split = tuple[Array, Array]  #: indices of training rows and of test rows
-SplitParts = list[tuple[list[int], list[int]]]  #: training and test parts, by split
+Split = tuple[Array, Array]  #: indices of training and test rows
+SplitParts = list[tuple[list[int], list[int]]]  #: codes of training and test parts, by split
 
 #: Up to this many domains are held out one at a time; more are held out in this many groups.
 MAX_FOLDS = 10
 #: Number of folds of rows, if there are no domains to hold out.
 ROW_FOLDS = 5
-#: If splits divide the rows into more parts than this per split, as repeated folds do, there is a
-#: pass over the rows for each split.
+#: If splits divide the rows into more parts than this per split, as repeated folds do, each split
+#: has its own pass over the rows.
 MAX_PARTS_PER_SPLIT = 4
 #: Maximum number of rows if ``max_rows`` is "auto".
 AUTO_ROWS = 2000
@@ -171,23 +171,23 @@ def domain_folds(
     classification: bool,
     cv: Any = None,
     max_splits: int | None = MAX_FOLDS,
-    usable: Callable[[Array, Array], bool] | None = None,
+    is_usable: Callable[[Array, Array], bool] | None = None,
 ) -> tuple[list[Split], str]:
-    """Return splits that hold out domains or, with a warning if there are no domains, rows.
+    """Return splits, and whether they hold out "domains" or "rows".
 
-    Splits are removed if they have a single training class, or if ``usable`` returns False for
-    their training and test targets. If no split remains, rows are held out. ``cv=None`` means
-    :class:`LeaveDomainsOut` with at most ``max_splits`` splits. The second value says what is held
-    out: "domains" or "rows".
+    ``cv=None`` means :class:`LeaveDomainsOut` with at most ``max_splits`` splits. A split is
+    removed if it has a single training class, or if ``is_usable`` returns False for its training
+    and test targets. Rows are held out if there are no domains (with a warning), or if
+    ``is_usable`` is passed and no split of domains remains.
     """
     has_domains = domains is not None and len(np.unique(domains)) > 1
 
-    def usable_splits(splits: Iterable[Split]) -> list[Split]:
+    def select_usable(splits: Iterable[Split]) -> list[Split]:
         return [
             (train, test)
             for train, test in splits
             if not (classification and len(np.unique(y[train])) < 2)
-            and (usable is None or usable(y[train], y[test]))
+            and (is_usable is None or is_usable(y[train], y[test]))
         ]
 
     placeholder_X = np.zeros((len(y), 1))
@@ -203,10 +203,10 @@ def domain_folds(
             # Splitters such as KFold ignore the domains.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
             index_pairs = splitter.split(placeholder_X, y, domains if has_domains else None)
-            splits = usable_splits(
+            splits = select_usable(
                 (
-                    _row_indices(train, len(y), f"the training set of split {split_number}"),
-                    _row_indices(test, len(y), f"the test set of split {split_number}"),
+                    _check_row_indices(train, len(y), f"the training set of split {split_number}"),
+                    _check_row_indices(test, len(y), f"the test set of split {split_number}"),
                 )
                 for split_number, (train, test) in enumerate(index_pairs)
             )
@@ -218,22 +218,22 @@ def domain_folds(
             "passed. Rows are held out instead, and scores say little about unseen domains.",
             RowFoldsWarning,
         )
-    splits = usable_splits(row_folds(y, classification)) if usable or not has_domains else []
+    splits = select_usable(row_folds(y, classification)) if is_usable or not has_domains else []
     if not splits and len(y) < 2:
         raise ValueError(
             f"n_samples={len(y)}, but at least 2 rows are needed to hold some out. Pass more rows."
         )
     if not splits:
         requirement, advice = "two training classes", "another splitter (cv)"
-        if usable:
+        if is_usable:
             requirement = "the targets needed for training and scoring"
             advice += " or scorer (scoring)"
         raise ValueError(f"No split has {requirement}. Pass more rows, or choose {advice}.")
     return splits, "rows"
 
 
-def _row_indices(rows: Any, n: int, description: str) -> Array:
-    """Convert rows that the user's ``cv`` yields to indices; reject rows that do not exist."""
+def _check_row_indices(rows: Any, n: int, description: str) -> Array:
+    """Return row indices from the user's ``cv``, which may be a mask; reject invalid indices."""
     rows = np.asarray(rows)
     if rows.dtype.kind == "b" and rows.shape == (n,):
         return np.flatnonzero(rows)
@@ -251,7 +251,7 @@ def row_folds(
     y: Array, classification: bool, n_folds: int = ROW_FOLDS, random_state: int = 0
 ) -> list[Split]:
     """Return folds of rows, stratified by class; an empty list if there are too few rows."""
-    # The largest class limits the number of folds; smaller classes are missing from some folds.
+    # The largest class limits the number of folds; smaller classes may be missing from some folds.
     max_folds = int(np.unique(y, return_counts=True)[1].max()) if classification else len(y)
     n_folds = min(n_folds, max_folds)
     if n_folds < 2:
@@ -266,7 +266,7 @@ def row_folds(
 def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
     """Divide n rows into parts so that each split trains on, tests on or omits whole parts.
 
-    Returns the part of each row, and the training and test parts of each split.
+    Returns the part code of each row, and the codes of the training and test parts of each split.
     """
     part_codes = np.zeros(n, dtype=np.int64)
     for train, test in splits:
@@ -294,14 +294,14 @@ def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
 
 def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]]:
     """Return results of :func:`split_parts`, one for each pass over n rows (usually one pass)."""
-    part_codes, parts = split_parts(splits, n)
+    part_codes, parts_by_split = split_parts(splits, n)
     if part_codes.max() < MAX_PARTS_PER_SPLIT * len(splits):
-        return [(part_codes, parts)]
+        return [(part_codes, parts_by_split)]
     return [split_parts([split], n) for split in splits]
 
 
 def draw_rows(domain_codes: Array, max_rows: int | str | None, random_state: int) -> Array:
-    """Draw rows evenly from domains: all rows from small domains, and samples from large ones."""
+    """Draw row indices evenly from domains: all from small domains, samples from large ones."""
     n = len(domain_codes)
     check_arguments("evaluate", max_rows=max_rows)
     if isinstance(max_rows, str):
@@ -314,12 +314,12 @@ def draw_rows(domain_codes: Array, max_rows: int | str | None, random_state: int
             f"max_rows={max_rows} allows fewer than two rows for each of {len(sizes)} domains. "
             f"Use at least {2 * len(sizes)}."
         )
-    # All domains have the same limit; the remaining rows are drawn from the largest domains.
+    # All domains have the same limit; rows that remain are drawn from the largest domains.
     limits = range(max_rows + 1)
     limit = bisect_right(limits, max_rows, key=lambda k: int(np.minimum(sizes, k).sum())) - 1
     sample_sizes = np.minimum(sizes, limit)
-    largest_domains = np.argsort(sample_sizes - sizes, kind="stable")
-    sample_sizes[largest_domains[: max_rows - int(sample_sizes.sum())]] += 1
+    largest_codes = np.argsort(sample_sizes - sizes, kind="stable")
+    sample_sizes[largest_codes[: max_rows - int(sample_sizes.sum())]] += 1
     rng = np.random.default_rng(random_state)
     samples = [
         rng.choice(np.flatnonzero(domain_codes == code), size, replace=False)

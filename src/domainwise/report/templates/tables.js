@@ -3,24 +3,24 @@
 document.querySelectorAll("table").forEach((table) => {
   const body = table.tBodies[0];
   if (!body || body.rows.length < 2) return;
-  const key = (row, column) => {
+  const readSortKey = (row, column) => {
     const text = row.cells[column].textContent.trim();
-    const number = text.replace(/,/g, "").match(/^[<>]?\s*([+-]?\d+(\.\d+)?(e[+-]?\d+)?)/i);
-    return number ? parseFloat(number[1]) : text === "–" || text === "" ? null : text.toLowerCase();
+    const match = text.replace(/,/g, "").match(/^[<>]?\s*([+-]?\d+(\.\d+)?(e[+-]?\d+)?)/i);
+    return match ? parseFloat(match[1]) : text === "–" || text === "" ? null : text.toLowerCase();
   };
   const compare = (a, b) =>
     typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1;
-  Array.from(table.tHead.rows[0].cells).forEach((head, column) => {
+  Array.from(table.tHead.rows[0].cells).forEach((heading, column) => {
     if (body.querySelector(`td:nth-child(${column + 1}).picture`)) return;
     const button = document.createElement("button");
     button.type = "button";
-    button.append(...head.childNodes);
-    head.append(button);
+    button.append(...heading.childNodes);
+    heading.append(button);
     button.addEventListener("click", () => {
-      const ascending = head.getAttribute("aria-sort") !== "ascending";
+      const ascending = heading.getAttribute("aria-sort") !== "ascending";
       for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-      const keys = new Map(Array.from(body.rows, (row) => [row, key(row, column)]));
+      heading.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+      const keys = new Map(Array.from(body.rows, (row) => [row, readSortKey(row, column)]));
       // Cells without a value stay at the end in both directions.
       const rows = Array.from(body.rows).sort((a, b) => {
         const [x, y] = [keys.get(a), keys.get(b)];
@@ -31,15 +31,15 @@ document.querySelectorAll("table").forEach((table) => {
     });
   });
 });
-// When the page is printed, all sections are open. A link opens the section that it points to.
-const open = (sections) => sections.forEach((section) => { section.open = true; });
-const openAll = () => open(document.querySelectorAll("details"));
+// Printing opens all sections. A link opens the section that it points to.
+const openSections = (sections) => sections.forEach((section) => { section.open = true; });
+const openAll = () => openSections(document.querySelectorAll("details"));
 const openTarget = () => {
   let element = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  for (; element; element = element.parentElement) if (element.matches("details")) open([element]);
+  for (; element; element = element.parentElement) if (element.matches("details")) openSections([element]);
 };
 addEventListener("beforeprint", openAll);
 addEventListener("hashchange", openTarget);
-matchMedia("print").addEventListener("change", (query) => { if (query.matches) openAll(); });
+matchMedia("print").addEventListener("change", (event) => { if (event.matches) openAll(); });
 if (matchMedia("print").matches) openAll();
 openTarget();
