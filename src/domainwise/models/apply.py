@@ -117,7 +117,7 @@ def merge_summaries(a: Summaries, b: Summaries) -> Summaries:
 def with_summaries(model: Any, summaries: Summaries) -> Any:
     """Return a copy of a model that uses these domain summaries instead of the rows of X.
 
-    The copy shares the fitted attributes. The model itself is not changed.
+    The copy shares the model's fitted attributes. The model itself is not changed.
     """
     estimator, _ = find_context(model)
     statistics = DomainStatistics({name: summary.moments for name, summary in summaries.items()})
@@ -148,9 +148,9 @@ def _substitute(model: Any, old: Any, new: Any) -> Any:
 class ApplyResult:
     """The result of applying a model to a chunk of a table, or to the whole table."""
 
-    columns: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)  #: names of the output columns
     n_rows: int = 0
-    statistics: dict[Any, ShiftStatistics] = field(default_factory=dict)  #: by domain
+    statistics: dict[Any, ShiftStatistics] = field(default_factory=dict)  #: by domain, for shift
     notes: list[str] = field(default_factory=list)  #: warning messages
     frame: Any = None  #: output rows; None if a worker has written them, or in a first pass
     summaries: Summaries = field(default_factory=dict)  #: by domain, for context
@@ -164,7 +164,7 @@ class Application:
     model: TableModel
     source: str  #: path of the table
     kept_columns: list[str]  #: columns of the source that are copied to the output
-    project: bool  #: whether to project instead of predicting
+    project: bool  #: whether to project rows instead of predicting
     read_options: dict[str, Any]  #: options for reading cells: "decimal", "encoding", "na"
     check_shift: bool = True
     first_pass: bool = False  #: whether to compute statistics only
@@ -185,7 +185,7 @@ class Application:
 
     @config_context(transform_output="default")
     def __call__(self, frame: Any, first_row: int) -> ApplyResult:
-        """Predict or project the rows of a chunk; ``first_row`` is the number of rows before it."""
+        """Predict or project the rows of a chunk, which follows ``first_row`` rows of the table."""
         model, domain_column = self.model, self.model.schema.domain
         X = model.schema.prepare(frame, first_row=first_row)
         domains: Any = None  # the domain of each row as text; "" if it is missing
@@ -225,11 +225,11 @@ class Application:
 
 
 class ShiftError(TableError):
-    """Raised with ``strict`` if new rows differ from the source domains; ``findings`` say how."""
+    """Raised with ``strict`` if new rows differ from the source domains; see ``findings``."""
 
     def __init__(self, source: str | Path, findings: list[Finding]) -> None:
-        text = f"{source} differs from the source domains of the model, so nothing was written"
-        super().__init__(f"{text}. Check the findings, or omit ", Argument("strict", True))
+        reason = f"{source} differs from the source domains of the model, so nothing was written"
+        super().__init__(f"{reason}. Check the findings, or omit ", Argument("strict", True))
         self.findings = findings
 
 
@@ -279,12 +279,12 @@ def apply_to_file(
         application = replace(application, context=context)
     apply = partial(_apply, chunk_rows=chunk_rows, client=client, progress=progress)
     if strict or context is not None:
-        first_result = apply(replace(application, first_pass=True, check_shift=strict))
-        if first_result.findings:
-            raise ShiftError(source, first_result.findings)
+        first_pass_result = apply(replace(application, first_pass=True, check_shift=strict))
+        if first_pass_result.findings:
+            raise ShiftError(source, first_pass_result.findings)
         application = replace(application, check_shift=not strict)
         if context is not None:
-            pipeline = with_summaries(model.pipeline, first_result.summaries)
+            pipeline = with_summaries(model.pipeline, first_pass_result.summaries)
             application = replace(application, model=replace(model, pipeline=pipeline))
     if client is not None and not Path(destination).suffix:
         with replacing_folder(destination) as folder:
@@ -303,10 +303,10 @@ def _apply(
     write: Callable[[Any], None] | None = None,
 ) -> ApplyResult:
     """Apply a model to all chunks, write their outputs, and merge their statistics."""
-    total = ApplyResult()
-    # When a chunk is read, ``total.n_rows`` is the number of rows before it.
+    table_result = ApplyResult()
+    # When a chunk is read, ``table_result.n_rows`` is the number of rows before it.
     frames = application.frames(chunk_rows)
-    chunk_results: Iterator[ApplyResult] = (application(frame, total.n_rows) for frame in frames)
+    chunk_results: Iterator[Any] = (application(frame, table_result.n_rows) for frame in frames)
     if client is not None:
         from domainwise.models.large_table import apply_on_workers
 
@@ -314,14 +314,15 @@ def _apply(
     for chunk_result in chunk_results:
         if write is not None:
             write(chunk_result.frame)
-        total = ApplyResult(
+        table_result = ApplyResult(
             chunk_result.columns,
-            total.n_rows + chunk_result.n_rows,
-            merge_statistics([total.statistics, chunk_result.statistics]),
-            list(dict.fromkeys(total.notes + chunk_result.notes)),
-            summaries=merge_summaries(total.summaries, chunk_result.summaries),
+            table_result.n_rows + chunk_result.n_rows,
+            merge_statistics([table_result.statistics, chunk_result.statistics]),
+            list(dict.fromkeys(table_result.notes + chunk_result.notes)),
+            summaries=merge_summaries(table_result.summaries, chunk_result.summaries),
         )
         if progress is not None:
-            progress(total.n_rows)
+            progress(table_result.n_rows)
     watch, _ = find_watch(application.model.pipeline)
-    return replace(total, findings=[] if watch is None else find_shifts(watch, total.statistics))
+    findings = [] if watch is None else find_shifts(watch, table_result.statistics)
+    return replace(table_result, findings=findings)
