@@ -84,7 +84,7 @@ def test_g_mean_accepts_pandas_categories():
 @pytest.mark.parametrize(
     ("y_true", "y_pred", "message"),
     [
-        ([0, 1, 1], [0, 1], "y_pred has 2 entries but y_true has 3"),
+        ([0, 1, 1], [0, 1], "y_pred has 2 entries, but y_true has 3"),
         ([0.5, 1.5], [0, 1], "y_true must contain class labels"),
         ([0, 1], [0.2, 0.7], "y_pred must contain class labels"),
         ([0, np.nan], [0, 1], "y_true has 1 missing or infinite"),
@@ -140,7 +140,7 @@ def test_worst_domain_score_names_the_domain_where_the_metric_is_undefined():
 def test_worst_domain_score_explains_bad_input():
     with pytest.raises(TypeError, match="'metric' .* must be a callable"):
         worst_domain_score([0, 1], [0, 1], [0, 0], "accuracy")
-    with pytest.raises(ValueError, match="sample_domain has 1 entry but y_true has 2"):
+    with pytest.raises(ValueError, match="sample_domain has 1 entry, but y_true has 2"):
         worst_domain_score([0, 1], [0, 1], [0], accuracy_score)
     with pytest.raises(ValueError, match="sample_domain has 1 missing .* row 1"):
         worst_domain_score([0, 1], [0, 1], ["a", None], accuracy_score)
@@ -271,7 +271,7 @@ def test_mmd_is_zero_between_copies_and_for_one_domain(sample):
 
 def test_mmd_explains_bad_input(sample):
     Z, _, domain = sample
-    with pytest.raises(ValueError, match="sample_domain has 3 entries but Z has 90 rows"):
+    with pytest.raises(ValueError, match="sample_domain has 3 entries, but Z has 90 rows"):
         mmd(Z, domain[:3])
     with pytest.raises(ValueError, match="Expected 2D array"):
         mmd(Z[:, 0], domain)
@@ -323,7 +323,7 @@ def test_invariance_report_can_be_written_as_json(sample):
 
 def test_invariance_report_names_arguments_of_wrong_length(sample):
     Z, y, domain = sample
-    with pytest.raises(ValueError, match="y has 4 entries but Z has 90 rows"):
+    with pytest.raises(ValueError, match="y has 4 entries, but Z has 90 rows"):
         invariance_report(Z, y[:4], domain)
-    with pytest.raises(ValueError, match="sample_domain has 5 entries but Z has 90 rows"):
+    with pytest.raises(ValueError, match="sample_domain has 5 entries, but Z has 90 rows"):
         invariance_report(Z, y, domain[:5])

@@ -426,5 +426,5 @@ def invariance_report(
 def _check_length(length: int, name: str, n_samples: int) -> None:
     if length != n_samples:
         raise ValueError(
-            f"{name} has {length} entries but Z has {n_samples} rows. Pass one entry per row."
+            f"{name} has {length} entries, but Z has {n_samples} rows. Pass one entry per row."
         )

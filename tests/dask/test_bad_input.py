@@ -58,7 +58,7 @@ def test_different_lengths_within_a_partition_are_reported_by_the_pass(given):
     _, X, y, domain = given
     y = y[y >= 0]
     fewer = X[X[:, 0] < 1.0]
-    with pytest.raises(ValueError, match=r"partition \d: y has \d+ entries but X has \d+ rows"):
+    with pytest.raises(ValueError, match=r"partition \d: y has \d+ entries, but X has \d+ rows"):
         FastDCM().fit(fewer, y, sample_domain=domain)
 
 

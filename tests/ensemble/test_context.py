@@ -176,7 +176,7 @@ def test_domains_reach_fit_and_transform_through_a_pipeline():
 @pytest.mark.parametrize(
     ("sample_domain", "message"),
     [
-        (["a"] * 59, "sample_domain has 59 entries but X has 60 rows"),
+        (["a"] * 59, "sample_domain has 59 entries, but X has 60 rows"),
         (np.zeros((60, 2)), "one label per row"),
         ([None] * 60, "sample_domain contains missing"),
     ],

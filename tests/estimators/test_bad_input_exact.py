@@ -62,15 +62,15 @@ SUPERVISED = pytest.mark.parametrize("model", MODELS[:3])
 
 @SUPERVISED
 def test_y_with_another_length(model):
-    with pytest.raises(ValueError, match="y has 29 entries but X has 30 rows"):
+    with pytest.raises(ValueError, match="y has 29 entries, but X has 30 rows"):
         fit(model, y=Y[:-1])
 
 
 @each_model
 def test_sample_domain_with_another_length(model):
-    with pytest.raises(ValueError, match="sample_domain has 31 entries but X has 30 rows"):
+    with pytest.raises(ValueError, match="sample_domain has 31 entries, but X has 30 rows"):
         fit(model, sample_domain=np.arange(31) % 3)
-    with pytest.raises(ValueError, match="sample_domain is a single value but X has 30 rows"):
+    with pytest.raises(ValueError, match="sample_domain is a single value, but X has 30 rows"):
         fit(model, sample_domain="site")
     with pytest.raises(
         ValueError, match=r"sample_domain must have one or two dimensions.*\(30, 1, 1\)"
@@ -84,7 +84,7 @@ def test_y_with_the_wrong_shape_or_type(model):
         ValueError, match=r"y must have one or two dimensions, got shape \(30, 1, 1\)"
     ):
         fit(model, y=np.zeros((N, 1, 1)))
-    with pytest.raises(ValueError, match="y is a single value but X has 30 rows"):
+    with pytest.raises(ValueError, match="y is a single value, but X has 30 rows"):
         fit(model, y=3)
     with pytest.raises(ValueError, match="Complex data not supported: y is complex"):
         fit(model, y=Y + 1j)

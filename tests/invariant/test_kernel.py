@@ -309,7 +309,7 @@ def test_the_target_is_not_used_unless_conditional():
     [
         (dict(conditional=True), dict(), "requires y to be passed"),
         (dict(conditional=True), dict(y=np.linspace(0, 1, 60)), "but y is continuous"),
-        (dict(), dict(sample_domain=np.zeros(59)), "sample_domain has 59 entries but X has 60"),
+        (dict(), dict(sample_domain=np.zeros(59)), "sample_domain has 59 entries, but X has 60"),
         (dict(domain_weight=-1), dict(), "domain_weight"),
         (dict(domain_weight=np.nan), dict(), "domain_weight"),
         (dict(domain_epsilon=-1.0), dict(), "domain_epsilon"),

@@ -282,7 +282,7 @@ def test_errors_name_invalid_targets_and_domains():
         InvariantSVC().fit(X, np.zeros(120), sample_domain=d)
     with pytest.raises(ValueError, match="Unknown label type"):
         InvariantSVC().fit(X, X[:, 0], sample_domain=d)
-    with pytest.raises(ValueError, match="sample_domain has 60 entries but X has 120 rows"):
+    with pytest.raises(ValueError, match="sample_domain has 60 entries, but X has 120 rows"):
         InvariantSVC().fit(X, y, sample_domain=d[:60])
     with pytest.raises(ValueError, match="conditional=True compares domains within classes"):
         InvariantSVR(conditional=True).fit(X, X[:, 0], sample_domain=d)

@@ -368,7 +368,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
             "highlight contains 'Z'",
         ),
         (lambda X, y, d: ShiftDisplay.from_predictions(y, d), "y_pred must contain numbers"),
-        (lambda X, y, d: ShiftDisplay.from_predictions(X[:9, 0], d), "151 entries but y_pred has"),
+        (lambda X, y, d: ShiftDisplay.from_predictions(X[:9, 0], d), "151 entries, but y_pred has"),
         (lambda X, y, d: ShiftDisplay.from_predictions(X[:, 0] * np.inf, d), "y_pred has 151 m"),
         (lambda X, y, d: ShiftDisplay.from_features(X, d, max_features=0), "max_features"),
         (
@@ -388,7 +388,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(y, y[:4], d),
-            "y_pred has 4 entries but y_true has 151",
+            "y_pred has 4 entries, but y_true has 151",
         ),
         (lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, metric="x"), "metric"),
         (
@@ -413,7 +413,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
             lambda X, y, d: DomainScoresDisplay.from_estimator(
                 LogisticRegression().fit(X, y), X[:9], y, d
             ),
-            "X has 9 entries but y has 151",
+            "X has 9 entries, but y has 151",
         ),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(y, X[:, 0] * np.nan, d),

@@ -76,7 +76,7 @@ def test_summaries_omit_undefined_domains(problem):
 def test_domains_of_another_length_are_refused(problem, n_more):
     X, y, domain = problem
     domain = np.resize(domain, len(domain) + n_more)
-    with pytest.raises(ValueError, match=f"{len(domain)} entries but X has {len(X)} rows"):
+    with pytest.raises(ValueError, match=f"{len(domain)} entries, but X has {len(X)} rows"):
         domain_cross_validate(LogisticRegression(), X, y, domain)
 
 

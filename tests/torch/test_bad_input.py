@@ -41,9 +41,9 @@ def test_bad_rows_are_refused(estimator, spoil, error, message, data):
 def test_bad_labels_are_refused(data):
     X, y, domain = data
     T, t, d = (torch.as_tensor(a) for a in (X, y, domain))
-    with pytest.raises(ValueError, match="y has 239 entries but X has 240 rows"):
+    with pytest.raises(ValueError, match="y has 239 entries, but X has 240 rows"):
         DCM().fit(T, t[1:], sample_domain=d)
-    with pytest.raises(ValueError, match="sample_domain has 239 entries but X has 240 rows"):
+    with pytest.raises(ValueError, match="sample_domain has 239 entries, but X has 240 rows"):
         DCM().fit(T, t, sample_domain=d[1:])
     with pytest.raises(ValueError, match="only one class"):
         DCM().fit(T, torch.zeros(240), sample_domain=d)

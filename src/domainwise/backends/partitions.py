@@ -50,8 +50,8 @@ class Layout:
                 labels = labels.to_numpy() if hasattr(labels, "to_numpy") else np.asarray(labels)
                 if len(labels) != len(X):
                     raise ValueError(
-                        f"{name} has {len(labels)} entries but X has {len(X)} rows. Pass one label "
-                        "per row."
+                        f"{name} has {len(labels)} entries, but X has {len(X)} rows. Pass one "
+                        "label per row."
                     )
             label_arrays.append(labels)
         return X, label_arrays[0], label_arrays[1]

@@ -204,7 +204,7 @@ def _encode_integers(labels: Any, n_rows: int, kernel: Any, name: str) -> Labels
             return None
     if len(labels) != n_rows:
         raise ValueError(
-            f"{name} has {len(labels)} entries but X has {n_rows} rows. Pass one label per row."
+            f"{name} has {len(labels)} entries, but X has {n_rows} rows. Pass one label per row."
         )
     names, codes = labels.unique(sorted=True, return_inverse=True)
     return Labels(codes=codes, names=to_host(names))

@@ -84,8 +84,8 @@ def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
     if labels.ndim == 0 or len(labels) != n_samples:
         size_text = f"has {_entries(len(labels))}" if labels.ndim else "is a single value"
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {name} {size_text} but X "
-            f"has {n_samples} rows. Pass one entry per row."
+            f"Found input variables with inconsistent numbers of samples: {name} {size_text}, but "
+            f"X has {n_samples} rows. Pass one entry per row."
         )
     if labels.ndim > 2:
         raise ValueError(
@@ -497,6 +497,6 @@ def check_same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str
     if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
         lengths = [len(array) if array.ndim else 0 for array in (a, b)]
         raise ValueError(
-            f"{a_name} has {_entries(lengths[0])} but {b_name} has {lengths[1]}. Pass one entry "
+            f"{a_name} has {_entries(lengths[0])}, but {b_name} has {lengths[1]}. Pass one entry "
             "per row in both."
         )

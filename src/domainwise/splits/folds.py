@@ -108,8 +108,8 @@ class LeaveDomainsOut(BaseCrossValidator):
         for name, labels in (("groups", domain_codes), ("y", y)):
             if labels is not None and count_rows(labels) != count_rows(X):
                 raise ValueError(
-                    f"{name} has {count_rows(labels)} entries but X has {count_rows(X)} rows. Pass "
-                    "one entry per row."
+                    f"{name} has {count_rows(labels)} entries, but X has {count_rows(X)} rows. "
+                    "Pass one entry per row."
                 )
         for test_domains in self._test_sets(n_domains):
             is_test = np.isin(domain_codes, test_domains)
