@@ -147,7 +147,7 @@ def test_the_order_of_labels_does_not_change_the_result():
     prior = ClassPrior(0.5, np.full(3, 1 / 3), False, NO_SPREAD)
     order = rng.permutation(30)
     in_one_call = SiteLabels.from_rows(outputs, y)
-    in_two_calls = SiteLabels.from_rows(outputs[order[:11]], y[order[:11]]).joined(
+    in_two_calls = SiteLabels.from_rows(outputs[order[:11]], y[order[:11]]).join(
         SiteLabels.from_rows(outputs[order[11:]], y[order[11:]])
     )
     assert (in_one_call.correction(prior) == in_two_calls.correction(prior)).all()

@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from domainwise.scoring.statistics import compare, rank_methods, summarise
+from domainwise.scoring.statistics import compare, rank_methods, summarize
 
 
 def test_deviation_is_that_of_a_sample():
-    summary = summarise([1.0, 2.0, 4.0])
+    summary = summarize([1.0, 2.0, 4.0])
     assert summary.mean == pytest.approx(7 / 3)
     assert summary.deviation == pytest.approx(np.std([1, 2, 4], ddof=1))
-    assert np.isnan(summarise([1.0]).deviation)
-    assert np.isnan(summarise([]).mean)
+    assert np.isnan(summarize([1.0]).deviation)
+    assert np.isnan(summarize([]).mean)
 
 
 def test_a_comparison_pairs_by_repeat():

@@ -114,7 +114,7 @@ class Adaptable(ABC):
 
     @property
     def expected_range_(self) -> tuple[float, float] | None:
-        """Range that contains the score on a new domain with 90 % probability, or None."""
+        """Range that contains the score on a new domain with 90 % probability, if it is known."""
         return self._expected_range("plain")
 
     @property
@@ -138,7 +138,7 @@ class Adaptable(ABC):
         return self._label_gains["plain"][1]
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
-        """Return a copy of the fitted model, adapted to a new site with labelled rows from there.
+        """Return a copy of the fitted model, adapted to a new site with labelled rows from it.
 
         The model itself is not changed. The copy can be adapted with further labels:
         ``model.adapt(A, a).adapt(B, b)`` equals the model adapted with all labels in one call.
@@ -174,7 +174,7 @@ class Adaptable(ABC):
         model = copy.copy(self)
         if not len(targets):
             return model
-        labels = {"plain": SiteLabels.from_rows(self._outputs(X, None), targets)}
+        site_labels = {"plain": SiteLabels.from_rows(self._outputs(X, None), targets)}
         if "context" in priors and X_site is None:
             warn_caller(
                 "X_site is missing, so the adapted model predicts rows one by one, even if "
@@ -183,17 +183,17 @@ class Adaptable(ABC):
                 ContextWarning,
             )
         elif "context" in priors:
-            labels["context"] = SiteLabels.from_rows(self._site_outputs(X, X_site), targets)
+            site_labels["context"] = SiteLabels.from_rows(self._site_outputs(X, X_site), targets)
         previous_labels = getattr(self, "site_labels_", None)
         if previous_labels is not None:  # "context" needs outputs with context for all labels
-            modes = [mode for mode in labels if mode in previous_labels]
-            labels = {mode: previous_labels[mode].joined(labels[mode]) for mode in modes}
-        model.site_labels_ = labels
-        model.n_site_labels_ = len(labels["plain"])
-        model.corrections_ = {mode: labels[mode].correction(priors[mode]) for mode in labels}
+            modes = [mode for mode in site_labels if mode in previous_labels]
+            site_labels = {mode: previous_labels[mode].join(site_labels[mode]) for mode in modes}
+        model.site_labels_ = site_labels
+        model.n_site_labels_ = len(site_labels["plain"])
+        model.corrections_ = {m: site_labels[m].correction(priors[m]) for m in site_labels}
         model.site_quantiles_ = {
-            mode: SiteQuantiles.from_labels(source_outputs[mode], priors[mode], labels[mode])
-            for mode in labels
+            mode: SiteQuantiles.from_labels(source_outputs[mode], priors[mode], site_labels[mode])
+            for mode in site_labels
         }
         return model
 
@@ -253,7 +253,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     classes_ : ndarray
         Class labels of a classifier.
     curves_ : dict
-        Curves that convert decision values to probabilities, if a classifier has no probabilities.
+        Curves that convert decision values to probabilities, if a classifier does not predict them.
     domain_scores_ : ndarray of shape (n_domains,)
         Score on each source domain for the estimator that was fitted without this domain.
     expected_score_ : tuple of float
@@ -325,16 +325,16 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         )
         self.estimator_ = fit_rows(self.estimator, X, labels, sample_domain)
         test_rows = np.concatenate([test for _, test in splits])
-        y_test, test_codes = targets[test_rows], domain.codes[test_rows]
+        y_test, test_domains = targets[test_rows], domain.codes[test_rows]
         self.curves_: dict[str, Curve] = {}
         outputs = {m: np.concatenate([fold[m] for fold in fold_outputs]) for m in fold_outputs[0]}
         if classes is not None and not hasattr(self.estimator_, "predict_proba"):
             for mode, decisions in outputs.items():
-                self.curves_[mode] = fit_curve(decisions, y_test, equal_weights(test_codes))[0]
+                self.curves_[mode] = fit_curve(decisions, y_test, equal_weights(test_domains))[0]
                 outputs[mode] = self.curves_[mode].probabilities(decisions)
         self._reset_adaptation()
         plain, context = outputs["plain"], outputs.get("context")
-        self.held_out_ = HeldOut.from_rows(y_test, test_codes, plain, context)
+        self.held_out_ = HeldOut.from_rows(y_test, test_domains, plain, context)
         source_outputs, n_domains = self._source_outputs(), len(domain.names)
         scorer = corrections.outputs_score(self.scoring, classes)
         self.domain_scores_ = corrections.domain_scores(source_outputs["plain"], scorer, n_domains)
@@ -355,8 +355,8 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     @property
     def _balanced(self) -> bool:
         """Whether classes have equal weights in fit, according to the estimator's parameters."""
-        names = ("class_weight", "auto_class_weights")
-        params = {k: v for k, v in self.estimator.get_params().items() if k.endswith(names)}
+        suffixes = ("class_weight", "auto_class_weights")
+        params = {k: v for k, v in self.estimator.get_params().items() if k.endswith(suffixes)}
         return any(str(value).lower() == "balanced" for value in params.values())
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
@@ -413,7 +413,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
 
 
 def _estimator_outputs(predictions: Predictions) -> Array:
-    """Return predicted values or, for classes, probabilities, decision values or indicators."""
+    """Return numbers; for classes, the first available of probabilities, decisions, indicators."""
     if predictions.classes is None:
         return np.asarray(predictions.labels, dtype=np.float64)[:, None]
     if predictions.probabilities is not None:

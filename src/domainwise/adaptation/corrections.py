@@ -30,7 +30,7 @@ from domainwise.scoring.statistics import defined_score, expected_score
 
 #: Probabilities are mixed with this share of the uniform distribution, because some may be zero.
 SMOOTHING = 0.01
-#: Number of artificial labels, with class shares of source domains, added to a site's labels.
+#: Number of artificial labels, with the class shares of source domains, added to a site's labels.
 PRIOR_ROWS = 10.0
 #: Candidates for the prior standard deviation of a class's bias; 0 means no correction.
 BIAS_SCALES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
@@ -94,8 +94,8 @@ def nonconformity(outputs: Array, y: Array) -> Array:
 class Spread:
     """Variance of outputs within a domain, used to give less weight to labels for similar rows.
 
-    Ten labels for similar rows say less about a site than ten labels for random rows.
-    Rows are similar if their outputs vary less than those of random rows from a source domain.
+    Ten labels for similar rows say less about a site than ten labels for random rows. Rows
+    are similar if their outputs vary less than those of random rows from a source domain.
     """
 
     variance: float  #: variance of outputs within a source domain, averaged over domains
@@ -138,47 +138,47 @@ class LinePrior:
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> LinePrior:
         """Learn from held-out outputs; all domains have the same weight."""
-        centre = float(np.mean(held_out.outputs))
+        center = float(np.mean(held_out.outputs))
         level_variances, slope_variances, noise_variances = [], [], []
         domain_rows = held_out.usable_domains().values()
         for rows in domain_rows:
-            x = held_out.outputs[rows, 0] - centre
-            r = held_out.y[rows] - held_out.outputs[rows, 0]
-            median = np.median(r)
-            limit = 3.0 * (1.4826 * np.median(np.abs(r - median)))  # 3 sigma, from the MAD
-            r = np.clip(r, median - limit, median + limit) if limit > 0.0 else r
-            n_rows, variance = len(rows), float(r.var(ddof=1)) if len(rows) > 1 else 0.0
-            level_variances.append(r.mean() ** 2 - variance / n_rows)
+            x = held_out.outputs[rows, 0] - center
+            errors = held_out.y[rows] - held_out.outputs[rows, 0]
+            median = np.median(errors)
+            limit = 3.0 * (1.4826 * np.median(np.abs(errors - median)))  # 3 sigma, from the MAD
+            errors = np.clip(errors, median - limit, median + limit) if limit > 0.0 else errors
+            n_rows, variance = len(rows), float(errors.var(ddof=1)) if len(rows) > 1 else 0.0
+            level_variances.append(errors.mean() ** 2 - variance / n_rows)
             noise_variances.append(variance)
             deviations = x - x.mean()
             sum_of_squares = float(deviations @ deviations)
             if n_rows >= 2 * MIN_ROWS and sum_of_squares > 0.0:
-                coefficient = float(deviations @ r) / sum_of_squares
-                residuals = r - r.mean() - coefficient * deviations
-                error_variance = float(residuals @ residuals) / (n_rows - 2) / sum_of_squares
-                slope_variances.append(coefficient**2 - error_variance)
+                coefficient = float(deviations @ errors) / sum_of_squares
+                residuals = errors - errors.mean() - coefficient * deviations
+                sampling_variance = float(residuals @ residuals) / (n_rows - 2) / sum_of_squares
+                slope_variances.append(coefficient**2 - sampling_variance)
         noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
-        if len(domain_rows) < 2:  # differences between sites are unknown: assume noise variance
-            return cls(centre, noise, 0.0, noise, spread)
+        if len(domain_rows) < 2:  # differences between sites are unknown: use the noise variance
+            return cls(center, noise, 0.0, noise, spread)
         estimates = (level_variances, slope_variances)
         level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in estimates)
-        return cls(centre, level, slope, noise, spread)
+        return cls(center, level, slope, noise, spread)
 
     def corrections(self, outputs: Array, y: Array) -> Array:
         """Return the posterior means of level and slope for each draw of labels."""
         x, residuals = outputs[:, :, 0] - self.centre, y - outputs[:, :, 0]
         variances = np.array([self.level, self.slope])
-        indices = np.flatnonzero(variances > 0.0)  # a variance of 0 fixes its parameter at 0
+        free_indices = np.flatnonzero(variances > 0.0)  # a variance of 0 fixes its parameter at 0
         corrections = np.zeros((len(outputs), 2))
-        if not len(indices) or not outputs.shape[1]:
+        if not len(free_indices) or not outputs.shape[1]:
             return corrections
-        design = np.stack([np.ones_like(x), x], axis=2)[:, :, indices]
+        design = np.stack([np.ones_like(x), x], axis=2)[:, :, free_indices]
         weights = self.spread.weights(outputs)[:, None, None]
-        noise = self.noise or 1e-12 * float(variances[indices].max())
+        noise = self.noise or 1e-12 * float(variances[free_indices].max())
         precision = weights * np.swapaxes(design, 1, 2) @ design / noise
-        precision += np.diag(1.0 / variances[indices])
+        precision += np.diag(1.0 / variances[free_indices])
         right_hand_side = weights * np.swapaxes(design, 1, 2) @ residuals[:, :, None] / noise
-        corrections[:, indices] = np.linalg.solve(precision, right_hand_side)[:, :, 0]
+        corrections[:, free_indices] = np.linalg.solve(precision, right_hand_side)[:, :, 0]
         return corrections
 
     def apply(self, outputs: Array, correction: Array) -> Array:
@@ -210,7 +210,7 @@ class ClassPrior:
     def learn_without(
         cls, held_out: SourceOutputs, excluded_codes: Sequence[int | None]
     ) -> list[ClassPrior]:
-        """Return a prior for each excluded domain (or None), learned from all other domains."""
+        """Return a prior for each excluded domain, learned from the others; None excludes none."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
         log_held_out = replace(held_out, outputs=smooth_logs(held_out.outputs))
         rows_by_code = held_out.usable_domains()
@@ -218,7 +218,7 @@ class ClassPrior:
         shares = np.array(
             [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in domain_rows]
         )
-        prior = cls(0.0, _positive(shares.mean(axis=0)), balanced, Spread.learn(log_held_out))
+        prior = cls(0.0, _make_positive(shares.mean(axis=0)), balanced, Spread.learn(log_held_out))
         if len(codes) < 2:
             return [replace(prior, scale=DEFAULT_SCALE)] * len(excluded_codes)
         rng = np.random.default_rng(0)
@@ -243,7 +243,7 @@ class ClassPrior:
             excess = other_losses - other_losses[:, [int(other_losses.mean(axis=0).argmin())]]
             limits = TOLERATED_STANDARD_ERRORS * excess.std(axis=0) / np.sqrt(len(other_losses))
             scale = BIAS_SCALES[int(np.flatnonzero(excess.mean(axis=0) <= limits)[0])]
-            mean_shares = _positive(shares[codes != code].mean(axis=0))
+            mean_shares = _make_positive(shares[codes != code].mean(axis=0))
             priors.append(replace(prior, scale=scale, shares=mean_shares))
         return priors
 
@@ -252,7 +252,7 @@ class ClassPrior:
         return self._biases(smooth_logs(outputs), y)
 
     def _biases(self, logs: Array, y: Array) -> Array:
-        """Return the most probable biases for each draw, by Newton's method with bounded steps."""
+        """Find the most probable biases for each draw by Newton's method with bounded steps."""
         n_draws, n_labels, n_classes = logs.shape
         biases = np.zeros((n_draws, n_classes))
         if self.scale == 0.0 or not n_labels:
@@ -287,7 +287,7 @@ def smooth_logs(probabilities: Array) -> Array:
     return np.log((1.0 - SMOOTHING) * probabilities + SMOOTHING / probabilities.shape[-1])
 
 
-def _positive(shares: Array) -> Array:
+def _make_positive(shares: Array) -> Array:
     """Return shares that are all positive and sum to 1."""
     shares = np.maximum(shares, 1e-3)
     return shares / shares.sum()
@@ -329,7 +329,7 @@ class SiteLabels:
         order = np.lexsort((*outputs.T[::-1], y))
         return cls(outputs[order], y[order])
 
-    def joined(self, other: SiteLabels) -> SiteLabels:
+    def join(self, other: SiteLabels) -> SiteLabels:
         """Return these labels together with further labels from the same site."""
         outputs = np.concatenate([self.outputs, other.outputs])
         return SiteLabels.from_rows(outputs, np.concatenate([self.y, other.y]))
@@ -345,7 +345,7 @@ class SiteLabels:
 def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Array, Array]:
     """Return expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains for each.
 
-    Each row contains the number of labels, the score, and the bounds of its confidence interval.
+    A row of the table contains the number of labels, the score, and its confidence interval.
     ``scores`` are the scores on domains without labels. Labels are drawn at random and, because
     this is common in practice, from the first rows of a domain; the smaller of the two gains is
     used. A gain compares scores with and without labels on the same rows. Gains are averaged over
@@ -362,7 +362,7 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
         counts = [k for k in LABEL_COUNTS if 2 * k <= n_rows]
         random_orders = np.array([rng.permutation(n_rows) for _ in range(DRAWS)])
         for scheme, orders in enumerate((random_orders, np.arange(n_rows)[None])):
-            gains[scheme, : len(counts), i] = _gains(priors[code], site, orders, counts, score)
+            gains[scheme, : len(counts), i] = _mean_gains(priors[code], site, orders, counts, score)
     is_defined = np.isfinite(gains[0])
     table = np.full((len(LABEL_COUNTS), 4), np.nan)
     table[:, 0] = LABEL_COUNTS
@@ -378,21 +378,21 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
     return table, is_defined.sum(axis=1)
 
 
-def _gains(
-    prior: Prior, site: SourceOutputs, orders: Array, counts: list[int], score: Score
+def _mean_gains(
+    prior: Prior, site: SourceOutputs, orders: Array, label_counts: list[int], score: Score
 ) -> list[float]:
     """Return the mean gain for each number of labels; larger draws contain the smaller ones."""
-    scored_rows = orders[:, max(counts) :]
+    scored_rows = orders[:, max(label_counts) :]
     old_scores = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in scored_rows]
     gains = []
-    for k in counts:
-        labelled_rows = orders[:, :k]
+    for n_labels in label_counts:
+        labelled_rows = orders[:, :n_labels]
         corrections = prior.corrections(site.outputs[labelled_rows], site.y[labelled_rows])
         new_scores = [
             defined_score(score, prior.apply(site.outputs[rows], correction), site.y[rows])
             for rows, correction in zip(scored_rows, corrections, strict=True)
         ]
-        differences = np.subtract(new_scores, old_scores) if k else np.zeros(len(old_scores))
+        differences = np.subtract(new_scores, old_scores) if n_labels else np.zeros(len(old_scores))
         differences = differences[np.isfinite(differences)]
         gains.append(float(differences.mean()) if len(differences) else np.nan)
     return gains
@@ -412,8 +412,8 @@ def outputs_score(scoring: Any, classes: Array | None) -> Score:
     def score(outputs: Array, y: Array) -> float:
         record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
         if classes is not None:
-            predicted = classes[outputs.argmax(axis=1)]
-            record = {"target": classes[y], "prediction": predicted, "probabilities": outputs}
+            predictions = classes[outputs.argmax(axis=1)]
+            record = {"target": classes[y], "prediction": predictions, "probabilities": outputs}
         return measure.score_record(classes, {**record, "decisions": None})
 
     return score
@@ -457,12 +457,12 @@ class SiteQuantiles(Thresholds):
                 drawn_rows, scored_rows = order[:n_drawn], order[n_drawn:]
                 scores.append(_corrected_scores(priors[code], outputs, y, drawn_rows, scored_rows))
                 codes.append(np.full(len(scored_rows), code))
-        # Labels are divided into at most 50 groups; each is corrected with labels of the others.
+        # Labelled rows are divided into at most 50 groups; each is corrected with the other labels.
         outputs, n_labels = labels.outputs.astype(np.float64), len(labels)
-        groups = np.arange(n_labels) % 50
+        group_codes = np.arange(n_labels) % 50
         label_scores = np.zeros(n_labels)
-        for group in np.unique(groups):
-            is_scored = groups == group
+        for group_code in np.unique(group_codes):
+            is_scored = group_codes == group_code
             group_scores = _corrected_scores(prior, outputs, labels.y, ~is_scored, is_scored)
             label_scores[is_scored] = group_scores
         quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(codes))

@@ -14,7 +14,7 @@ from domainwise.calibration.quantiles import DomainQuantiles, record_scores, rep
 from domainwise.evaluation.results import Record, Results, grouped, joined, percent
 from domainwise.evaluation.verdict import in_sentence, names_of
 from domainwise.plots import CalibrationByDomainDisplay
-from domainwise.plots.style import ACCENT, GREY, short
+from domainwise.plots.style import ACCENT, GRAY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
 
@@ -122,7 +122,7 @@ def _confusion_picture(name: str, matrices: Mapping[Any, Array], class_names: li
             shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
             for (i, j), share in np.ndenumerate(shares):
                 square = ([j, j + 1, j + 1, j], [i, i, i + 1, i + 1])
-                color = GREY if i == j else ACCENT
+                color = GRAY if i == j else ACCENT
                 axes.fill(*square, color=color, alpha=0.85 * share, linewidth=0)
                 if n <= 5 and matrix[i].any():
                     text = percent(share) if n > 3 else f"{percent(share)}\n{matrix[i, j]}"
@@ -231,7 +231,7 @@ def residual_section(name: str, predictions: DomainPredictions, classes: Any = N
         axes = figure.subplots()
         for i, domain in enumerate(worst_domains):
             quantiles = np.quantile(residuals[domain], [0.05, 0.25, 0.5, 0.75, 0.95])
-            color = ACCENT if i == 0 else GREY
+            color = ACCENT if i == 0 else GRAY
             axes.hlines(-i, quantiles[0], quantiles[4], color=color)
             axes.hlines(-i, quantiles[1], quantiles[3], color=color, linewidth=5, alpha=0.6)
             axes.plot(quantiles[2], -i, "o", color=INK, markersize=3.5)

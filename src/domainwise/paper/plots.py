@@ -12,7 +12,7 @@ from domainwise.evaluation.page import COLORS as EVALUATION_COLORS
 from domainwise.paper.methods import METHODS
 from domainwise.paper.sentences import PARAMETER_TEXTS
 from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
-from domainwise.plots.style import GREY
+from domainwise.plots.style import GRAY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 
 #: Colors by method, as in the report of ``evaluate``; DCM gets the color of DCMCV.
@@ -204,7 +204,7 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
         indices = np.arange(1, len(eigenvalues) + 1)
         for sign, color, label in (
             (1, COLORS["dcm"], f"above 1 (separate classes): {n_above}"),
-            (0, GREY, f"equal to 1: {n_equal}"),
+            (0, GRAY, f"equal to 1: {n_equal}"),
             (-1, COLORS["svm"], f"below 1 (separate domains): {n_below}"),
         ):
             points = indices[signs == sign], eigenvalues[signs == sign]
@@ -248,7 +248,7 @@ def merge_labels(
 
 
 def _color(view: MethodView) -> str:
-    return COLORS.get(view.key.removeprefix("fast"), GREY)
+    return COLORS.get(view.key.removeprefix("fast"), GRAY)
 
 
 def _id(prefix: str, case: CaseView) -> str:

@@ -44,7 +44,7 @@ from domainwise.paper.protocols import Case, Table, find_case
 from domainwise.paper.trials import Trial, derive_seed, make_split, plan_trials
 from domainwise.reference import algorithm1
 from domainwise.scoring.predictions import fit_with_domains
-from domainwise.scoring.statistics import summarise
+from domainwise.scoring.statistics import summarize
 
 
 @contextlib.contextmanager
@@ -111,7 +111,7 @@ def compute_long_run(case: Case, root_seed: int, n_repeats: int = 200) -> Row:
     error of about one percentage point. The first 20 repeats are the same as in the table.
     """
     trials = (Trial(case, "long", repeat, ("svm",), root_seed) for repeat in range(n_repeats))
-    summary = summarise([trial.run()[0]["metrics"]["accuracy"] for trial in trials])
+    summary = summarize([trial.run()[0]["metrics"]["accuracy"] for trial in trials])
     standard_error = summary.deviation / summary.n**0.5
     return {"repeats": summary.n, "mean": summary.mean, "standard_error": standard_error}
 

@@ -12,7 +12,7 @@ from domainwise.jobs.store import ResultStore
 from domainwise.paper.methods import METHODS
 from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Metric, Table
 from domainwise.paper.trials import INVARIANCE_MEASURES
-from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
+from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarize
 
 LEVEL = 0.05  #: significance level of all tests
 #: Methods that are ranked over data sets, if they were run in every case.
@@ -188,7 +188,7 @@ def _case_view(
             name: {i: row["metrics"][key] for i, row in rows.items() if key in row["metrics"]}
             for name, rows in rows_by_method.items()
         }
-        summaries[key] = {name: summarise(list(s.values())) for name, s in scores[key].items() if s}
+        summaries[key] = {name: summarize(list(s.values())) for name, s in scores[key].items() if s}
         means = [summary.mean for name, summary in summaries[key].items() if METHODS[name].competes]
         choose_best = max if METRICS[key].greater_is_better else min
         best_means[key] = choose_best(filter(np.isfinite, means), default=np.nan)

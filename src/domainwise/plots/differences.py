@@ -210,28 +210,28 @@ class ShiftDisplay(style.Display):
         n_gray = sum(name not in colors for name in self.domains)
         low, middle, high = self.ends
         is_compared = [name in self.new or not self.new for name in self.domains]
-        distances = np.nan_to_num(np.abs(middle), nan=-1.0)[is_compared].max(axis=0)
-        order = np.argsort(-distances, kind="stable")[:n_shown]
+        max_shifts = np.nan_to_num(np.abs(middle), nan=-1.0)[is_compared].max(axis=0)
+        feature_order = np.argsort(-max_shifts, kind="stable")[:n_shown]
         heights = -np.arange(n_shown, dtype=np.float64)
         ax = style.axes_for(ax, 7.2, 1.2 + 0.36 * n_shown)
         for height in heights[1::2]:
-            ax.axhspan(height - 0.5, height + 0.5, color=style.GREY, alpha=0.1, linewidth=0)
+            ax.axhspan(height - 0.5, height + 0.5, color=style.GRAY, alpha=0.1, linewidth=0)
         for i, name in enumerate(self.domains):
             y = heights + style.offsets(n_domains, 0.3)[i]
             zorder, alpha = (3, 0.6) if name in colors else (2, min(0.6, 6 / n_domains))
-            options: Any = {"color": colors.get(name, style.GREY), "zorder": zorder}
-            ax.hlines(y, low[i, order], high[i, order], alpha=alpha, **options)
-            ax.plot(middle[i, order], y, "o", markersize=3.5, **options)
+            options: Any = {"color": colors.get(name, style.GRAY), "zorder": zorder}
+            ax.hlines(y, low[i, feature_order], high[i, feature_order], alpha=alpha, **options)
+            ax.plot(middle[i, feature_order], y, "o", markersize=3.5, **options)
         for name, color in colors.items():
             ax.plot([], [], "o", color=color, label=style.short(name))
         if n_gray:
             noun = "source domains" if self.new else "other domains"
-            ax.plot([], [], "o", color=style.GREY, label=f"{n_gray} {noun}")
+            ax.plot([], [], "o", color=style.GRAY, label=f"{n_gray} {noun}")
         ax.axvline(0.0, color=style.text_color(), linewidth=0.6, alpha=0.5)
-        if np.nanmax(np.abs(middle[:, order]), initial=0.0) > MAX_LINEAR:
+        if np.nanmax(np.abs(middle[:, feature_order]), initial=0.0) > MAX_LINEAR:
             ax.set_xscale("symlog", linthresh=MAX_LINEAR / 2)
             ax.xaxis.set_major_formatter("{x:g}")
-        ax.set_yticks(heights, [style.short(self.features[i]) for i in order])
+        ax.set_yticks(heights, [style.short(self.features[i]) for i in feature_order])
         ax.set_ylim(0.5 - n_shown, 0.5)
         ax.set_xlabel(f"{self.what}, in standard deviations")
         if n_shown < len(self.features):
@@ -242,7 +242,7 @@ class ShiftDisplay(style.Display):
 #: Share of rows cut off at each end of an axis, so that outliers do not compress the plot.
 CUT_SHARE = 0.005
 #: Options for scatter plots. Points are rasterized, because there may be many.
-POINTS: Any = {"s": 12, "alpha": 0.65, "linewidths": 0, "rasterized": True}
+POINT_STYLE: Any = {"s": 12, "alpha": 0.65, "linewidths": 0, "rasterized": True}
 
 
 class DomainMapDisplay(style.Display):
@@ -321,7 +321,7 @@ class DomainMapDisplay(style.Display):
     def from_predictions(
         cls, Z: ArrayLike, sample_domain: ArrayLike, *, y: MaybeArray = None, **options: Any
     ) -> Self:
-        """Draw projected rows.
+        """Draw the first two components of projected rows.
 
         Parameters
         ----------
@@ -375,14 +375,14 @@ class DomainMapDisplay(style.Display):
         ax = style.axes_for(ax, 5.0, 4.4)
         is_continuous = target.dtype.kind in "iuf" and is_quantity(target)
         if color_by == "target" and is_continuous:
-            points = ax.scatter(self.Z[:, 0], self.Z[:, 1], c=target, cmap="viridis", **POINTS)
+            points = ax.scatter(self.Z[:, 0], self.Z[:, 1], c=target, cmap="viridis", **POINT_STYLE)
             ax.figure.colorbar(points, ax=ax, shrink=0.8, label="target")
         elif color_by == "target":
-            self._draw(ax, target, None, np.unique(target).tolist())
+            self._draw_points(ax, target, None, np.unique(target).tolist())
         else:
             names = np.unique(self.domain).tolist()
             colored_names = names if len(names) <= len(style.PALETTE) else list(highlight)
-            self._draw(ax, self.domain, None if is_continuous else target, colored_names)
+            self._draw_points(ax, self.domain, None if is_continuous else target, colored_names)
         x, y = self.Z[[name in highlight for name in self.domain]].T
         # Circles are not rasterized, so that a report can change their color.
         ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.text_color(), linewidths=0.5)
@@ -395,9 +395,9 @@ class DomainMapDisplay(style.Display):
                 set_limits(low - 0.06 * (high - low), high + 0.06 * (high - low))
         return self._finish(ax)
 
-    def _draw(self, ax: Any, groups: Array, classes: Any, colored_names: list[Any]) -> None:
+    def _draw_points(self, ax: Any, labels: Array, classes: Any, colored_names: list[Any]) -> None:
         """Draw points with a color for each of ``colored_names``, and a marker for each class."""
-        n_colors, names = len(style.PALETTE), np.unique(groups).tolist()
+        n_colors, names = len(style.PALETTE), np.unique(labels).tolist()
         class_labels = [] if classes is None else np.unique(classes).tolist()
         markers = {}
         if 1 < len(class_labels) <= len(style.MARKERS):
@@ -406,15 +406,15 @@ class DomainMapDisplay(style.Display):
             name: (style.PALETTE[i % n_colors], style.MARKERS[i // n_colors % n_colors])
             for i, name in enumerate(colored_names)
         }
-        for name in sorted(names, key=lambda name: name in styles):  # gray points are at the back
-            color, marker = styles.get(name, (style.GREY, "o"))
+        for name in sorted(names, key=lambda name: name in styles):  # gray points are drawn first
+            color, marker = styles.get(name, (style.GRAY, "o"))
             for label, class_marker in markers.items() or [(None, marker)]:
-                is_drawn = (groups == name) & (True if label is None else classes == label)
-                ax.scatter(*self.Z[is_drawn].T, color=color, marker=class_marker, **POINTS)
+                is_drawn = (labels == name) & (True if label is None else classes == label)
+                ax.scatter(*self.Z[is_drawn].T, color=color, marker=class_marker, **POINT_STYLE)
         legend = {style.short(name): styles[name] for name in styles if len(styles) < 25}
         if len(names) > len(styles):
-            legend[f"{len(names) - len(styles)} other domains"] = (style.GREY, "o")
-        ink = style.text_color()
-        legend |= {f"class {style.short(c)}": (ink, marker) for c, marker in markers.items()}
+            legend[f"{len(names) - len(styles)} other domains"] = (style.GRAY, "o")
+        text_color = style.text_color()
+        legend |= {f"class {style.short(c)}": (text_color, marker) for c, marker in markers.items()}
         for text, (color, marker) in legend.items():
             ax.scatter([], [], s=20, color=color, marker=marker, linewidths=0, label=text)

@@ -120,7 +120,7 @@ class DomainScoresDisplay(style.Display):
         def score(name: str, rows: Array) -> float:
             return measure.shown(measure.score_record(classes, records[name], rows))
 
-        arguments = _scores(score, list(records), targets, sample_domain)
+        arguments = _scores_and_intervals(score, list(records), targets, sample_domain)
         display = cls(**arguments, label=measure.label, greater_is_better=measure.sign > 0)
         return display.plot(**options)
 
@@ -171,7 +171,7 @@ class DomainScoresDisplay(style.Display):
         def score(name: str, rows: Array) -> float:
             return float(metric(targets[rows], predictions[name][rows]))
 
-        arguments = _scores(score, list(predictions), targets, sample_domain)
+        arguments = _scores_and_intervals(score, list(predictions), targets, sample_domain)
         label = getattr(metric, "__name__", "score").removesuffix("_score").replace("_", " ")
         return cls(**arguments, label=label, greater_is_better=greater_is_better).plot(**options)
 
@@ -190,7 +190,7 @@ class DomainScoresDisplay(style.Display):
             None creates a figure.
         highlight : sequence of str, default=None
             Methods that are drawn large and with intervals; None selects all. Domains are sorted
-            by the score of the first of them.
+            by the scores of the first of these methods.
         styles : dict of dict, default=None
             Additional arguments for ``ax.plot``, by method name.
 
@@ -231,7 +231,7 @@ class DomainScoresDisplay(style.Display):
         return self._finish(ax, n_columns=6, reverse=True)
 
 
-def _scores(
+def _scores_and_intervals(
     score: Callable[[str, Array], float], names: Sequence[str], y: Array, sample_domain: Any
 ) -> dict[str, Any]:
     """Return the arguments ``scores`` and ``intervals``, by method and domain."""
@@ -272,10 +272,10 @@ def reliability(probabilities: Array, outcomes: Array, n_bins: int = 10) -> Reli
     """
     n_bins = max(1, min(n_bins, len(probabilities) // MIN_BIN_ROWS))
     edges = np.quantile(probabilities, np.arange(1, n_bins) / n_bins, method="higher")
-    bins = np.searchsorted(np.unique(edges), probabilities, side="right")
-    _, bins, counts = np.unique(bins, return_inverse=True, return_counts=True)
-    predicted = np.bincount(bins, probabilities) / counts
-    observed = np.bincount(bins, outcomes) / counts
+    bin_codes = np.searchsorted(np.unique(edges), probabilities, side="right")
+    _, bin_codes, counts = np.unique(bin_codes, return_inverse=True, return_counts=True)
+    predicted = np.bincount(bin_codes, probabilities) / counts
+    observed = np.bincount(bin_codes, outcomes) / counts
     error = float(counts @ np.abs(predicted - observed) / counts.sum())
     return Reliability(predicted, observed, counts, error)
 
@@ -302,7 +302,7 @@ class CalibrationByDomainDisplay(style.Display):
     Notes
     -----
     The error of a domain is the expected calibration error: the absolute difference between the
-    probability and the frequency in a bin, averaged over rows. It is often large for few rows.
+    probability and the frequency in a bin, averaged over rows. With few rows, it is often large.
 
     Examples
     --------
@@ -403,7 +403,7 @@ class CalibrationByDomainDisplay(style.Display):
             raise ValueError(
                 f"y_prob {shape_text}, but there are {len(class_names)} classes: "
                 f"{', '.join(map(str, class_names))}. Pass one column per class, and the class of "
-                "each column with classes=."
+                "each column as classes."
             )
         if len(class_names) == 2:
             positive = positive_last(class_names, pos_label)[-1]
@@ -443,9 +443,9 @@ class CalibrationByDomainDisplay(style.Display):
             ax.scatter(predicted, observed, 6 + 40 * counts / counts.max(), linewidths=0, **options)
             ax.plot(predicted, observed, label=f"{style.short(name)}: {error:.2f}", **options)
         for _, (predicted, observed, _, _) in curves[max_domains:]:
-            ax.plot(predicted, observed, color=style.GREY, linewidth=0.8, alpha=0.5)
+            ax.plot(predicted, observed, color=style.GRAY, linewidth=0.8, alpha=0.5)
         if errors := [curve.error for _, curve in curves[max_domains:]]:
-            ax.plot([], [], color=style.GREY, label=f"{len(errors)} others: up to {errors[0]:.2f}")
+            ax.plot([], [], color=style.GRAY, label=f"{len(errors)} others: up to {errors[0]:.2f}")
         ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
         class_text = self.about if self.about == PREDICTED_CLASS else f"class {self.about}"
         ax.set_xlabel(f"probability of {class_text}")

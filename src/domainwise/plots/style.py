@@ -1,4 +1,4 @@
-"""Functions that all displays share: axes, colors, legends and names."""
+"""What all displays share: axes, colors, legends, names and a base class."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MaybeAxes: TypeAlias = "axes.Axes | None"
 PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#d9902f", "#a678de", "#7a9a3a", "#d6498f", "#3fa7c4")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 #: Colors of highlighted values, and of values for comparison.
-ACCENT, GREY = "#e0533d", "#8b95a1"
+ACCENT, GRAY = "#e0533d", "#8b95a1"
 
 
 def domain_codes(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
-    """Return each row's domain code, and all domains; ``name`` is the name of rows in messages."""
+    """Return each row's domain code, and all domains; messages refer to ``rows`` as ``name``."""
     if sample_domain is None:
         raise ValueError("sample_domain is required. Pass the domain of each row.")
     check_same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)

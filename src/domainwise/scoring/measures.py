@@ -34,7 +34,7 @@ _LABELS = {
     "neg_mean_absolute_error": "mean absolute error",
 }
 #: Scorers that give all classes equal weight; models are then fitted with balanced class weights.
-_CLASS_AVERAGED = (
+_CLASS_AVERAGED_SCORERS = (
     "balanced_accuracy",
     "f1_macro",
     "recall_macro",
@@ -42,7 +42,7 @@ _CLASS_AVERAGED = (
     "jaccard_macro",
 )
 #: Scorers that depend on the choice of a positive class.
-_POSITIVE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
+_POSITIVE_CLASS_SCORERS = ("average_precision", "f1", "jaccard", "precision", "recall")
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Measure:
     @property
     def balanced(self) -> bool:
         """Whether all classes have equal weight, regardless of how frequent they are."""
-        return self.name in _CLASS_AVERAGED
+        return self.name in _CLASS_AVERAGED_SCORERS
 
     @property
     def uses_positive_class(self) -> bool:
         """Whether the score depends on the choice of a positive class."""
-        return self.name in _POSITIVE_CLASS
+        return self.name in _POSITIVE_CLASS_SCORERS
 
     @property
     def scoring(self) -> Any:
@@ -84,7 +84,7 @@ class Measure:
         return self.sign * score
 
     def format(self, score: float | None, digits: int = 3, scale: float | None = None) -> str:
-        """Format a score for display, with decimals that suit scores as large as ``scale``."""
+        """Format a score for display, with enough decimals for scores as large as ``scale``."""
         if score is None or not np.isfinite(score):
             return "–"
         value, magnitude = self.shown(score), abs(score if scale is None else scale)
@@ -181,7 +181,7 @@ def positive_last(classes: Array, pos_label: Any) -> Array:
     if len(class_names) != 2 or str(pos_label) not in class_names:
         raise ValueError(
             f"pos_label={pos_label!r} must be one of the two classes of a binary target, but the "
-            f"target has the classes {', '.join(class_names)}. Correct or omit it."
+            f"target has the classes {', '.join(class_names)}. Correct or omit pos_label."
         )
     return classes[[1, 0]] if class_names[0] == str(pos_label) else classes
 
@@ -273,7 +273,7 @@ def domain_cross_validate(
     scoring: Scoring = None,
     n_jobs: int | None = None,
 ) -> DomainScores:
-    """Score an estimator on each domain with that domain held out.
+    """Score an estimator on each domain, with this domain held out of the fit.
 
     This works for any estimator. ``sample_domain`` is passed to estimators that request it, even
     inside pipelines and searches.

@@ -34,7 +34,7 @@ def has_argument(method: Any, name: str = "sample_domain") -> bool:
 
 
 def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **fit_params: Any) -> Any:
-    """Fit an estimator in place, with ``sample_domain`` if it or one of its steps requests it."""
+    """Fit an estimator in place; pass ``sample_domain`` if the estimator or a step requests it."""
     with config_context(enable_metadata_routing=True):
         if sample_domain is not None and not requests_domains(estimator):
             if not has_argument(estimator.fit):
@@ -132,11 +132,11 @@ class Predictions(BaseEstimator):
     @cached_property
     def probabilities(self) -> Array | None:
         """One column per class; zeros for a class that was not seen in fit."""
-        return self._columns(self._predict_proba, 0.0) if _provides("predict_proba")(self) else None
+        return self._align(self._predict_proba, 0.0) if _provides("predict_proba")(self) else None
 
     @cached_property
     def decisions(self) -> Array | None:
-        """One value per row for two classes, positive for the last; else one column per class."""
+        """One value per row (positive for the last of two classes), or one column per class."""
         if not _provides("decision_function")(self):
             return None
         decisions = self._call("decision_function")
@@ -145,9 +145,9 @@ class Predictions(BaseEstimator):
             return decisions if self.estimator.classes_[-1] == self.classes[-1] else -decisions
         if decisions.ndim == 1:
             decisions = np.column_stack([-decisions, decisions])
-        return self._columns(decisions, float(decisions.min()) - 1.0)
+        return self._align(decisions, float(decisions.min()) - 1.0)
 
-    def _columns(self, values: Array, fill_value: float) -> Array:
+    def _align(self, values: Array, fill_value: float) -> Array:
         """Return one column per class, filled with ``fill_value`` for classes not seen in fit."""
         columns = np.full((len(values), len(self.classes)), fill_value)
         columns[:, codes_of(self.estimator.classes_, self.classes)] = values
@@ -159,12 +159,12 @@ class Predictions(BaseEstimator):
         return np.arange(0 if self.classes is None else len(self.classes))
 
     def predict(self, X: Any) -> Array:
-        """Return codes of classes, or numbers."""
+        """Return class codes, or numbers."""
         return self.labels if self.classes is None else codes_of(self.labels, self.classes)
 
     @available_if(_provides("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
-        """Return probabilities of classes."""
+        """Return class probabilities."""
         return self.probabilities
 
     @available_if(_provides("decision_function"))

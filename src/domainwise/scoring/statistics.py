@@ -20,18 +20,18 @@ from domainwise.arrays import Array
 ROW_SAMPLES, DOMAIN_SAMPLES, TAIL = 200, 2000, 0.025
 
 
-def defined_score(score: Callable[..., float], *rows: Array) -> float:
-    """Return the score of some rows; NaN if it is not defined, such as AUC with a single class."""
+def defined_score(score: Callable[..., float], *arrays: Array) -> float:
+    """Return the score of arrays; NaN if it is not defined, such as AUC with a single class."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return float(score(*rows))
+            return float(score(*arrays))
         except (ValueError, ArithmeticError, AttributeError):
             return float("nan")
 
 
 def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
-    """Return a 95 % bootstrap interval; NaN if most samples have no score, or all the same one."""
+    """Return a 95 % bootstrap interval; NaN if most scores are undefined or their range is 0."""
     samples = np.random.default_rng(0).choice(rows, (ROW_SAMPLES, len(rows)))
     scores = np.array([defined_score(score, sample) for sample in samples])
     if np.isfinite(scores).mean() >= 0.5:
@@ -55,7 +55,7 @@ def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, f
     Bootstrap intervals from few domains are too narrow, and are widened by the ratio of Student's t
     to the normal distribution.
     """
-    defined_scores = _defined(scores)
+    defined_scores = _drop_undefined(scores)
     n_domains = len(defined_scores)
     mean = float(defined_scores.mean()) if n_domains else float("nan")
     if n_domains < 2:
@@ -66,7 +66,7 @@ def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, f
     return mean, *widened_interval(mean, defined_scores[indices].mean(axis=1), n_domains, upper)
 
 
-def _defined(scores: Sequence[float] | Array) -> Array:
+def _drop_undefined(scores: Sequence[float] | Array) -> Array:
     values = np.asarray(scores, dtype=np.float64)
     return values[np.isfinite(values)]
 
@@ -98,7 +98,7 @@ def expected_range(
     >>> [round(bound, 2) for bound in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
     [0.54, 0.98]
     """
-    transformed_scores = defined_scores = _defined(scores)
+    transformed_scores = defined_scores = _drop_undefined(scores)
     n_domains = len(defined_scores)
     if n_domains < 4:
         return None
@@ -134,10 +134,10 @@ class Summary:
     n: int
 
 
-def summarise(values: Sequence[float]) -> Summary:
-    """Return mean and standard deviation, which is NaN for a single value.
+def summarize(values: Sequence[float]) -> Summary:
+    """Return the mean and the standard deviation, which is NaN for a single value.
 
-    >>> summarise([1.0, 3.0])
+    >>> summarize([1.0, 3.0])
     Summary(mean=2.0, deviation=1.4142135623730951, n=2)
     """
     array = np.asarray(values, dtype=np.float64)
@@ -163,7 +163,7 @@ MIN_PAIRS = 6
 
 
 def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
-    """Compare scores with Wilcoxon's signed-rank test over the repeats or domains that both have.
+    """Compare scores on shared repeats or domains with Wilcoxon's signed-rank test.
 
     >>> compare({0: 4.0, 1: 3.0}, {0: 2.0, 1: 3.0, 2: 7.0})
     Paired(difference=1.0, p_value=None)
@@ -222,7 +222,7 @@ class Ranking:
 def rank_methods(scores: Array, methods: Sequence[str]) -> Ranking:
     """Rank methods (columns) over data sets (rows); larger scores are better.
 
-    ``p_value`` is that of Friedman's test, and None with fewer than two data sets or three methods
+    ``p_value`` is from Friedman's test; None with fewer than two data sets or three methods
     (J. Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 7, 2006).
 
     >>> rank_methods(np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0]]), ["a", "b", "c"]).average_ranks
