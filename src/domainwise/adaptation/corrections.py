@@ -72,15 +72,15 @@ class SourceOutputs:
         arrays = (self.y[rows], self.domain_codes[rows], self.outputs[rows])
         return SourceOutputs(*arrays, balanced=self.balanced)
 
-    def domains(self, min_rows: int = 1) -> dict[int, Array]:
+    def rows_by_domain(self, min_rows: int = 1) -> dict[int, Array]:
         """Return the rows of each domain with at least ``min_rows`` rows, by domain code."""
         codes, counts = np.unique(self.domain_codes, return_counts=True)
         codes = codes[counts >= min_rows]
         return {int(code): np.flatnonzero(self.domain_codes == code) for code in codes}
 
-    def usable_domains(self) -> dict[int, Array]:
+    def usable_rows_by_domain(self) -> dict[int, Array]:
         """Return the rows of each domain with enough rows, or of all domains if all are small."""
-        return self.domains(MIN_ROWS) or self.domains()
+        return self.rows_by_domain(MIN_ROWS) or self.rows_by_domain()
 
 
 def nonconformity(outputs: Array, y: Array) -> Array:
@@ -104,7 +104,7 @@ class Spread:
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> Spread:
         """Estimate the variances from held-out outputs."""
-        domain_rows = held_out.usable_domains().values()
+        domain_rows = held_out.usable_rows_by_domain().values()
         variances = [held_out.outputs[rows].var(axis=0).sum() for rows in domain_rows]
         mean_variance = float(np.mean(variances))
         if mean_variance <= 0.0:
@@ -140,7 +140,7 @@ class LinePrior:
         """Learn from held-out outputs; all domains have the same weight."""
         center = float(np.mean(held_out.outputs))
         level_variances, slope_variances, noise_variances = [], [], []
-        domain_rows = held_out.usable_domains().values()
+        domain_rows = held_out.usable_rows_by_domain().values()
         for rows in domain_rows:
             x = held_out.outputs[rows, 0] - center
             errors = held_out.y[rows] - held_out.outputs[rows, 0]
@@ -213,8 +213,8 @@ class ClassPrior:
         """Return a prior for each excluded domain, learned from the others; None excludes none."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
         log_held_out = replace(held_out, outputs=smooth_logs(held_out.outputs))
-        rows_by_code = held_out.usable_domains()
-        codes, domain_rows = np.array(list(rows_by_code)), list(rows_by_code.values())
+        rows_by_domain = held_out.usable_rows_by_domain()
+        codes, domain_rows = np.array(list(rows_by_domain)), list(rows_by_domain.values())
         shares = np.array(
             [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in domain_rows]
         )
@@ -343,7 +343,7 @@ class SiteLabels:
 
 
 def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Array, Array]:
-    """Return expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains for each.
+    """Return a table of expected scores by number of labels, and the number of domains for each.
 
     A row of the table contains the number of labels, the score, and its confidence interval.
     ``scores`` are the scores on domains without labels. Labels are drawn at random and, because
@@ -351,14 +351,14 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
     used. A gain compares scores with and without labels on the same rows. Gains are averaged over
     domains with at least twice as many rows as labels.
     """
-    sites = held_out.domains(2 * LABEL_COUNTS[1])
-    codes = np.array(list(sites), dtype=int)[evenly_spaced(len(sites), MAX_DOMAINS)].tolist()
+    rows_by_domain = held_out.rows_by_domain(2 * LABEL_COUNTS[1])
+    codes = [*rows_by_domain]
+    codes = [codes[i] for i in evenly_spaced(len(codes), MAX_DOMAINS)]
     priors = leave_one_out_priors(held_out, codes)
     rng = np.random.default_rng(0)
     gains = np.full((2, len(LABEL_COUNTS), len(codes)), np.nan)
     for i, code in enumerate(codes):
-        site = held_out.take(sites[code])
-        n_rows = len(site.y)
+        site, n_rows = held_out.take(rows_by_domain[code]), len(rows_by_domain[code])
         counts = [k for k in LABEL_COUNTS if 2 * k <= n_rows]
         random_orders = np.array([rng.permutation(n_rows) for _ in range(DRAWS)])
         for scheme, orders in enumerate((random_orders, np.arange(n_rows)[None])):
@@ -422,7 +422,7 @@ def outputs_score(scoring: Any, classes: Array | None) -> Score:
 def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Array:
     """Return the score of each domain's held-out outputs; NaN if it is not defined."""
     scores = np.full(n_domains, np.nan)
-    for code, rows in held_out.domains().items():
+    for code, rows in held_out.rows_by_domain().items():
         scores[code] = defined_score(score, held_out.outputs[rows], held_out.y[rows])
     return scores
 
@@ -445,11 +445,11 @@ class SiteQuantiles(Thresholds):
         cls, held_out: SourceOutputs, prior: Prior, labels: SiteLabels
     ) -> SiteQuantiles:
         """Compute the scores for a site with these labels."""
-        sites = held_out.domains()
-        priors = leave_one_out_priors(held_out, list(sites))
+        rows_by_domain = held_out.rows_by_domain()
+        priors = leave_one_out_priors(held_out, list(rows_by_domain))
         rng = np.random.default_rng(0)
         scores, codes = [], []
-        for code, rows in sites.items():
+        for code, rows in rows_by_domain.items():
             outputs, y = held_out.outputs[rows], held_out.y[rows]
             n_drawn = min(len(labels), len(y) // 2)
             for _ in range(CALIBRATION_DRAWS):

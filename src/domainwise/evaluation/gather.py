@@ -299,7 +299,7 @@ def batch_scores(
         halves = {"first half": row_order[:n_half], "last half": row_order[n_half:]}
         batches_by_fold = {HALVES: halves, TENTHS: {"random tenth": row_order}}
         for batch, rows in batches_by_fold.get(record["fold"], {"whole": row_order}).items():
-            if len(rows) and measure.defined(target, target[rows], classes is not None):
+            if len(rows) and measure.is_defined(target, target[rows], classes is not None):
                 scorers = [partial(measure.score_record, classes, r) for r in (record, counterpart)]
                 score_pair = [defined_score(scorer, rows) for scorer in scorers]
                 if np.isfinite(score_pair).all():

@@ -185,7 +185,7 @@ class MethodJob:
         """Create the record of a model's outputs for rows of one domain."""
         score, y, measure = float("nan"), problem.y[rows], problem.measure
         # Only a custom scorer needs the model; all other scorers can score the record later.
-        if measure.is_custom and measure.defined(y_train, y, problem.classification):
+        if measure.is_custom and measure.is_defined(y_train, y, problem.classification):
             score = float(measure.scorer(model, problem.rows(rows, self.method.prepare), y))
         record = {"row": problem.index[rows], "domain": int(problem.codes[rows[0]]), "fold": fold}
         return {**record, "target": y, **outputs, "score": score}
@@ -320,7 +320,7 @@ class Scorer:
     def _held_out_score(self, record: Record, y_train: Array) -> float:
         """Score on a held-out domain; NaN if it is not defined."""
         problem = self.problem
-        is_defined = record["domain"] not in problem.unscored and problem.measure.defined(
+        is_defined = record["domain"] not in problem.unscored and problem.measure.is_defined(
             y_train, record["target"], problem.classification
         )
         return self._score(record) if is_defined else float("nan")
@@ -348,7 +348,7 @@ class Scorer:
         return [
             fold
             for fold, (fold_train, fold_test) in enumerate(within_splits(problem, rows))
-            if problem.measure.defined(y[fold_train], y[fold_test], classification)
+            if problem.measure.is_defined(y[fold_train], y[fold_test], classification)
         ]
 
 
@@ -374,7 +374,7 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     y, codes, n = problem.y, problem.codes[rows], len(rows)
     groups = [np.flatnonzero(codes == code) for code in np.setdiff1d(test_codes, problem.unscored)]
     y_train, classification = y[train], problem.classification
-    groups = [group for group in groups if measure.defined(y_train, y[rows[group]], classification)]
+    groups = [g for g in groups if measure.is_defined(y_train, y[rows[g]], classification)]
     if not groups:
         return {}
     rng = np.random.default_rng(problem.seed)

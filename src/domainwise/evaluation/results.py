@@ -284,7 +284,7 @@ class Results:
         measure, classes, method = self.measure, self.classes, self.recommended
         records = grouped(self.records.get(method.key, ()))
         outputs = _held_out_outputs([records.get(name, []) for name in method.scores], classes)
-        if measure.is_custom or outputs is None or not outputs.domains(2 * LABEL_COUNTS[1]):
+        if measure.is_custom or outputs is None or not outputs.rows_by_domain(2 * LABEL_COUNTS[1]):
             return []
         scorer = partial(_score_outputs, measure, classes)
         # Adapted models predict the most probable class. If the method itself does not, its scores

@@ -242,7 +242,7 @@ class MethodSearch(MetaEstimator):
             score = SmoothScore(y, domain_codes, np.unique(y) if classification else None)
             return score, lambda train, test: True
         measure = choose_measure(self.scoring, y, classification, self.pos_label)
-        return measure.scorer, partial(measure.defined, classification=classification)
+        return measure.scorer, partial(measure.is_defined, classification=classification)
 
     def _fit_search(
         self, data: Data, splits: list[Split], grids: list[Any], scorer: Any, selected_on: str

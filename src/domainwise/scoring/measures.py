@@ -100,7 +100,7 @@ class Measure:
         predictions = Predictions.from_record(classes, record, rows)
         return float(self.scorer(predictions, None, record["target"][rows]))
 
-    def defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
+    def is_defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
         """Return whether the score is defined for these targets (AUC needs two classes)."""
         return not self.undefined_reason(y_train, y_test, classification)
 
