@@ -73,7 +73,7 @@ def test_labels_can_be_added_and_json_reports_the_correction(site, tmp_path):
     "model, change, message",
     [
         ("ill", {"ill": "maybe"}, "'maybe', but the classes of the model are 'no', 'yes'"),
-        ("dose", {"dose": 1e6}, "Check that target and unit are the same as in the training table"),
+        ("dose", {"dose": 1e6}, "Check that the target and its unit have not changed"),
         ("dose", {"dose": np.nan}, "has no labelled row"),
         ("dose", {"a": None}, "'a'"),
     ],

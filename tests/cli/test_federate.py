@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     for i, site in enumerate(("east", "north", "south")):
         make_frame(i).to_csv(folder / f"{site}.csv", index=False)
     output["plan"] = done("federate", "plan", folder / "east.csv", "--target", "ill", "--domain",
-         "ward", "--drop", "name", "--more", folder / "more.json", "-o",
+         "ward", "--drop", "name", "--settings", folder / "more.json", "-o",
          folder / "plan.json")  # fmt: skip
     for site in ("east", "north", "south"):
         output["statistics"] = done("federate", "statistics", folder / f"{site}.csv", "--plan",
@@ -151,7 +151,7 @@ def test_json_has_stdout_for_itself_and_words_come_before(folder, tmp_path):
 )
 def test_more_of_a_plan_that_cannot_be_is_refused_by_name(folder, tmp_path, content, words):
     (tmp_path / "more.json").write_text(content)
-    result = run("federate", "plan", folder[0] / "east.csv", "--target", "ill", "--more",
+    result = run("federate", "plan", folder[0] / "east.csv", "--target", "ill", "--settings",
                 tmp_path / "more.json", "-o", tmp_path / "plan.json")  # fmt: skip
     assert result.exit_code == 2, result.output
     assert words in " ".join(result.output.split())
@@ -172,14 +172,19 @@ def test_a_plan_reads_its_table_as_fit_does(folder, tmp_path):
     assert schema["na"] == ["-999"]
     (tmp_path / "more.json").write_text('{"dates": ["month", "age"], "na": ["-999"]}')
     done("federate", "plan", tmp_path / "rows.csv", "--target", "ill", "--domain", "ward",
-         "--decimal", ",", "--more", tmp_path / "more.json",
+         "--decimal", ",", "--settings", tmp_path / "more.json",
          "-o", tmp_path / "again.json")  # fmt: skip
     assert json.loads((tmp_path / "again.json").read_text())["schema"] == schema
 
 
 def test_options_of_a_new_plan_do_not_pass_unnoticed_beside_files(folder, tmp_path):
     files = sorted(folder[0].glob("*.1.npz"))
-    for option, *value in (["--smallest", 20], ["--columns", 500], ["--seed", 1], ["--auto-drop"]):
+    for option, *value in (
+        ["--smallest-cell", 20],
+        ["--n-features", 500],
+        ["--seed", 1],
+        ["--auto-drop"],
+    ):
         result = run("federate", "plan", folder[0] / "plan.json", *files, option, *value, "-o",
                     tmp_path / "merged.json")  # fmt: skip
         assert result.exit_code == 2
@@ -196,7 +201,7 @@ def test_a_plan_is_not_overwritten_by_what_it_is_merged_into(folder, tmp_path):
     assert plan.read_bytes() == (folder[0] / "plan.json").read_bytes()
 
 
-@pytest.mark.parametrize(("option", "value"), [("--columns", 0), ("--smallest", 2)])
+@pytest.mark.parametrize(("option", "value"), [("--n-features", 0), ("--smallest-cell", 2)])
 def test_numbers_out_of_range_are_refused_by_their_option(folder, tmp_path, option, value):
     result = run("federate", "plan", folder[0] / "east.csv", "--target", "ill", option, value,
                 "-o", tmp_path / "plan.json")  # fmt: skip
@@ -211,7 +216,7 @@ def test_memory_that_does_not_suffice_is_said_with_what_the_plan_can_change(
     result = run("federate", "moments", folder[0] / "east.csv", "--plan", folder[0] / "merged.json",
                 "--site", "east", "-o", tmp_path / "a.npz")  # fmt: skip
     assert result.exit_code == 1
-    assert "fewer --columns, kernels or gammas" in " ".join(result.output.split())
+    assert "fewer --n-features, kernels or gammas" in " ".join(result.output.split())
 
 
 def test_a_site_that_is_too_small_writes_nothing_unless_it_accepts_that(folder, tmp_path):
@@ -246,3 +251,15 @@ def test_a_table_that_was_changed_after_the_first_round_is_refused(folder, tmp_p
     words = " ".join(refused.output.split())
     assert "the rows at site 'east' differ from those in the first round" in words
     assert not out.exists()
+
+
+def test_former_names_of_options_are_accepted_with_a_note(folder, tmp_path):
+    plans = []
+    for names in (("--smallest", "--columns"), ("--smallest-cell", "--n-features")):
+        result = run("federate", "plan", folder[0] / "east.csv", "--target", "ill", "--domain",
+                     "ward", "--drop", "name", names[0], 20, names[1], 50, "-o",
+                     tmp_path / "plan.json", "--force")  # fmt: skip
+        assert result.exit_code == 0
+        assert ("--smallest is now called --smallest-cell" in result.output) == (not plans)
+        plans.append((tmp_path / "plan.json").read_text())
+    assert plans[0] == plans[1]

@@ -172,7 +172,7 @@ def test_a_code_for_missing_values_in_some_rows_is_named(value):
     columns["weight"][rows] = value
     fault = only(columns, y, site)
     assert (fault.kind, fault.domains, fault.rows) == ("filler", ["site D"], len(rows))
-    assert f"weight is {value:g} in {len(rows)} of {N} rows from site D" in fault.message
+    assert f"weight is {value:g} in {len(rows)} of the {N} rows from site D" in fault.message
 
 
 def test_a_filler_may_be_a_rare_value_elsewhere():

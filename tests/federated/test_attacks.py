@@ -199,7 +199,7 @@ def test_kernel_means_in_the_model_reveal_a_ward_whose_disclosure_was_accepted()
     frames = {"s0": frame, "s1": make_rows(60, 3)}
     plan, files = both_rounds(frames, True, smallest_cell=5, **LARGE_PLAN)
     watch, parts = watch_of(fit(plan, files), "rare")
-    truth = watch._standardized(few[NAMES].to_numpy())
+    truth = watch._standardize(few[NAMES].to_numpy())
     rows, cost = reconstructed(*kernel_sums(watch, parts), truth.shape, tries=30)
     assert cost < 1e-9
     assert recovered(rows, truth) == 1.0
@@ -213,12 +213,12 @@ def test_a_model_fitted_from_default_files_reveals_no_rows():
     model = fit(plan, files)
     assert "rare" not in str(model.info)
     watch, parts = watch_of(model, "s0")
-    truth = watch._standardized(frames["s0"][NAMES].to_numpy())
+    truth = watch._standardize(frames["s0"][NAMES].to_numpy())
     assert 2 * sum(part.size for part in parts.values()) <= truth.size
     rows, cost = reconstructed(*kernel_sums(watch, parts), truth.shape)
     assert cost < 1e-12
     others = [make_rows(len(truth), 70 + k)[NAMES].to_numpy() for k in range(5)]
-    chance = np.mean([recovered(rows, watch._standardized(other)) for other in others])
+    chance = np.mean([recovered(rows, watch._standardize(other)) for other in others])
     assert recovered(rows, truth) < chance + 0.03
 
 

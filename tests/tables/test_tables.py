@@ -228,7 +228,7 @@ def test_a_flag_needs_more_than_ties_in_a_sorted_table(frame):
 
 
 def test_the_columns_used_are_listed(frame):
-    words = "features used: age, dose, smoker (numbers); sex (categories)"
+    words = "numeric features: age, dose, smoker; categorical features: sex"
     assert checked(frame).notes[-1] == words
 
 

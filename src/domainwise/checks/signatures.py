@@ -54,8 +54,8 @@ def with_shared_arguments(cls: T) -> T:
     """
     doc, name = PLACEHOLDERS.sub(_expand, cls.__doc__ or ""), cls.__name__
     cls.__doc__ = doc.replace("{exact_class}", name.removeprefix("Fast")).replace("{class}", name)
-    own_classes = [base for base in cls.__mro__ if base.__module__.startswith("domainwise.")]
-    for member in (member for base in own_classes for member in vars(base).values()):
+    package_classes = [base for base in cls.__mro__ if base.__module__.startswith("domainwise.")]
+    for member in (member for base in package_classes for member in vars(base).values()):
         _expand_docstring(member)
         _expand_docstring(getattr(member, "fn", None))  # the function inside available_if
     constraints = CONSTRAINTS | getattr(cls, "_parameter_constraints", {})

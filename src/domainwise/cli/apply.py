@@ -22,7 +22,7 @@ class ApplyOptions:
     """Options that predict and transform share."""
 
     model: options.Model
-    new: Annotated[
+    table: Annotated[
         Path,
         "Table with the model's feature columns: a CSV (or .csv.gz), Parquet, Feather or Excel "
         "file, or a folder of Parquet files.",
@@ -119,7 +119,7 @@ def adapt(
 
 def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> None:
     """Apply a model to a table; other arguments are passed to ``apply_to_file``."""
-    table_path, out = apply_options.new, apply_options.out
+    table_path, out = apply_options.table, apply_options.out
     with warnings.catch_warnings(record=True) as caught_warnings:
         from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel

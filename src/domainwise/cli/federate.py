@@ -18,21 +18,32 @@ federate = typer.Typer(no_args_is_help=True)
 
 PlanFile = Annotated[Path, "The coordinator's plan for this round.", "FILE"]
 SiteOut = Annotated[Path, "File to write (.npz).", "FILE", "-o"]
-#: Keys in the ``--more`` file for settings that have no option.
+#: Keys in the ``--settings`` file for settings that have no option.
 KEYS = "classes, kernels, gammas, feature_map, centres, candidates, class_weight, second_moments"
 #: Further keys that the file may contain, for settings that are also options.
 OPTION_KEYS = "task, auto_drop, dates, decimal, na"
-COLUMNS_HELP = """Number of features that approximate the kernel. More features are more accurate,
-but need more rows at each site. Default: at most 500, depending on the sites' row counts."""
-SMALLEST_HELP = """Minimum number of rows: a site sends nothing about a class, a category or missing
-values that occur in fewer rows."""
+FEATURES_HELP = """Number of features that approximate the kernel. More features give a better
+approximation, but need more rows at each site. Default: at most 500, depending on the sites' row
+counts."""
+CELL_HELP = """Minimum group size: a site sends nothing about a class, a category or missing values
+that occur in fewer rows."""
+#: Former names of options, which are still accepted, with a note.
+FORMER_OPTIONS = {"columns": "n-features", "smallest": "smallest-cell", "more": "settings"}
 
 command_with_advice = partial(
-    options.command, memory_advice="agree on a plan with fewer --columns, kernels or gammas"
+    options.command, memory_advice="agree on a plan with fewer --n-features, kernels or gammas"
 )
 
 
-@federate.command()
+def _current_option(name: str) -> str:
+    """Return the current name of an option of ``federate plan``."""
+    if name in FORMER_OPTIONS:
+        note = f"--{name} is now called --{FORMER_OPTIONS[name]}; the old name will be removed"
+        common.print_notes(stderr(), [note])
+    return FORMER_OPTIONS.get(name, name)
+
+
+@federate.command(context_settings={"token_normalize_func": _current_option})
 @options.command
 def plan(
     context: typer.Context,
@@ -50,14 +61,14 @@ def plan(
     target: options.Target = None,
     domain: options.Domain = "site",
     method: Annotated[str, "invariantridge, fastdcm, fastcoir or fastdica."] = "invariantridge",
-    columns: Annotated[int | None, typer.Option(help=COLUMNS_HELP, metavar="N", min=1)] = None,
-    smallest: Annotated[int, typer.Option(help=SMALLEST_HELP, metavar="N", min=3)] = 10,
+    n_features: Annotated[int | None, typer.Option(help=FEATURES_HELP, metavar="N", min=1)] = None,
+    smallest_cell: Annotated[int, typer.Option(help=CELL_HELP, metavar="N", min=3)] = 10,
     task: options.Task = "auto",
     features: options.FeatureOptions,
     read_options: options.ReadingOptions,
-    more: Annotated[
+    settings: Annotated[
         Path | None,
-        f"JSON file with plan settings that have no option: {KEYS}. The documentation of "
+        f"JSON file with settings that have no option of their own: {KEYS}. The documentation of "
         "domainwise.federated.Plan describes them.",
         "FILE",
     ] = None,
@@ -89,19 +100,19 @@ def plan(
         )
     else:
         with spinner(f"reading {source}"):
-            settings = {**vars(features), **read_options.arguments(), "task": task, "seed": seed}
-            frame = read_table(source, encoding=settings.pop("encoding"))
+            fields = {**vars(features), **read_options.arguments(), "task": task, "seed": seed}
+            frame = read_table(source, encoding=fields.pop("encoding"))
             for name in ("features", "drop"):
-                settings[name] = split_names(settings[name], list(frame.columns))
-            settings |= {"domain": domain, "method": method, "n_features": columns or "auto"}
-            settings |= {"dates": common.split_commas(features.dates), "smallest_cell": smallest}
-            new_plan = Plan.of_table(frame, target=target, **settings | _read_more(more))
+                fields[name] = split_names(fields[name], list(frame.columns))
+            fields |= {"domain": domain, "method": method, "n_features": n_features or "auto"}
+            fields |= {"dates": common.split_commas(features.dates), "smallest_cell": smallest_cell}
+            new_plan = Plan.of_table(frame, target=target, **fields | _read_settings(settings))
     summary = {"plan": new_plan.hash, "merged": new_plan.merged is not None}
     _write(out, new_plan.describe(), new_plan.save, summary)
 
 
-def _read_more(path: Path | None) -> dict[str, Any]:
-    """Read the ``--more`` file; lists become tuples."""
+def _read_settings(path: Path | None) -> dict[str, Any]:
+    """Read the ``--settings`` file; lists become tuples."""
     try:
         settings = json.loads(path.read_text(encoding="utf-8")) if path else {}
     except ValueError as error:

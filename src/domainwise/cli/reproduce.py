@@ -26,7 +26,7 @@ def reproduce(
         Path | None, "Results folder. Default: domainwise-results/TABLE.", "FOLDER"
     ] = None,
     seed: options.Seed = 0,
-    timing: Annotated[bool, "Measure time and memory after the experiments."] = True,
+    timing: Annotated[bool, "Measure time and memory of each method, too."] = True,
     report: Annotated[bool, "Write the HTML report."] = True,
 ) -> None:
     """Rerun the experiments in the DCM paper and compare the results.
@@ -142,7 +142,7 @@ def _publish(folder: Path, *, html: bool) -> None:
 
 @options.command
 def datasets() -> None:
-    """List the package's data sets and show which are on this machine."""
+    """List data sets, and show which of them are on this machine."""
     from domainwise.datasets import list_datasets
 
     entries = list_datasets()

@@ -63,7 +63,7 @@ def row_keys(X: Array, seed: int) -> Array:
 
 
 def random_numbers(keys: Array, stream: int = 0) -> Array:
-    """Return a pseudo-random number for each key, different for equal keys and for each stream."""
+    """Return a pseudo-random number for each key; it differs between equal keys and streams."""
     order = np.argsort(keys, kind="stable")
     sorted_keys = keys[order]
     copy_indices = np.arange(len(keys)) - np.searchsorted(sorted_keys, sorted_keys)

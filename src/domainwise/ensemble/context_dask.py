@@ -20,7 +20,7 @@ DomainMoments = tuple[Array, Moments]
 
 
 def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> SourceMoments:
-    """Return the number of rows, the moments and the levels over all partitions."""
+    """Return the number of rows, the moments and the ranges of features over all partitions."""
     source = partitions.partitions_of(X, None, sample_domain)
     validate_data(context, source.empty_X, reset=reset, skip_check_array=True)
     tasks = [call(_moments, rows, source.layout) for rows in source.rows]

@@ -147,7 +147,7 @@ def _confusion_picture(name: str, matrices: Mapping[Any, Array], class_names: li
 
 def ranking_section(name: str, predictions: DomainPredictions, classes: Any) -> Section | None:
     """ROC AUC and average precision by domain, micro-averaged for more than two classes."""
-    aucs, precisions = {}, {}
+    aucs, precision_areas = {}, {}
     for domain, record in predictions.items():
         probabilities = record["probabilities"]
         outputs = record["decisions"] if probabilities is None else probabilities
@@ -157,7 +157,7 @@ def ranking_section(name: str, predictions: DomainPredictions, classes: Any) -> 
             outputs = outputs[:, 1] if outputs is not None and outputs.ndim == 2 else outputs
         if outputs is not None and 0 < indicators.sum() < indicators.size:
             aucs[domain] = roc_auc_score(indicators.ravel(), outputs.ravel())
-            precisions[domain] = average_precision_score(indicators.ravel(), outputs.ravel())
+            precision_areas[domain] = average_precision_score(indicators.ravel(), outputs.ravel())
     if not aucs:
         return None
     lowest_domain = min(aucs, key=lambda d: aucs[d])
@@ -171,7 +171,7 @@ def ranking_section(name: str, predictions: DomainPredictions, classes: Any) -> 
     if one_class_names := [str(domain) for domain in predictions if domain not in aucs]:
         sentences.append(f"Domains with only one class have no AUC: {', '.join(one_class_names)}.")
     auc_texts = {domain: f"{auc:.2f}" for domain, auc in aucs.items()}
-    precision_texts = {domain: f"{precision:.2f}" for domain, precision in precisions.items()}
+    precision_texts = {domain: f"{precision:.2f}" for domain, precision in precision_areas.items()}
     columns = {"AUC": auc_texts, "average precision": precision_texts}
     return Section("Discrimination between classes", sentences, [], columns)
 

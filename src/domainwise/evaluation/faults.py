@@ -316,13 +316,13 @@ def _check_fillers(table: _Table) -> Iterator[Fault]:
             value = column.uniques[i]
             value_text = f"{value:g}" if column.is_number else repr(str(value))
             extents = [
-                f"{'all' if n_same[d] == n_present[d] else f'{n_same[d]:,.0f} of'} "
-                f"{n_present[d]:,.0f}{' non-missing' * bool(n_present[d] < table.sizes[d])} "
-                f"rows from {table.names_of([d])}"
+                f"in {'all' if n_same[d] == n_present[d] else f'{n_same[d]:,.0f} of the'} "
+                f"{n_present[d]:,.0f} rows from {table.names_of([d])}"
+                f"{' that have a value' * bool(n_present[d] < table.sizes[d])}"
                 for d in domains
             ]
             message = (
-                f"{name} is {value_text} in {listed(extents, 3)}, and almost nowhere else: this "
+                f"{name} is {value_text} {listed(extents, 3)}, and almost nowhere else: this "
                 "value may be a code for missing values."
             )
             action = f"Clear these cells, or evaluate again with {_drop_option([name])}."

@@ -195,9 +195,9 @@ PARAMETER_MEANINGS = {
     "conditional": "is True if domains are compared within each class, and False otherwise",
     "C": "sets the penalty on complex models: the larger it is, the weaker the penalty",
     "alpha": "is the strength of the penalty on complex models",
-    "ridge": "is the strength of the penalty on complex features; inf gives the simplest ones",
-    "lam": "is the strength of DICA's penalty on complex features",
-    "n_components": "is the number of features that a method computes from the columns",
+    "ridge": "is the strength of the penalty on complex projections; inf is the strongest penalty",
+    "lam": "is the strength of DICA's penalty on complex projections",
+    "n_components": "is the number of new columns that a projection computes from all columns",
     "max_leaf_nodes": "is the maximum number of leaves of a tree",
 }
 

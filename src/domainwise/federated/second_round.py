@@ -249,7 +249,7 @@ def _check_watch(totals: dict[str, Array], n_rows: Array, degrees_of_freedom: Ar
     if (sums**2 > n_rows * squares * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain sums that contradict the sums of squares")
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
-        raise ValueError(f"{DOMAIN_STATISTICS} contain squared norms below 0 or above 1 per row")
+        raise ValueError(f"{DOMAIN_STATISTICS} contain negative or too large squared norms")
     if ((kernel_sums**2).sum(axis=1, keepdims=True) > n_rows * norms * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain kernel means that contradict 'norms'")
     if (degrees_of_freedom <= 0).any() or (degrees_of_freedom > n_landmarks * (1 + 1e-6)).any():

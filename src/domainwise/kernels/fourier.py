@@ -18,15 +18,15 @@ FOURIER_KERNELS = ("rbf", "laplacian")
 
 @dataclass(frozen=True)
 class FourierMap:
-    """A map to M features ``sqrt(2 / M) cos(w'x + b)`` with the kernel as expected inner product.
+    """A map to M features ``sqrt(2 / M) cos(w'x + b)``, whose inner products approximate a kernel.
 
     Frequencies w are drawn from the kernel's spectral distribution: normal for
     ``exp(-gamma |x - y|^2)``, Cauchy in each coordinate for ``exp(-gamma |x - y|_1)``. Each
     frequency is used for two features, a cosine and a sine, which is more precise than two
     frequencies with random phases. If M is odd, the last feature has a random phase.
 
-    With ``orthogonal=True``, for the RBF kernel and few features, frequencies are orthogonal within
-    blocks of ``n_columns``, and their length is the root mean square of independent ones. A block's
+    With ``orthogonal=True`` (RBF kernel only; useful for few features), frequencies are orthogonal
+    in blocks of ``n_columns``, with the root mean square length of independent ones. A block's
     sines precede its cosines, so the first features are nearly linear in x if gamma is small.
 
     :meth:`prepare` and :meth:`block` have the interface of

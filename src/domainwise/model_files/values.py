@@ -147,14 +147,14 @@ def _is_size(value: Any, size: int) -> bool:
 def _svm_is_valid(svm: Any) -> bool:
     """Return whether the arrays of an SVC or an SVR have the sizes that libsvm assumes."""
     n_rows, n_features = svm.shape_fit_
-    n_support, support_counts = len(svm.support_), svm._n_support
+    n_vectors, support_counts = len(svm.support_), svm._n_support
     if "classes_" in vars(svm):
         n_classes = len(svm.classes_)
         has_valid_counts = _is_array(support_counts, (n_classes,), "int32")
-        has_valid_counts = has_valid_counts and int(support_counts.sum(dtype=object)) == n_support
+        has_valid_counts = has_valid_counts and int(support_counts.sum(dtype=object)) == n_vectors
     else:  # libsvm represents regression as two classes and does not use the second count
         n_classes = 2
-        has_valid_counts = support_counts.shape == (2,) and support_counts[0] == n_support
+        has_valid_counts = support_counts.shape == (2,) and support_counts[0] == n_vectors
     n_pairs = n_classes * (n_classes - 1) // 2
     sigmoid_parameters = (svm._probA, svm._probB)
     return (
@@ -162,12 +162,12 @@ def _svm_is_valid(svm: Any) -> bool:
         and svm.kernel in ("linear", "poly", "rbf", "sigmoid", "precomputed")
         and svm._sparse is False
         and _is_size(svm.n_features_in_, n_features)
-        and _is_array(svm.support_, (n_support,), "int32", below=n_rows)
+        and _is_array(svm.support_, (n_vectors,), "int32", below=n_rows)
         and _is_array(
             svm.support_vectors_,
-            (0, 0) if svm.kernel == "precomputed" else (n_support, n_features),
+            (0, 0) if svm.kernel == "precomputed" else (n_vectors, n_features),
         )
-        and _is_array(svm._dual_coef_, (n_classes - 1, n_support))
+        and _is_array(svm._dual_coef_, (n_classes - 1, n_vectors))
         and _is_array(svm._intercept_, (n_pairs,))
         and any(all(_is_array(values, (n,)) for values in sigmoid_parameters) for n in (0, n_pairs))
     )

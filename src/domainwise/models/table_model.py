@@ -188,7 +188,7 @@ def read_labelled_rows(
             raise TableError(
                 f"{path}: all values of {schema.target!r} are between {y.min():.4g} and "
                 f"{y.max():.4g}, but the model was fitted to values between {low:.4g} and "
-                f"{high:.4g}. Check that target and unit are the same as in the training table"
+                f"{high:.4g}. Check that the target and its unit have not changed"
             )
     return schema.prepare(frame.iloc[row_indices]), y, len(frame) - len(row_indices)
 

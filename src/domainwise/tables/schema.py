@@ -294,9 +294,9 @@ def check_table(
     mark = decimal or ("," if "," in decimal_marks.values() else None)
     schema = replace(schema, **roles, task=task, decimal=mark)
     notes += _identifier_notes(X, schema, domains)
-    groups = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
-    lists = [f"{join_names(v, MAX_LISTED_FEATURES)} ({k})" for k, v in groups.items() if v]
-    return Table(X, y, domains, schema, (*notes, f"features used: {'; '.join(lists)}"))
+    groups = {"numeric": schema.numeric, "categorical": schema.categorical, "date": schema.dates}
+    lists = [f"{k} features: {join_names(v, MAX_LISTED_FEATURES)}" for k, v in groups.items() if v]
+    return Table(X, y, domains, schema, (*notes, "; ".join(lists)))
 
 
 def choose_features(

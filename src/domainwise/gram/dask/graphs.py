@@ -128,8 +128,8 @@ def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) ->
     Without a group, it would send all tasks to the worker that has their constants.
     """
     group_name = f"{function.__name__}-{uuid4().hex}"
-    delay = dask.delayed(function, pure=False, traverse=False)
-    return [delay(*args, dask_key_name=(group_name, i)) for i, args in enumerate(arguments)]
+    make_task = dask.delayed(function, pure=False, traverse=False)
+    return [make_task(*args, dask_key_name=(group_name, i)) for i, args in enumerate(arguments)]
 
 
 def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
