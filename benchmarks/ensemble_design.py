@@ -224,7 +224,7 @@ def losses(P: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
 def by_score(fold: Fold, P: np.ndarray, *, temperature: float, spread: float = 0.0) -> np.ndarray:
     """``exp(score / temperature)``, with scores minus a multiple of their spread over domains."""
     quality = np.array([fold.quality(p, "inner") for p in P])
-    scores = exponent_scores(quality, errors=not fold.classes)
+    scores = exponent_scores(quality, are_errors=not fold.classes)
     if spread:
         by_domain = quality if fold.classes else -np.sqrt(quality / quality.mean())
         scores = scores - spread * by_domain.std(axis=1)
@@ -301,7 +301,7 @@ def greedy(fold: Fold, P: np.ndarray, *, steps: int, smooth: bool) -> np.ndarray
     def score(mix: np.ndarray) -> float:
         if smooth:
             return -float(weights @ losses(mix, y, fold.classes))
-        return float(exponent_scores(fold.quality(mix, "inner")[None], errors=not fold.classes)[0])
+        return float(exponent_scores(fold.quality(mix, "inner")[None], are_errors=not fold.classes)[0])
 
     for step in range(steps):
         total = np.tensordot(counts, P, 1)

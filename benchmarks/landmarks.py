@@ -35,7 +35,7 @@ from domainwise.kernels.landmarks import LANDMARK_RULES
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 COUNTS = (25, 50, 100, 200, 400, 800)
 TIMED_COUNT = 400
-COLOURS = {
+COLORS = {
     "uniform": "#4477AA",
     "stratified": "#66CCEE",
     "kmeans++": "#EE6677",
@@ -178,11 +178,11 @@ def draw_plot(findings: list[Findings], path: Path) -> None:
     for column, (study, result) in enumerate(zip(STUDIES, findings, strict=True)):
         angle_axes, score_axes = axes[0, column], axes[1, column]
         for rule in LANDMARK_RULES:
-            style = {"color": COLOURS[rule], "marker": MARKERS[rule], "markersize": 4, "lw": 1.4}
+            style = {"color": COLORS[rule], "marker": MARKERS[rule], "markersize": 4, "lw": 1.4}
             angles = np.array([result.angles[rule, count] for count in COUNTS])
             low, median, high = np.quantile(angles, (0.25, 0.5, 0.75), axis=1)
             angle_axes.plot(COUNTS, median, label=rule, **style)
-            angle_axes.fill_between(COUNTS, low, high, color=COLOURS[rule], alpha=0.12, lw=0)
+            angle_axes.fill_between(COUNTS, low, high, color=COLORS[rule], alpha=0.12, lw=0)
             scores = [np.mean(result.scores[rule, count]) for count in COUNTS]
             score_axes.plot(COUNTS, scores, **style)
         score_axes.axhline(

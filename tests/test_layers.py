@@ -192,8 +192,6 @@ FOREIGN = {
         "_sparse",
     },
     "export": {"_baseline_prediction", "_gamma", "_preprocessor", "_predictors", "_probA"},
-    # The protocol of a path, as fsspec knows it.
-    "distributed": {"_strip_protocol"},
 }
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name not in ("__main__.py",))

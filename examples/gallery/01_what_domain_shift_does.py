@@ -68,7 +68,7 @@ plt.show()
 # What the two models have learned
 # --------------------------------
 #
-# Both models are fitted without the hospital on which the SVM scores worst. The background colour
+# Both models are fitted without the hospital on which the SVM scores worst. The background color
 # shows the predicted class. Dots are patients from the source hospitals, and crosses are patients
 # from the held-out hospital. The SVM predicts illness wherever a source hospital has many ill
 # patients. InvariantSVC follows more closely the sum of the measurements, which indicates illness
@@ -85,10 +85,10 @@ figure, panels = plt.subplots(1, 2, figsize=(9, 4.4), sharex=True, sharey=True)
 for axes, model in zip(panels, (svm, invariant), strict=True):
     regions = model.predict(grid.reshape(-1, 2)).reshape(200, 200)
     axes.contourf(*np.moveaxis(grid, -1, 0), regions, levels=1, colors=[BLUE, RED], alpha=0.18)
-    for value, colour in ((0, BLUE), (1, RED)):
+    for value, color in ((0, BLUE), (1, RED)):
         source_rows, new_rows = ~is_new & (ill == value), is_new & (ill == value)
-        axes.scatter(*X[source_rows].T, s=7, color=colour, alpha=0.6, linewidths=0)
-        axes.scatter(*X[new_rows].T, s=26, color=colour, marker="x", linewidths=1.3)
+        axes.scatter(*X[source_rows].T, s=7, color=color, alpha=0.6, linewidths=0)
+        axes.scatter(*X[new_rows].T, s=26, color=color, marker="x", linewidths=1.3)
     accuracy = np.mean(model.predict(X[is_new]) == ill[is_new])
     axes.set(title=f"{type(model).__name__}: accuracy {accuracy:.2f} at hospital {worst_hospital}")
     axes.set_xlabel("first measurement")

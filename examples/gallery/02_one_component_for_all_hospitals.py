@@ -66,7 +66,7 @@ for name, values in auc.items():
 # What each component looks like
 # ------------------------------
 #
-# The background colour shows the value of the component when the last hospital is held out; red
+# The background color shows the value of the component when the last hospital is held out; red
 # indicates illness. Dots are patients from the source hospitals, and crosses are patients from the
 # held-out hospital. KPCA separates hospitals. COIR has learned which hospitals have many ill
 # patients. DCM's component changes mostly along the sum, which indicates illness at every hospital.
@@ -81,11 +81,11 @@ for axes, (name, method) in zip(panels, methods.items(), strict=True):
     limit = np.abs(values).max()
     levels = np.linspace(-limit, limit, 15)
     axes.contourf(side, side, values, levels=levels, cmap="RdBu_r", alpha=0.6)
-    for value, colour in ((0, BLUE), (1, RED)):
+    for value, color in ((0, BLUE), (1, RED)):
         source_rows = (hospital != HELD_OUT) & (ill == value)
         new_rows = (hospital == HELD_OUT) & (ill == value)
-        axes.scatter(*X[source_rows].T, s=7, color=colour, linewidths=0)
-        axes.scatter(*X[new_rows].T, s=26, color=colour, marker="x", linewidths=1.3)
+        axes.scatter(*X[source_rows].T, s=7, color=color, linewidths=0)
+        axes.scatter(*X[new_rows].T, s=26, color=color, marker="x", linewidths=1.3)
     axes.set_title(f"{name}: AUC {auc[name][HELD_OUT]:.2f} at the held-out hospital")
     axes.set_xlabel("first measurement")
 panels[0].set_ylabel("second measurement")

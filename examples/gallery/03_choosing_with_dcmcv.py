@@ -106,8 +106,8 @@ for seed in range(1, 4):
         predictor = LogisticRegression().fit(model.transform(X[source]), y[source])
         observed[title].append(predictor.score(model.transform(X[~source]), y[~source]))
         expected[title].append(model.best_score_)
-for title, (marker, colour) in markers.items():
-    axes.scatter(expected[title], observed[title], s=60, marker=marker, color=colour, label=title)
+for title, (marker, color) in markers.items():
+    axes.scatter(expected[title], observed[title], s=60, marker=marker, color=color, label=title)
     mean = np.mean(expected[title]), np.mean(observed[title])
     print(f"{title:15} expected {mean[0]:.3f}, observed {mean[1]:.3f} on average")
 axes.plot([0.65, 0.92], [0.65, 0.92], "--", color="#6b7280", linewidth=1)

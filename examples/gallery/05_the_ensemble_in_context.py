@@ -72,10 +72,10 @@ print(f"accuracy at twelve new laboratories, with context:    {correct_context.m
 accuracies = accuracies[:, np.argsort(accuracies[0])]
 figure, axes = plt.subplots(figsize=(7.2, 3.2))
 axes.vlines(range(12), *np.sort(accuracies, axis=0), color="#9ca3af", linewidth=1.5, zorder=1)
-for scores, title, colour in zip(
+for scores, title, color in zip(
     accuracies, ("rows one by one", "with context"), ("#5b8def", "#e0533d"), strict=True
 ):
-    axes.scatter(range(12), scores, s=45, color=colour, label=title, zorder=2)
+    axes.scatter(range(12), scores, s=45, color=color, label=title, zorder=2)
 axes.set(
     xlabel="new laboratories, sorted by accuracy without context",
     ylabel="accuracy",

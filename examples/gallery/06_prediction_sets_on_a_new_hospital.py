@@ -66,7 +66,7 @@ print(f"coverage is {by_hospital.promise_}, from {n_hospitals} calibration hospi
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharex=True, sharey=True)
 bins = np.linspace(0, 1, 31)
-for axes, (title, model, colour) in zip(
+for axes, (title, model, color) in zip(
     panels,
     (
         ("calibrated on random rows", by_rows, "#d9902f"),
@@ -77,7 +77,7 @@ for axes, (title, model, colour) in zip(
     sets = model.predict_set(X_new, coverage=0.9)
     is_covered = sets[np.arange(len(sets)), diagnosis_new]
     coverage = is_covered.reshape(200, -1).mean(axis=1)
-    axes.hist(coverage, bins, color=colour)
+    axes.hist(coverage, bins, color=color)
     axes.axvline(0.9, color="#374151", linestyle="--", linewidth=1.2)
     size = sets.sum(axis=1).mean()
     axes.set_title(f"{title}\ncoverage {100 * coverage.mean():.0f} %, {size:.1f} diagnoses per set")
@@ -98,11 +98,11 @@ for axes, title, model in zip(
     panels, ("random rows", "held-out hospitals"), (by_rows, by_hospital), strict=True
 ):
     counts = model.predict_set(grid.reshape(-1, 2), coverage=0.9).sum(axis=1).reshape(160, 160)
-    colours = ["#4b5563", "#eef2ff", "#c7d2fe", "#818cf8"]
+    colors = ["#4b5563", "#eef2ff", "#c7d2fe", "#818cf8"]
     levels = [-0.5, 0.5, 1.5, 2.5, 3.5]
-    contours = axes.contourf(*np.moveaxis(grid, -1, 0), counts, levels=levels, colors=colours)
-    for value, colour in enumerate(("#e0533d", "#2a9d8f", "#d9902f")):
-        axes.scatter(*X[diagnosis == value].T, s=4, color=colour, alpha=0.5, linewidths=0)
+    contours = axes.contourf(*np.moveaxis(grid, -1, 0), counts, levels=levels, colors=colors)
+    for value, color in enumerate(("#e0533d", "#2a9d8f", "#d9902f")):
+        axes.scatter(*X[diagnosis == value].T, s=4, color=color, alpha=0.5, linewidths=0)
     axes.set(title=title, xlim=(-3, 5), ylim=(-3, 5))
 bar = figure.colorbar(contours, ax=panels, ticks=[0, 1, 2, 3], shrink=0.8)
 bar.set_label("diagnoses in a set")

@@ -100,9 +100,9 @@ for name, single in single_models.items():
 
 figure, axes = plt.subplots(figsize=(7.2, 3.8))
 for number, values in enumerate(scores.values()):
-    colour = "#e0533d" if number == 0 else "#5b8def"
+    color = "#e0533d" if number == 0 else "#5b8def"
     spread = np.linspace(-0.2, 0.2, len(values))
-    axes.scatter(values, -number + spread, s=14, color=colour, alpha=0.6, linewidths=0)
+    axes.scatter(values, -number + spread, s=14, color=color, alpha=0.6, linewidths=0)
     axes.plot([np.mean(values)] * 2, [-number - 0.3, -number + 0.3], color="#374151", linewidth=2)
 axes.set_yticks(-np.arange(len(scores)), scores)
 axes.set_xlabel("accuracy at each of thirty new hospitals (dots) and their mean (line)")

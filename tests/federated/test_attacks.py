@@ -187,7 +187,7 @@ def kernel_sums(watch, parts):
     """Return functions of rows, and their sums in the model."""
 
     def values(Z):
-        return np.hstack([watch._features(Z), Z, Z**2])
+        return np.hstack([watch._kernel_features(Z), Z, Z**2])
 
     return values, np.concatenate([parts[name] for name in ("kernel", "level", "spread")])
 
