@@ -301,7 +301,8 @@ def greedy(fold: Fold, P: np.ndarray, *, steps: int, smooth: bool) -> np.ndarray
     def score(mix: np.ndarray) -> float:
         if smooth:
             return -float(weights @ losses(mix, y, fold.classes))
-        return float(exponent_scores(fold.quality(mix, "inner")[None], are_errors=not fold.classes)[0])
+        quality = fold.quality(mix, "inner")[None]
+        return float(exponent_scores(quality, are_errors=not fold.classes)[0])
 
     for step in range(steps):
         total = np.tensordot(counts, P, 1)

@@ -218,7 +218,7 @@ def test_hsic_does_not_form_the_whole_kernel_matrix():
 
 def test_hsic_explains_bad_input(sample):
     Z, y, _ = sample
-    with pytest.raises(ValueError, match="B has 89 rows but A has 90 rows"):
+    with pytest.raises(ValueError, match="B has 89 rows, but A has 90"):
         hsic(Z, y[:-1])
     with pytest.raises(ValueError, match="A contains NaN"):
         hsic(np.where(Z > 2, np.nan, Z), y)

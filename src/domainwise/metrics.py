@@ -232,7 +232,7 @@ def hsic(
     evaluate_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
     evaluate_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
-        raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same number of rows.")
+        raise ValueError(f"B has {n_b} rows, but A has {n_a}. Pass the same rows in both.")
     inner_products = tiles.centred_inner_products([evaluate_a, evaluate_b], n_a, block_size)
     if normalize:
         return float(tiles.alignment(inner_products, 0, 1))

@@ -126,18 +126,18 @@ def test_a_row_that_was_held_out_twice_counts_once(levels):
     [
         (
             (0.4, 0.3, 0.29, 0.25, 0.249),
-            "With 5 labels (known targets) from the next site, the expected RMSE is 0.300 instead "
-            "of 0.400; with 20, it is 0.250.",
+            "With 5 labels (known values of the target) from the next site, the expected RMSE is "
+            "0.300 instead of 0.400; with 20, it is 0.250.",
         ),
         (
             (0.4, 0.3, 0.299, 0.3, 0.3),
-            "With 5 labels (known targets) from the next site, the expected RMSE is 0.300 instead "
-            "of 0.400. More labels add little.",
+            "With 5 labels (known values of the target) from the next site, the expected RMSE is "
+            "0.300 instead of 0.400. More labels add little.",
         ),
         (
             (0.4, 0.395, 0.38, 0.35, 0.3),
-            "With 50 labels (known targets) from the next site, the expected RMSE is 0.300 instead "
-            "of 0.400.",
+            "With 50 labels (known values of the target) from the next site, the expected RMSE is "
+            "0.300 instead of 0.400.",
         ),
         (
             (0.4, 0.42, 0.41, 0.4, 0.4),

@@ -46,7 +46,7 @@ def test_every_method_is_fitted_saved_and_loaded(method, target, tmp_path, narro
     pandas.testing.assert_frame_equal(again.predictions(X), model.predictions(X))
     assert again.info["method"] == method
     if again.info["n_components"] is None:
-        message = "has no projection. Fit a model with one of the methods kpca"
+        message = "has no projection. Fit a model with one of these methods: kpca"
         with pytest.raises(TableError, match=message):
             again.projection(X)
     else:

@@ -17,6 +17,7 @@ from domainwise.plots import CalibrationByDomainDisplay
 from domainwise.plots.style import ACCENT, GRAY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
+from domainwise.scoring.statistics import in_words
 
 #: Maximum number of domains with their own panel or color, and of domains in a plot.
 MAX_PANELS, MAX_DOMAINS = 5, 15
@@ -139,8 +140,9 @@ def _confusion_picture(name: str, matrices: Mapping[Any, Array], class_names: li
         correct_text = "; ".join(f"{d} {np.trace(m)} of {m.sum()} correct" for d, m in panels)
         alt = f"Predicted classes by true class on held-out domains, {name}: {correct_text}"
         caption = (
-            f"Each cell shows the share of a true class (left) that {name} predicted as the class "
-            f"below; errors are red. {subject} has a panel, with its number of rows in parentheses"
+            f"Each row of a panel is a true class, and each column a predicted class. A cell shows "
+            f"the share of the true class that gets this prediction from {name}; errors are red. "
+            f"{subject} has a panel, with its number of rows in parentheses"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
@@ -166,7 +168,7 @@ def ranking_section(name: str, predictions: DomainPredictions, classes: Any) -> 
         f"The area under the ROC curve (AUC; 0.5 is chance, 1 is perfect) of {name} is "
         f"{_mean(aucs):.2f} on average over held-out domains; the lowest is "
         f"{aucs[lowest_domain]:.2f}, on {names_of(lowest_domain)}. The average precision in the "
-        f"table is the area under the precision-recall curve for {subject}."
+        f"table below is the area under the precision-recall curve for {subject}."
     ]
     if one_class_names := [str(domain) for domain in predictions if domain not in aucs]:
         sentences.append(f"Domains with only one class have no AUC: {', '.join(one_class_names)}.")
@@ -268,8 +270,8 @@ def coverage_section(name: str, predictions: DomainPredictions, classes: Any) ->
     sentence = (
         f"A prediction {noun} is a {definition} that should contain the true {target} of a row "
         "with a given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; "
-        f"with {len(shares)} domains, this report uses {percent(level)}. On average over held-out "
-        f"domains, {size_text}, and {percent(_mean(shares))} of the {noun}s of {name} contain the "
+        f"with {in_words(len(shares))} domains, this report uses {percent(level)}. On average over "
+        f"held-out domains, {size_text}, and {percent(_mean(shares))} of the {noun}s of {name} contain the "
         f"true {target} (the coverage){lowest_text}. "
         "These numbers are approximate, because the predictions used to calibrate a domain's "
         f"{noun}s come from models whose training data included that domain."

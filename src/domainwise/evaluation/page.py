@@ -195,9 +195,9 @@ PARAMETER_MEANINGS = {
     "conditional": "is True if domains are compared within each class, and False otherwise",
     "C": "sets the penalty on complex models: the larger it is, the weaker the penalty",
     "alpha": "is the strength of the penalty on complex models",
-    "ridge": "is the strength of the penalty on complex projections; inf is the strongest penalty",
-    "lam": "is the strength of DICA's penalty on complex projections",
-    "n_components": "is the number of new columns that a projection computes from all columns",
+    "ridge": "is like alpha, but for DCM and related methods; inf is the strongest penalty",
+    "lam": "is like alpha, but for DICA",
+    "n_components": "is the number of features that are computed before a linear model is fitted",
     "max_leaf_nodes": "is the maximum number of leaves of a tree",
 }
 

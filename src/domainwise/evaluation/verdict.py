@@ -339,15 +339,15 @@ def label_sentence(results: Results) -> str:
     zero, *counts = scores
     label, show, margin = results.measure.label, results.show, results.margin
     best_score, initial_score, n_max = max(scores[n] for n in counts), scores[zero], counts[-1]
+    source_text = " (known values of the target) from the next site"
     if best_score - initial_score < margin:
         scores_text = f"{show(initial_score)} without labels and {show(scores[n_max])} with {n_max}"
-        subject = "Labels (known targets) from the next site"
-        return f"{subject} would hardly help: the expected {label} is {scores_text}."
+        return f"Labels{source_text} would hardly help: the expected {label} is {scores_text}."
     # The smallest number of labels with about the best score.
     n_enough = next(n for n in counts if best_score - scores[n] < margin)
     n_first = counts[0] if scores[counts[0]] - initial_score >= margin else n_enough
-    text = f"With {n_first} labels (known targets) from the next site, the expected {label} is "
-    text += f"{show(scores[n_first])} instead of {show(initial_score)}"
+    text = f"With {n_first} labels{source_text}, the expected {label} is {show(scores[n_first])} "
+    text += f"instead of {show(initial_score)}"
     text += f"; with {n_enough}, it is {show(scores[n_enough])}" * (n_enough != n_first)
     return text + (". More labels add little." if n_enough < n_max else ".")
 

@@ -182,7 +182,7 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept_disclosure
         is_used = cell_counts[rows.class_codes, rows.domain_codes] >= rows.min_rows
         if not is_used.any():
             raise DisclosureError(
-                f"no domain, or class within a domain, has at least {rows.min_rows} rows. Use a "
+                f"no domain and no class within a domain has at least {rows.min_rows} rows. Use a "
                 "table with more rows, or ask for a plan with a smaller value of smallest_cell"
             )
         excluded_text = f"domains and classes with fewer than {rows.min_rows} rows"

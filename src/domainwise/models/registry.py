@@ -95,7 +95,7 @@ class Method:
         return self.labels[0 if classification else 1]
 
     def about(self, classification: bool) -> str:
-        """Return a one-line description, with the arguments that the search chooses."""
+        """Return a one-line description, with the tuned parameters."""
         return self.descriptions[0 if classification else 1]
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
@@ -192,7 +192,7 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
         uses_context = has_argument(last_step.estimator.predict)
     else:
         uses_context = requests_domains(estimator, "predict") or has_argument(estimator.predict)
-    search_note = f"; the search chooses {', '.join(grid)}" if grid else ""
+    search_note = f" with tuned {', '.join(grid)}" if grid else ""
     description = type(estimator).__name__ + search_note
     return Method(
         name,
@@ -304,25 +304,25 @@ _linear = partial(_by_task, partial(LogisticRegression, max_iter=1000), Ridge)
 _dica = partial(_by_n_rows, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
 _DCM_TEXT = "domain-based covariance minimization (DCM)"
-_LINEAR_TEXT = "and a linear model; the search chooses"
-_SCATTER_TEXT = f"{_LINEAR_TEXT} gamma, ridge and domain weight"
-_MIDA_TEXT = f"{_LINEAR_TEXT} gamma, the number of components and domain weight"
+_LINEAR_TEXT = "and a linear model, with tuned"
+_SCATTER_TEXT = f"{_LINEAR_TEXT} gamma, ridge and domain_weight"
+_MIDA_TEXT = f"{_LINEAR_TEXT} gamma, n_components and domain_weight"
 #: One-line description of each method, or a pair for classification and for regression.
 DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
     "constant": (
         "predicts the most frequent class in the source domains for every row",
         "predicts the mean target in the source domains for every row",
     ),
-    "svm": "support vector machine with an RBF kernel; the search chooses C and gamma",
+    "svm": "support vector machine with an RBF kernel, and with tuned C and gamma",
     "linear": (
-        "logistic regression; the search chooses its penalty",
-        "ridge regression; the search chooses its penalty",
+        "logistic regression with a tuned penalty",
+        "ridge regression with a tuned penalty",
     ),
-    "boosting": "gradient boosting with 100 trees; the search chooses their number of leaves",
-    "kpca": f"kernel PCA {_LINEAR_TEXT} gamma and the number of components",
-    "coir": f"{_DCM_TEXT} with domain weight 0 {_LINEAR_TEXT} gamma and ridge",
+    "boosting": "gradient boosting with 100 trees and a tuned number of leaves",
+    "kpca": f"kernel PCA {_LINEAR_TEXT} gamma and n_components",
+    "coir": f"{_DCM_TEXT} with domain_weight 0 {_LINEAR_TEXT} gamma and ridge",
     "dica": f"domain-invariant component analysis {_LINEAR_TEXT} gamma and lam",
-    "dcm": f"{_DCM_TEXT} with domain weight 1, as in its paper, {_LINEAR_TEXT} gamma and ridge",
+    "dcm": f"{_DCM_TEXT} with domain_weight 1, as in its paper, {_LINEAR_TEXT} gamma and ridge",
     "fastdcm": f"{_DCM_TEXT} with landmarks {_SCATTER_TEXT}",
     "dcmcv": f"{_DCM_TEXT}, which reduces differences between domains, {_SCATTER_TEXT}",
     "invariant": (

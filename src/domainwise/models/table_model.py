@@ -156,7 +156,7 @@ class TableModel:
             keys = [key for key, method in METHODS.items() if method.kind == "projection"]
             raise TableError(
                 f"this model ({self.info.get('method')}) has no projection. Fit a model with one "
-                f"of the methods {', '.join(keys)}"
+                f"of these methods: {', '.join(keys)}"
             )
         Z = projector.transform(self.pipeline.named_steps["prepare"].transform(X))
         return import_pandas().DataFrame(Z, columns=list(projector.get_feature_names_out()))

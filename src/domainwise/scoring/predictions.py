@@ -230,7 +230,7 @@ def codes_of(labels: Any, classes: Array) -> Array:
     if np.any(is_unknown):
         choices = ", ".join(map(str, classes.tolist()))
         raise ValueError(
-            f"class {labels[is_unknown].tolist()[0]!r} is unknown. Pass only the classes {choices}."
+            f"class {labels[is_unknown].tolist()[0]!r} is unknown. The classes are {choices}."
         )
     return np.asarray(codes)
 
