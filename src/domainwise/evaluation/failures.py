@@ -271,8 +271,8 @@ def coverage_section(name: str, predictions: DomainPredictions, classes: Any) ->
         f"A prediction {noun} is a {definition} that should contain the true {target} of a row "
         "with a given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; "
         f"with {in_words(len(shares))} domains, this report uses {percent(level)}. On average over "
-        f"held-out domains, {size_text}, and {percent(_mean(shares))} of the {noun}s of {name} contain the "
-        f"true {target} (the coverage){lowest_text}. "
+        f"held-out domains, {size_text}, and {percent(_mean(shares))} of the {noun}s of {name} "
+        f"contain the true {target} (the coverage){lowest_text}. "
         "These numbers are approximate, because the predictions used to calibrate a domain's "
         f"{noun}s come from models whose training data included that domain."
     )
