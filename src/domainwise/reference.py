@@ -12,7 +12,7 @@ and K_d, and ``domain_weight`` is the factor w of the domain term: 1 in the pape
 exact arithmetic, the eigenvalues of Algorithms 1 and 2 are real. If rounding makes one complex
 (relative imaginary part above 1e-8), its real part is used, with a RuntimeWarning.
 
-Differences from the paper, where its text cannot be run as printed (theory 10.1):
+Differences from the paper, where its algorithms cannot be run as printed (theory 10.1):
 
 * Algorithm 1's pencil (pair of matrices) is singular if K_x is centred, and LAPACK's QZ then
   returns spurious leading eigenvalues. The pencil is restricted to the range of K_x.
@@ -60,7 +60,7 @@ class ReferenceResult:
 def leading_eigenpairs(
     eigenvalues: NDArray[Any], eigenvectors: NDArray[Any], n_components: int
 ) -> tuple[Matrix, Matrix]:
-    """Return the eigenpairs with the largest real parts; warn if any eigenvalue is complex."""
+    """Return the eigenpairs with the largest real parts; warn if any of them are complex."""
     order = np.argsort(-eigenvalues.real, kind="stable")[:n_components]
     leading_values = eigenvalues[order]
     n_complex = int((np.abs(np.imag(leading_values)) > 1e-8 * np.abs(leading_values)).sum())
@@ -75,8 +75,8 @@ def leading_eigenpairs(
 
 def unit_variance_factors(projected: Matrix) -> Matrix:
     """Return a factor for each centred column that scales it to variance 1; 1 for zero columns."""
-    sd = np.sqrt(np.mean(projected**2, axis=0))
-    return np.asarray(1.0 / np.where(sd <= 1e-12 * sd.max(), 1.0, sd))
+    sds = np.sqrt(np.mean(projected**2, axis=0))
+    return np.asarray(1.0 / np.where(sds <= 1e-12 * sds.max(), 1.0, sds))
 
 
 def centre(K: Matrix) -> Matrix:
@@ -86,7 +86,7 @@ def centre(K: Matrix) -> Matrix:
 
 
 def check_matrix(values: ArrayLike, name: str) -> Matrix:
-    """Check that ``values`` is a matrix, not empty and without NaN or infinity, and return it."""
+    """Check that ``values`` is a non-empty matrix without NaN or infinity, and return it."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must be a non-empty 2-D array; got shape {array.shape}")
@@ -112,7 +112,7 @@ def check_symmetric(values: ArrayLike, name: str, size: int | None = None) -> Ma
 
 
 def check_positive(value: float, name: str, *, allow_zero: bool = False) -> float:
-    """Return a number; raise ValueError unless it is finite and positive (or 0, if allowed)."""
+    """Return ``value``; raise ValueError unless it is finite and positive (or 0, if allowed)."""
     if not np.isfinite(value) or value < 0 or (value == 0 and not allow_zero):
         requirement = "non-negative" if allow_zero else "positive"
         raise ValueError(f"{name} must be a finite {requirement} number; got {value!r}")
@@ -140,7 +140,7 @@ def algorithm1(
     n_components: int,
     domain_weight: float = 1.0,
 ) -> ReferenceResult:
-    r"""DCM as a dense generalized eigenproblem (the paper's Algorithm 1).
+    r"""Solve DCM as a dense generalized eigenproblem (the paper's Algorithm 1).
 
     .. math:: (P_y K_x^2 + K_x) B = (w P_d K_x^2 + K_x) B \Gamma, \qquad
         P_\alpha = K_\alpha (K_\alpha + N \epsilon I)^{-1}
@@ -197,7 +197,7 @@ def dica_original(
     lam: float,
     n_components: int,
 ) -> ReferenceResult:
-    r"""Domain-invariant component analysis with the scaling of its authors' code.
+    r"""Run domain-invariant component analysis, scaled as in its authors' code.
 
     .. math:: P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta
 
@@ -315,7 +315,7 @@ def algorithm2(
     n_components: int,
     domain_weight: float = 1.0,
 ) -> ReferenceResult:
-    r"""FastDCM with the paper's matrices Omega, V and Theta (Algorithm 2, line by line).
+    r"""Run FastDCM with the paper's matrices Omega, V and Theta (Algorithm 2, line by line).
 
     Each C is the uncentred kernel between all points (rows) and landmarks, each W the kernel
     between landmarks, and ``K_z`` the kernel between landmarks (rows) and new points. Targets and

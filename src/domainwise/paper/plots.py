@@ -217,8 +217,8 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
         axes.set_ylabel("eigenvalue")
         axes.grid()
         axes.legend(fontsize=8)
-        counts = f"{n_above} above 1, {n_below} below 1, {n_equal} equal to 1"
-        alt = f"Eigenvalues of Algorithm 1 on synthetic data: {counts}"
+        counts_text = f"{n_above} above 1, {n_below} below 1, {n_equal} equal to 1"
+        alt = f"Eigenvalues of Algorithm 1 on synthetic data: {counts_text}"
         caption = (
             f"All eigenvalues of Algorithm 1 on one draw of the synthetic data ({row['n_classes']}"
             f" classes, {row['n_domains']} source domains). Directions with eigenvalue 1 are"

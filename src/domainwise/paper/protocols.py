@@ -36,7 +36,7 @@ class Metric:
     decimals: int
     score: Callable[[NDArray, NDArray], float]  #: function of targets and predictions
     greater_is_better: bool = True
-    binary_only: bool = False  #: whether it is defined for two classes only
+    binary_only: bool = False  #: whether it is defined only for two classes
     uses_decision: bool = False  #: whether it takes decision values instead of predictions
 
     def format(self, mean: float, deviation: float | None = None) -> str:
@@ -110,7 +110,7 @@ PAPER_NUMBERS: dict[str, dict[str, dict[str, Any]]] = read_toml("printed.toml")
 class Case:
     """A data set, a rule that splits its domains, and the methods to compare."""
 
-    key: str  #: ``table/case``, as in result files
+    key: str  #: ``table/case``, as in results files
     title: str
     source: str  #: data set in :mod:`domainwise.datasets`, or "synthetic"
     train_domains: int  #: number of source domains
@@ -134,7 +134,7 @@ class Case:
     scaling: str = "none"  #: or "minmax" or "standard"; fitted to the source domains
     tuning_rows: int = 60  #: maximum number of rows per source domain for tuning
     tuning_folds: int = 5  #: number of groups of source domains, held out in turn
-    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: repeats of slow methods
+    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: fewer repeats, for slow methods
     cost: float = 3.0  #: approximate seconds per repeat, to estimate the remaining time
     tuned_cost: float = 6.0  #: the same, in the tuned setting
 

@@ -57,7 +57,7 @@ def one_thread_without_warnings() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SingleRowJob:
-    """A job that computes one row of the results file; its key is unique."""
+    """A job with a unique key that computes one row of the results file."""
 
     kind: str
     method: str
@@ -89,12 +89,12 @@ MAX_SOURCE_POINTS, MAX_UNSEEN_POINTS = 700, 250
 
 def synthetic_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRowJob]:
     """Return jobs for the figure, the eigenvalues and, unless ``quick``, the SVM's long runs."""
-    figure_rows, spectrum_rows = (150, 40) if quick else (500, 100)  # mean numbers per domain
+    n_figure_rows, n_spectrum_rows = (150, 40) if quick else (500, 100)  # mean rows per domain
     jobs = []
     for method in ("coir", "dica", "dcm"):
-        compute = partial(compute_projection, method, figure_rows, root_seed)
+        compute = partial(compute_projection, method, n_figure_rows, root_seed)
         jobs.append(SingleRowJob("projection", method, None, 6.0, compute))
-    compute = partial(compute_eigenvalues, spectrum_rows, root_seed)
+    compute = partial(compute_eigenvalues, n_spectrum_rows, root_seed)
     jobs.append(SingleRowJob("spectrum", "algorithm1", None, 5.0, compute))
     for case in cases:
         if case.source == "synthetic" and not quick:
@@ -178,7 +178,7 @@ def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
 
 ENOUGH_SECONDS = 3.0  #: total time after which a fit is not repeated (at most three fits)
 MAX_SECONDS = 600  #: a process that measures fits is stopped after this time
-#: Methods that quick runs measure, on one case per data set; starting a process takes seconds.
+#: Quick runs measure only these methods, on one case per data set: each starts a process.
 QUICK_METHODS = ("svm", "dcm")
 
 

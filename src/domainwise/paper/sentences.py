@@ -66,8 +66,8 @@ def missing_repeats(run: RunSummary) -> list[str]:
                     titles_by_counts.setdefault((n_finished, n_planned), []).append(case.title)
             for (n_finished, n_planned), titles in titles_by_counts.items():
                 case_note = "" if len(titles) == len(table.table.cases) else f" ({join(titles)})"
-                counts = f"{setting}: {n_finished} of {n_planned}"
-                entries.append(f"{table.table.title}{case_note}, {counts}")
+                counts_text = f"{setting}: {n_finished} of {n_planned}"
+                entries.append(f"{table.table.title}{case_note}, {counts_text}")
     return [TEXTS["missing_repeats"].format(missing="; ".join(entries))] if entries else []
 
 
@@ -81,9 +81,9 @@ def agreement(run: RunSummary) -> list[str]:
     if run.quick or not within_sd_flags:
         return []
     all_flags = [flag for flags in within_sd_flags.values() for flag in flags]
-    counts = [f"{title} {sum(flags)} of {len(flags)}" for title, flags in within_sd_flags.items()]
+    table_texts = [f"{t} {sum(flags)} of {len(flags)}" for t, flags in within_sd_flags.items()]
     numbers = {"total": len(all_flags), "within": sum(all_flags), "min_repeats": MIN_REPEATS}
-    return [TEXTS["agreement"].format(**numbers, tables=join(counts))]
+    return [TEXTS["agreement"].format(**numbers, tables=join(table_texts))]
 
 
 def compared_cells(case: CaseView) -> list[tuple[str, str, CellView]]:
@@ -109,8 +109,8 @@ def headline(table: TableView) -> str:
     phrases = []
     for setting, parameter_text in PARAMETER_TEXTS.items():
         cases = table.cases_in(setting)
-        winners = [_label(method) for case in cases for method in case.best_methods()]
-        win_counts = Counter(winners).most_common()
+        winner_labels = [_label(method) for case in cases for method in case.best_methods()]
+        win_counts = Counter(winner_labels).most_common()
         if len(win_counts) > 1:
             method_list = join([f"{name} (in {n} of {len(cases)} cases)" for name, n in win_counts])
             has_ties = any(len(case.best_methods()) > 1 for case in cases)
@@ -136,8 +136,8 @@ def significance(run: RunSummary) -> list[str]:
     for setting, parameter_text in PARAMETER_TEXTS.items():
         comparisons = [wins_and_losses(run.cases(setting), rival) for rival in ("svm", "coir")]
         if any(comparisons):
-            predicates = "; it ".join(filter(None, comparisons))
-            sentences.append(f"With {parameter_text}, DCM {predicates}.")
+            predicate = "; it ".join(filter(None, comparisons))
+            sentences.append(f"With {parameter_text}, DCM {predicate}.")
     if sentences:
         sentences.append(TEXTS["tested"].format(caveat=PAIRED_CAVEAT))
     for setting, ranking in run.rankings.items():

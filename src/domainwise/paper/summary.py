@@ -136,7 +136,7 @@ class RunSummary:
 
 def summarise_run(store: ResultStore) -> RunSummary:
     """Summarize the results that a store has read."""
-    rows_by_case: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}  # then method, repeat
+    rows_by_case: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}  # then by method, repeat
     failures: dict[tuple[str, str, int, str], Row] = {}
     for row in store.rows("result"):
         key = (row["case"], row["setting"], row["repeat"], row["method"])
@@ -178,8 +178,8 @@ def _case_view(
     timings: Mapping[tuple[str, str], Row],
 ) -> CaseView:
     """Summarize the rows of a case in one setting, given by method and repeat."""
-    keys = [key for key in METHODS if key in case_rows]
-    rows_by_method = {key: dict(sorted(case_rows[key].items())) for key in keys}
+    method_keys = [key for key in METHODS if key in case_rows]
+    rows_by_method = {key: dict(sorted(case_rows[key].items())) for key in method_keys}
     scores: dict[str, dict[str, dict[int, float]]] = {}  # by metric, method and repeat
     summaries: dict[str, dict[str, Summary]] = {}
     best_means: dict[str, float] = {}
@@ -245,16 +245,16 @@ def _case_view(
 def _rank(tables: Sequence[TableView], setting: str) -> Ranking | None:
     """Rank methods over data sets, averaging the ranks over the cases of each data set."""
     cases = [case for table in tables for case in table.cases_in(setting)]
-    keys = [key for key in RANKED_METHODS if all(case.find_method(key) for case in cases)]
-    if not cases or len(keys) < 2:
+    method_keys = [key for key in RANKED_METHODS if all(case.find_method(key) for case in cases)]
+    if not cases or len(method_keys) < 2:
         return None
     ranks_by_dataset: dict[str, list[np.ndarray]] = {}
     for case in cases:
         metric = case.primary_metric
         sign = 1.0 if metric.greater_is_better else -1.0
         means = {method.key: method.cells[metric.key].our_summary.mean for method in case.methods}
-        signed_means = np.array([[sign * means[key] for key in keys]])
-        case_ranks = rank_methods(signed_means, keys).average_ranks
+        signed_means = np.array([[sign * means[key] for key in method_keys]])
+        case_ranks = rank_methods(signed_means, method_keys).average_ranks
         ranks_by_dataset.setdefault(case.case.source, []).append(case_ranks)
     mean_ranks = np.array([np.mean(ranks, axis=0) for ranks in ranks_by_dataset.values()])
-    return rank_methods(-mean_ranks, [METHODS[key].label for key in keys])
+    return rank_methods(-mean_ranks, [METHODS[key].label for key in method_keys])

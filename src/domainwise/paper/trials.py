@@ -146,17 +146,17 @@ def tune(
 ) -> tuple[Parameters, dict[str, Any]]:
     """Choose the parameters of a method on source domains, with rows and folds sampled by ``rng``.
 
-    Also returns a record of the rule, the parameters, their score and the number of candidates.
+    Also return a record of the rule, the parameters, their score and the number of candidates.
     """
     rows = sample_tuning_rows(split, case, rng)
     X, y, sample_domain = split.X[rows], split.y[rows], split.sample_domain[rows]
     held_out_masks = list(domain_folds(sample_domain, case.tuning_folds, rng))
     metric = METRICS[tuning_metric(case)]
-    impute = bool(np.isnan(X).any())
+    has_nan = bool(np.isnan(X).any())
 
     def select_best(candidates: list[Parameters]) -> tuple[Parameters, float]:
         """Return the candidate with the best mean score (in a tie, the first), and the score."""
-        pipelines = [build_pipeline(case, method, c, impute=impute) for c in candidates]
+        pipelines = [build_pipeline(case, method, c, impute=has_nan) for c in candidates]
         search = GridSearchCV(
             Pipeline([("model", pipelines[0])]),
             {"model": pipelines},
@@ -219,21 +219,21 @@ def list_candidates(case: Case, method: Method, X: Array, random_state: int) -> 
         n_landmarks=method.n_landmarks(len(X), case.m),
         random_state=random_state,
     )
-    values: dict[str, Any]  # by parameter
+    grid: dict[str, Any]  # values by parameter
     if method.projection is None:
-        values = {"C": SVM_COSTS, "gamma": [median_gamma * factor for factor in SVM_GAMMAS]}
+        grid = {"C": SVM_COSTS, "gamma": [median_gamma * factor for factor in SVM_GAMMAS]}
         defaults = replace(defaults, predictor_gamma=None, domain_weight=0.0)
     else:
-        values = {"gamma": [median_gamma * factor for factor in GAMMAS]}
-        values |= GRIDS.get(method.key.removeprefix("fast"), {})
+        grid = {"gamma": [median_gamma * factor for factor in GAMMAS]}
+        grid |= GRIDS.get(method.key.removeprefix("fast"), {})
         if method.key == "mida":
-            values["domain_weight"] = [weight / len(X) for weight in MIDA_WEIGHTS]
-    combinations = itertools.product(*values.values())
-    return [replace(defaults, **dict(zip(values, c, strict=True))) for c in combinations]
+            grid["domain_weight"] = [weight / len(X) for weight in MIDA_WEIGHTS]
+    combinations = itertools.product(*grid.values())
+    return [replace(defaults, **dict(zip(grid, c, strict=True))) for c in combinations]
 
 
 def _scale(case: Case, X: Array) -> Array:
-    """Scale rows like the pipeline, to compute gammas; after scaling, missing values are 0."""
+    """Scale rows as the pipeline does, to compute gammas; missing values are then set to 0."""
     if case.scaling == "none":
         return X
     if case.scaling == "minmax":
@@ -327,14 +327,14 @@ class Trial:
         projection = pipeline.named_steps.get("project")
         if projection is not None:
             row["eigenvalues"] = [float(eigenvalue) for eigenvalue in projection.eigenvalues_[:12]]
-        is_measured = projection is not None or method.key == "svm"
-        if self.setting == "paper" and self.repeat < MAX_INVARIANCE_REPEATS and is_measured:
+        can_measure = projection is not None or method.key == "svm"
+        if self.setting == "paper" and self.repeat < MAX_INVARIANCE_REPEATS and can_measure:
             # Measure on unseen domains how much the features depend on domain and target.
-            rows = evenly_spaced(len(split.X_test), MAX_INVARIANCE_ROWS)
-            features = split.X_test[rows]
+            indices = evenly_spaced(len(split.X_test), MAX_INVARIANCE_ROWS)
+            features = split.X_test[indices]
             if len(pipeline) > 1:
                 features = pipeline[:-1].transform(features)
-            report = invariance_report(features, split.y_test[rows], split.test_domain[rows])
+            report = invariance_report(features, split.y_test[indices], split.test_domain[indices])
             row["invariance"] = {name: getattr(report, name) for name in INVARIANCE_MEASURES}
         return row
 

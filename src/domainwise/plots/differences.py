@@ -104,7 +104,7 @@ class ShiftDisplay(style.Display):
         source_codes = [code for code, name in enumerate(domains) if name not in new]
         if not source_codes:
             raise ValueError(
-                f"new={new!r} contains all domains. Remove the source domains from it."
+                f"new={new!r} contains all domains. Remove the source domains from new."
             )
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
@@ -139,8 +139,8 @@ class ShiftDisplay(style.Display):
             style.domain_codes(sample_domain, values, "y_pred")
             if values.dtype.kind not in "biuf":
                 raise ValueError(
-                    f"y_pred must contain numbers; got {values.dtype}. For a classifier, pass "
-                    "decision values or probabilities."
+                    f"y_pred must contain numbers; got dtype {values.dtype}. For a classifier, "
+                    "pass decision values or probabilities."
                 )
         return cls.from_features(columns, sample_domain, **options)
 
@@ -255,7 +255,7 @@ class DomainMapDisplay(style.Display):
     domain : ndarray of shape (n_samples,)
         The domain of each row.
     target : ndarray of shape (n_samples,), default=None
-        Class or value of each row.
+        Class or target value of each row.
     names : sequence of str, default=("component 1", "component 2")
         Labels of the axes.
 
@@ -331,7 +331,7 @@ class DomainMapDisplay(style.Display):
         sample_domain : array-like of shape (n_samples,)
             The domain of each row.
         y : array-like of shape (n_samples,), default=None
-            Classes or values.
+            Class or target value of each row.
         **options
             Passed to :meth:`plot`.
         """
@@ -408,8 +408,8 @@ class DomainMapDisplay(style.Display):
         }
         for name in sorted(names, key=lambda name: name in styles):  # gray points are drawn first
             color, marker = styles.get(name, (style.GRAY, "o"))
-            for label, class_marker in markers.items() or [(None, marker)]:
-                is_drawn = (labels == name) & (True if label is None else classes == label)
+            for class_label, class_marker in markers.items() or [(None, marker)]:
+                is_drawn = (labels == name) & (class_label is None or classes == class_label)
                 ax.scatter(*self.Z[is_drawn].T, color=color, marker=class_marker, **POINT_STYLE)
         legend = {style.short(name): styles[name] for name in styles if len(styles) < 25}
         if len(names) > len(styles):

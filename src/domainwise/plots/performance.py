@@ -98,19 +98,20 @@ class DomainScoresDisplay(style.Display):
             estimator if isinstance(estimator, dict) else {type(estimator).__name__: estimator}
         )
         targets, classes, models = checked_labels(y, "y"), None, list(estimators.values())
-        flags = {is_classifier(model) if hasattr(model, "predict") else None for model in models}
-        if flags not in ({True}, {False}):
+        classifier_flags = {is_classifier(m) if hasattr(m, "predict") else None for m in models}
+        if classifier_flags not in ({True}, {False}):
             raise ValueError(
                 "estimator must be one or more classifiers, or one or more regressors; got "
                 f"{estimator!r}. Pass only classifiers, or only regressors."
             )
-        classification = flags == {True}
-        if classification:
+        is_classification = classifier_flags == {True}
+        if is_classification:
             for model in models:
                 check_is_fitted(model)
             classes = np.unique(np.concatenate([targets, *(model.classes_ for model in models)]))
-        scoring = scoring or default_scoring(targets, classification, sample_domain)
-        measure = choose_measure(scoring, targets if classes is None else classes, classification)
+        scoring = scoring or default_scoring(targets, is_classification, sample_domain)
+        labels = targets if classes is None else classes
+        measure = choose_measure(scoring, labels, is_classification)
         records = {
             name: {**Predictions(model, X, classes).outputs(), "target": targets}
             for name, model in estimators.items()
@@ -144,8 +145,7 @@ class DomainScoresDisplay(style.Display):
         y_pred : array-like, or dict of array-likes by name
             Predictions, or other values that ``metric`` accepts.
         metric : callable, default=None
-            A function ``metric(y_true, y_pred)``. None means accuracy for classes, and RMSE for
-            numbers.
+            A function of ``y_true`` and ``y_pred``; None means accuracy for classes, else RMSE.
         greater_is_better : bool, default=True
             Whether larger values of ``metric`` are better.
         **options
@@ -217,8 +217,8 @@ class DomainScoresDisplay(style.Display):
             marker_size, alpha = (6.5, 1.0) if name in highlighted_names else (4.0, 0.5)
             y, scores = heights + offsets[i], [self.scores[name][d] for d in self.order_]
             if name in highlighted_names and name in self.intervals:
-                ends = np.array([self.intervals[name][domain] for domain in self.order_])
-                ax.hlines(y, *ends.T, color=options["color"], alpha=0.45, linewidth=2.2)
+                interval_ends = np.array([self.intervals[name][domain] for domain in self.order_])
+                ax.hlines(y, *interval_ends.T, color=options["color"], alpha=0.45, linewidth=2.2)
             ax.plot(scores, y, linestyle="", markersize=marker_size, alpha=alpha, **options)
         suffixes = {d: "" if np.isfinite(first_scores[d]) else " (no score)" for d in self.order_}
         ax.set_yticks(heights, [style.short(domain) + suffixes[domain] for domain in self.order_])
@@ -235,11 +235,11 @@ def _scores_and_intervals(
     score: Callable[[str, Array], float], names: Sequence[str], y: Array, sample_domain: Any
 ) -> dict[str, Any]:
     """Return the arguments ``scores`` and ``intervals``, by method and domain."""
-    codes, domains = style.domain_codes(sample_domain, y, "y")
-    domain_rows = {domain: np.flatnonzero(codes == code) for code, domain in enumerate(domains)}
+    domain_codes, domains = style.domain_codes(sample_domain, y, "y")
+    rows_by_domain = {d: np.flatnonzero(domain_codes == code) for code, d in enumerate(domains)}
     return {
         argument: {
-            name: {d: compute(partial(score, name), rows) for d, rows in domain_rows.items()}
+            name: {d: compute(partial(score, name), rows) for d, rows in rows_by_domain.items()}
             for name in names
         }
         for argument, compute in (("scores", defined_score), ("intervals", row_interval))
@@ -261,7 +261,7 @@ class Reliability(NamedTuple):
 
 
 def reliability(probabilities: Array, outcomes: Array, n_bins: int = 10) -> Reliability:
-    """Compare probabilities with observed frequencies in bins with about the same number of rows.
+    """Compare probabilities with observed frequencies in bins with about equal row counts.
 
     ``outcomes`` is 1 where the event occurred, else 0. Each bin has at least 15 rows, so there may
     be fewer bins than ``n_bins``. Equal probabilities are in the same bin.

@@ -1,4 +1,4 @@
-"""What all displays share: axes, colors, legends, names and a base class."""
+"""Code that all displays share: axes, colors, legends, names and a base class."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def domain_codes(sample_domain: Any, rows: Array, name: str) -> tuple[Array, lis
 
 def check_known(values: Sequence[Any], allowed: Collection[Any], name: str) -> None:
     """Raise an error if the argument ``name`` contains values that are not allowed."""
-    if unknown := [value for value in values if value not in allowed]:
+    if unknowns := [value for value in values if value not in allowed]:
         choices = ", ".join(map(str, allowed))
-        raise ValueError(f"{name} contains {unknown[0]!r}, which is unknown. Use only: {choices}.")
+        raise ValueError(f"{name} contains {unknowns[0]!r}, which is unknown. Use only: {choices}.")
 
 
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
@@ -65,7 +65,7 @@ def text_color() -> str:
 
 
 class Display:
-    """Base class of displays: ``plot`` stores its axes and figure."""
+    """Base class of displays: ``plot`` stores the axes and the figure."""
 
     ax_: axes.Axes
     figure_: figure.Figure
@@ -75,7 +75,7 @@ class Display:
     ) -> Self:
         """Add a legend, and draw names as text.
 
-        The legend is below the axes if the figure has no other axes and a layout engine. Entries
+        The legend is below the axes if the figure has a layout engine and no other axes. Entries
         are in drawing order, or in the opposite order if ``reverse`` is True.
         """
         step = -1 if reverse else 1

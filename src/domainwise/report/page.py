@@ -30,7 +30,7 @@ class TextCell(NamedTuple):
 
 @dataclass(frozen=True)
 class TextTable:
-    """Column headings and rows of a table; the first cell of each row is its name.
+    """Column headings and rows of a table; the first cell of each row names the row.
 
     ``row_classes`` contains a CSS class for each row, such as "variant", or an empty string.
     """

@@ -77,7 +77,7 @@ AUTO_LANDMARKS = 600
 SEARCH_LANDMARKS = 300
 #: Maximum relative error of a solution due to rounding errors in the sums.
 MAX_ROUNDING = 1e-9
-#: Arguments that must not change after the first batch. Only the search uses the others.
+#: Arguments that must not change after the first batch. The others affect only the search.
 BATCH_ARGUMENTS = ("kernels", "gammas", "n_landmarks", "landmarks", "feature_map", "random_state")
 
 
@@ -103,9 +103,9 @@ class RidgeArguments(BaseEstimator):
 
 
 class RidgeCandidates(RidgeArguments):
-    """Creates the candidates, kernels and landmarks that the arguments specify."""
+    """Base class that creates kernels, feature maps and penalties from the arguments."""
 
-    #: Values for regression, where these are not arguments.
+    #: Values for regressors, which do not have these arguments.
     class_weight: Any = None
     conditionals: Any = (False,)
 
@@ -129,7 +129,7 @@ class RidgeCandidates(RidgeArguments):
             return [fourier_map(self, *kernel, rows.shape[1], n_features) for kernel in kernels]
         kernel_functions = [backend.resolve_kernel(name, rows, gamma=g) for name, g in kernels]
         landmarks = resolve_landmarks(self, backend, rows, domain, kernel_functions[0], n_rows)
-        # With a large ridge, kernel values of arrays are summed instead of features: it is faster.
+        # For arrays and a large ridge, kernel values are summed instead of features: it is faster.
         min_ridge = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
             NystromMap.from_landmarks(kernel, landmarks, ridge=min_ridge, rounding=MAX_ROUNDING)
@@ -155,7 +155,7 @@ class RidgeCandidates(RidgeArguments):
         return list(kernels)
 
     def _penalties(self, n_rows: int, domain: Labels, classes: Array | None) -> Penalties:
-        """Return all penalties; weight 0, for which ``conditional`` has no effect, occurs once."""
+        """Return all penalties; weight 0 occurs once: ``conditional`` does not affect it."""
         weights = [float(weight) for weight in self.domain_weights]
         domain_penalties = [(0.0, False)] if 0.0 in weights else []
         domain_penalties += [(w, bool(c)) for c in self.conditionals for w in weights if w > 0]
@@ -179,7 +179,7 @@ class RidgeCandidates(RidgeArguments):
 
 
 class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OnePass):
-    """Base class for both estimators: it runs the search, fits the best candidates and predicts."""
+    """Base class that runs the search, fits and averages the best candidates, and predicts."""
 
     __metadata_request__fit = {"sample_domain": True}
     __metadata_request__partial_fit = {"sample_domain": True}
@@ -201,7 +201,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            An array, a data frame, a tensor, or a Dask collection, which may contain the labels.
+            An array, data frame, tensor or Dask collection. A Dask collection may contain labels.
         y : array-like of shape (n_samples,) or, for continuous targets, (n_samples, n_targets)
             Targets.
         sample_domain : array-like of shape (n_samples,), default=None
@@ -307,7 +307,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return self
 
     def _check_sums_suffice(self) -> None:
-        """Check that no argument requires rows; arguments may change from batch to batch."""
+        """Check that no argument requires stored rows; arguments may change between batches."""
         self._validate_params()
         self._check_cv_holds_out_domains("partial_fit")
         if needs_predictions(self.scoring, self.target_kernel == "delta"):
@@ -406,9 +406,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def candidate_values(
         self, rows: Rows, candidates: Sequence[Candidate], splits: Sequence[Split], landmarks: Array
     ) -> list[list[Array]]:
-        """Predict each split's test rows with several candidates, which have the same kernel.
+        """Predict each split's test rows with several candidates that have the same kernel.
 
-        Return an array for each candidate and split, with one column per column of the target.
+        Return an array for each candidate and split, with one column per target column.
         Rows are summed once for all splits.
         """
         combinations = [((c["domain_weight"], c["conditional"]), c["alpha"]) for c in candidates]
@@ -445,7 +445,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def _map_and_penalties(
         self, candidate: Candidate, grids: Sequence[Any], rows: Rows, landmarks: Any
     ) -> tuple[NystromMap, Penalties]:
-        """Return the map of a candidate's kernel, and penalties; see :meth:`_make_penalties`."""
+        """Return the candidate's feature map, and penalties; see :meth:`_make_penalties`."""
         domain_penalties, alphas = grids
         kernel = Backend().resolve_kernel(candidate["kernel"], rows.X, gamma=candidate["gamma"])
         nystrom = NystromMap.from_landmarks(kernel, landmarks)
@@ -555,27 +555,27 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """
         return self._apply("_predict_rows", X)
 
-    def _apply(self, method: str, X: Any) -> Any:
+    def _apply(self, method_name: str, X: Any) -> Any:
         """Check X, and call a method on all rows or on each partition."""
         coefficients = self.finalize().expansions_[0].dual
         backend = backend_of(X)
         with backend.explain_memory_errors(X), one_thread_if_small(X):
             rows = backend.check_rows(self, X, reset=False)
             backend.check_same_device(coefficients, rows)
-            return backend.predict(self, method, rows)
+            return backend.predict(self, method_name, rows)
 
     def _values(self, X: Any) -> Any:
         return sum(function(X) for function in self.expansions_)
 
     @abstractmethod
     def _uncorrected_outputs(self, X: Any) -> Any:
-        """Return probabilities or target values for rows, before the corrections of ``adapt``."""
+        """Return probabilities or target values for rows, before corrections by ``adapt``."""
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return np.asarray(to_host(self._apply("_uncorrected_outputs", X)))
 
     def _corrected_outputs(self, X: Any) -> Any:
-        """Return outputs on the device of X, with the corrections of ``adapt``."""
+        """Return outputs on the device of X, with corrections by ``adapt``."""
         outputs = self._uncorrected_outputs(X)
         if not hasattr(self, "corrections_"):
             return outputs

@@ -140,7 +140,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
 
-        A single slope for all classes converts values into probabilities, so that the class with
+        A single slope for all classes converts values into probabilities, so the class with
         the highest probability is the predicted one. The slope is fitted to held-out source
         domains, which have equal weights; classes are weighted by frequency or by ``class_weight``.
 
@@ -183,11 +183,11 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def _predict_rows(self, X: Any) -> Any:
         if hasattr(self, "corrections_"):
             outputs = self._corrected_outputs(X)
-            classes = self.classes_[to_host(outputs).argmax(axis=1)]
+            y_pred = self.classes_[to_host(outputs).argmax(axis=1)]
         else:
             outputs = self._values(X)
-            classes = self._rule().predict(to_host(outputs))
-        return to_device_of(classes, outputs) if classes.dtype.kind in "biuf" else classes
+            y_pred = self._rule().predict(to_host(outputs))
+        return to_device_of(y_pred, outputs) if y_pred.dtype.kind in "biuf" else y_pred
 
 
 @with_shared_arguments

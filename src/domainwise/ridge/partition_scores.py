@@ -43,20 +43,20 @@ class ScorePlan:
 
 @graphs.task
 def held_out_summaries(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
-    """Summarize predictions for a partition by split, as None for splits without held-out rows."""
+    """Summarize a partition's predictions for each split; None for splits without held-out rows."""
     with source_in_errors(source):
         X, y, domain = plan.layout.split(rows, y, domain)
         if not len(X):
             return [None] * len(plan.held_out_domains)
         labels: Any = plan.label_rules.check(y, domain, len(X))
-        y, domain_labels, split_summaries = Rows(X, *labels).y, labels[1], []
+        y, domain_labels, summaries_by_split = Rows(X, *labels).y, labels[1], []
         for functions, held_out in zip(plan.functions, plan.held_out_domains, strict=True):
             is_held_out = np.isin(domain_labels.names, held_out)[domain_labels.codes]
             test_rows = np.flatnonzero(is_held_out & bool(functions))
             batches = np.split(test_rows, range(BATCH_ROWS, len(test_rows), BATCH_ROWS))
             summaries = [plan.summarize(functions, X[b], y[b]) for b in batches if len(b)]
-            split_summaries.append(plan.scorer.merge(summaries) if summaries else None)
-        return split_summaries
+            summaries_by_split.append(plan.scorer.merge(summaries) if summaries else None)
+        return summaries_by_split
 
 
 def merge_by_split(scorer: CandidateScorer, partition_summaries: list[list[Any]]) -> list[Any]:
@@ -90,9 +90,9 @@ def held_out_scores(
         _check_memory(search, functions, held_out)
     scores_by_kernel: list[Array] = []
     # The values of all rows take much memory: if they are needed, score one kernel at a time.
-    for group in [[by_split] for by_split in functions] if needs_all_values else [functions]:
-        split_functions = [[f[i] for f in group if i in f] for i in range(len(held_out))]
-        n_scored, layout = n_candidates * len(group), partitions.layout
+    for kernel_group in [[by_split] for by_split in functions] if needs_all_values else [functions]:
+        split_functions = [[f[i] for f in kernel_group if i in f] for i in range(len(held_out))]
+        n_scored, layout = n_candidates * len(kernel_group), partitions.layout
         plan = ScorePlan(layout, label_rules, scorer, held_out, split_functions, n_scored)
         plan_task = graphs.constant(plan, "plan")
         task_args = [(plan_task, *partitions.arguments(i)) for i in range(len(partitions))]
@@ -105,7 +105,7 @@ def held_out_scores(
             scores = [None if summary is None else scorer.scores(summary) for summary in summaries]
         nan_scores = np.full(n_scored, np.nan)
         score_columns = [nan_scores if column is None else column for column in scores]
-        scores_by_kernel += np.vsplit(np.column_stack(score_columns), len(group))
+        scores_by_kernel += np.vsplit(np.column_stack(score_columns), len(kernel_group))
     return scores_by_kernel
 
 

@@ -1,9 +1,9 @@
 """Ridge regression with the invariant kernel, and its errors, computed from moments (theory 13).
 
-With M landmark features Phi, row weights s, and a domain factor F of weight w, the solution f
+With M landmark features Phi, row weights s, and a domain factor F with weight w, the solution f
 minimizes ``sum_i s_i |y_i - f(x_i)|^2 + alpha (|f|^2 + w f'FF'f)``. This is least squares with the
 penalty ``alpha (I + w DD')``, where ``D = Phi'F``. Solutions and errors are computed from moments:
-the row count, mean and centred second moment of each cell (a set of rows), arrays or tensors.
+the row count, mean and centred second moment of each cell (a set of rows), as arrays or tensors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 
 @dataclass(frozen=True)
 class Columns:
-    """Layout of the columns of moments: features, descriptors of domains, targets.
+    """Layout of the columns of moments: features, domain descriptors and targets.
 
     If each cell contains rows of only one class, there are no target columns, and
     ``class_targets`` contains the target values of each class.
@@ -66,7 +66,7 @@ class WeightedMoments:
 def weighted_moments(
     cells: Mapping[Any, NystromSums], row_weights: Mapping[Any, float], columns: Columns
 ) -> WeightedMoments:
-    """Merge cells, whose rows are weighted by cell, and append the target columns of classes."""
+    """Merge cells, with one row weight per cell, and append the target columns of classes."""
     cell_weights = {key: row_weights[key] * cell.n_samples for key, cell in cells.items()}
     total_weight = sum(cell_weights.values())
     first_mean = next(iter(cells.values())).mean
@@ -96,7 +96,7 @@ class RidgeProblem:
     target_mean: Any  #: weighted
     #: D = ``Phi'F`` by ``conditional``: whether domains are compared within classes
     directions: dict[bool, Any]
-    #: values of all solutions for held-out rows, in adjacent columns; None without rows in memory
+    #: values of all solutions for held-out rows, in adjacent columns; None if no rows are in memory
     held_out: Any = None
 
     @classmethod
@@ -139,8 +139,7 @@ class RidgeProblem:
     def squared_errors(self, coefficients: Any, moments: WeightedMoments, columns: Columns) -> Any:
         """Return weighted sums of squared errors on other rows, computed from their moments.
 
-        ``coefficients`` contains solutions, of shape (M, candidates * c); errors have the shape
-        (candidates, c).
+        The solutions ``coefficients`` have shape (M, candidates * c), the errors (candidates, c).
         """
         other_problem = self.of_moments(moments, columns, {})
         squared_targets = moments.second[columns.targets, columns.targets].diagonal()
@@ -173,10 +172,11 @@ def group_products(groups: Mapping[Any, tuple[int, Any]], m: int, conditional: b
 
     The first ``m`` columns are features. If ``conditional``, compare domains within each class.
     """
-    by_class: dict[Any, list[Any]] = {}
+    groups_by_class: dict[Any, list[Any]] = {}
     for (label, domain), (n, total) in groups.items():
-        by_class.setdefault(label if conditional else None, []).append((domain, (n, total[:m])))
-    for class_groups in by_class.values():
+        key = label if conditional else None
+        groups_by_class.setdefault(key, []).append((domain, (n, total[:m])))
+    for class_groups in groups_by_class.values():
         sums = add_groups(class_groups)
         if len(sums) < 2:
             continue
@@ -268,7 +268,7 @@ def score_cells(
                 continue
             problem = penalties.problem(train_cells, columns)
             solutions = problem.solutions(penalties.domain_penalties, penalties.alphas)
-            # All classes of the held-out rows have the same weight.
+            # Each class of the held-out rows has the same total weight.
             n = len(test_cells)
             row_weights = {label: 1.0 / (n * cell.n_samples) for label, cell in test_cells.items()}
             test_moments = weighted_moments(test_cells, row_weights, columns)

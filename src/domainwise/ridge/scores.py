@@ -117,7 +117,7 @@ class CandidateScorer:
     rule: Any  #: estimator that the scorer calls: ClassRule or NumberRule
 
     def __call__(self, outputs: list[Array], y: Array) -> Array:
-        """Score candidates on the same rows; ``outputs`` are the predicted values of each."""
+        """Score candidates on the same rows; ``outputs`` contains each candidate's predictions."""
         return self.scores(self.summarize(outputs, y))
 
     def summarize(self, outputs: list[Array], y: Array) -> Any:
@@ -141,7 +141,7 @@ class CandidateScorer:
 
 
 class MeanScorer(CandidateScorer):
-    """A score that is a mean over rows; a summary is a row count and a score for each candidate."""
+    """A scorer for means over rows; a summary is a row count and a score for each candidate."""
 
     def summarize(self, outputs: list[Array], y: Array) -> Any:
         """Score the candidates on these rows."""
@@ -158,7 +158,7 @@ class MeanScorer(CandidateScorer):
 
 
 class CountScorer(CandidateScorer):
-    """A score that needs only predicted classes; a summary is a confusion matrix per candidate."""
+    """A scorer that needs only predicted classes; a summary is a confusion matrix per candidate."""
 
     def summarize(self, outputs: list[Array], y: Array) -> Any:
         """Return confusion matrices, of shape (candidates, true classes, predicted classes)."""
@@ -182,7 +182,7 @@ class CountScorer(CandidateScorer):
 
 
 def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
-    """Return a scorer for the metric whose summaries of held-out rows are as small as possible."""
+    """Return a scorer for the metric, one that stores as little as possible about held-out rows."""
     check_task(scoring, isinstance(rule, ClassRule))
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     if scoring in ROW_MEAN_METRICS:
