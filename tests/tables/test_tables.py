@@ -514,7 +514,7 @@ def test_a_file_in_two_encodings_is_refused(tmp_path):
     lines = [b"site,ill,x\n"]
     lines += [row.encode("latin-1" if i == 25 else "utf-8") for i, row in enumerate(rows)]
     (tmp_path / "t.csv").write_bytes(b"".join(lines))
-    with pytest.raises(TableError, match="mixes encodings: line 3 is UTF-8, line 27 is not"):
+    with pytest.raises(TableError, match="mixes encodings: line 3 is UTF-8, but line 27 is not"):
         load_table(tmp_path / "t.csv", target="ill", domain="site")
     table = load_table(tmp_path / "t.csv", target="ill", domain="site", encoding="cp1252")
     assert "KÃ¶ln" in table.domains

@@ -64,7 +64,7 @@ def kernel_of(nystrom: NystromMap) -> tuple[str, float]:
 
 
 def group_by_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
-    """Group adjacent maps with Laplacian kernels, which share distances; others stay alone."""
+    """Group adjacent maps with Laplacian kernels, which share distances; others are not grouped."""
 
     def key(nystrom: NystromMap) -> Any:
         return "laplacian" if nystrom.kernel.name == "laplacian" else id(nystrom)
@@ -180,7 +180,7 @@ class RowSearch(RidgeSearch):
         ]
 
     def groups(self) -> list[list[NystromMap]]:
-        """Return groups of maps to sum in one pass; groups of one if memory is limited."""
+        """Return groups of maps to sum in one pass, or one map per group if memory is limited."""
         n_cells = max(len(cell_rows.cell_keys) for cell_rows, _, _ in self.passes)
         n_extra_columns, advice = self.passes[0][0].n_extra_columns, ADVICE
         if self.by_class and self.scorer is None and self.penalties.class_weight is None:
@@ -238,13 +238,13 @@ class RowSearch(RidgeSearch):
             positions = np.flatnonzero(is_test[self.predicted_rows])
             indices = np.flatnonzero(is_test) if self.scorer else self.predicted_rows[positions]
             X_test = self.rows.X[to_device_of(indices, part_codes)]
-            held_out = to_host(expansion(nystrom, problem, solutions)(X_test))
+            outputs = to_host(expansion(nystrom, problem, solutions)(X_test))
             is_stored = np.isin(indices, self.predicted_rows)
-            stored_values[first_split + split] = held_out[is_stored], positions
+            stored_values[first_split + split] = outputs[is_stored], positions
             if self.scorer is None:
                 return score_errors(split, problem, solutions, test)
             n_candidates = solutions.shape[1] // len(problem.target_mean)
-            return self.scorer(np.hsplit(held_out, n_candidates), y[indices])
+            return self.scorer(np.hsplit(outputs, n_candidates), y[indices])
 
         return score
 
@@ -329,8 +329,8 @@ def held_out_values(
             problem = penalties.problem(train_cells, columns)
             solutions = problem.solutions(penalties.domain_penalties, penalties.alphas)
             X_test = rows.X[splits[len(values)][1]]
-            held_out = to_host(expansion(nystrom, problem, solutions)(X_test))
-            values.append(np.hsplit(held_out, len(penalties.combinations)))
+            outputs = to_host(expansion(nystrom, problem, solutions)(X_test))
+            values.append(np.hsplit(outputs, len(penalties.combinations)))
     return values
 
 
@@ -388,19 +388,19 @@ class SumSearch(RidgeSearch):
         needs_rows = needs_predictions(scoring, classes is not None)
         functions: list[dict[int, Expansion]] = [{} for _ in maps]
         scores, problems = [], []
-        for nystrom, domain_cells, by_split in zip(maps, self.sums.maps, functions, strict=True):
+        for nystrom, domain_cells, expansions in zip(maps, self.sums.maps, functions, strict=True):
             columns = Columns(nystrom.n_features, 0, targets_by_class)
             cells = self._cells(domain_cells)
             score = error_score(columns, scoring)
             if needs_rows:
-                score = _collect_functions(by_split, nystrom)
+                score = _collect_functions(expansions, nystrom)
             scores.append(score_cells(cells, columns, self.splits, self.penalties, score))
             problems.append(problem_of_all_rows(cells, columns, self.penalties))
         if needs_rows:
             from domainwise.ridge.partition_scores import held_out_scores
 
-            held_out = [self.domains[np.isin(self.domain_parts, test)] for _, test in self.splits]
-            scores = held_out_scores(self, functions, len(scores[0]), held_out)
+            test_sets = [self.domains[np.isin(self.domain_parts, test)] for _, test in self.splits]
+            scores = held_out_scores(self, functions, len(scores[0]), test_sets)
         return scores, problems
 
     def _cells(self, domain_cells: Cells) -> Cells:
@@ -416,7 +416,7 @@ class SumSearch(RidgeSearch):
 
 
 def _collect_functions(functions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
-    """Return a score function that is NaN, but stores the function of each split for later."""
+    """Return a score function that stores the expansion of each split, and returns NaN."""
 
     def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
         functions[split] = expansion(nystrom, problem, solutions)

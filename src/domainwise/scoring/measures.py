@@ -22,8 +22,8 @@ from domainwise.checks.inputs import check_is_table, check_sample_domain, count_
 from domainwise.scoring.predictions import NamedScorer, Predictions
 from domainwise.splits.folds import LeaveDomainsOut
 
-#: Classes are balanced if the rarest class has at least the first fraction of
-#: ``n_rows / n_classes`` rows, and no class share differs by more than the second between domains.
+#: Classes are balanced if the rarest has at least ``MIN_RELATIVE_SHARE * n_rows / n_classes`` rows,
+#: and no class share differs by more than ``MAX_SHARE_RANGE`` between domains.
 MIN_RELATIVE_SHARE, MAX_SHARE_RANGE = 0.5, 0.2
 _LABELS = {
     "balanced_accuracy": "balanced accuracy",
@@ -105,7 +105,7 @@ class Measure:
         return not self.undefined_reason(y_train, y_test, classification)
 
     def undefined_reason(self, y_train: Array, y_test: Array, classification: bool) -> str:
-        """Return the reason if the score of a constant prediction is undefined, else ""."""
+        """Return the reason if the score of a constant prediction is undefined, otherwise ""."""
         dummy = DummyClassifier() if classification else DummyRegressor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -141,13 +141,13 @@ def choose_measure(
     scorer_names = get_scorer_names()
     # Accept abbreviations, and errors without the prefix "neg_".
     abbreviations = {"rmse": "root_mean_squared_error", "mae": "mean_absolute_error"}
-    negative_error = f"neg_{abbreviations.get(str(scoring).lower(), scoring)}"
-    if scoring not in scorer_names and negative_error in scorer_names:
-        scoring = negative_error
+    negated_name = f"neg_{abbreviations.get(str(scoring).lower(), scoring)}"
+    if scoring not in scorer_names and negated_name in scorer_names:
+        scoring = negated_name
     elif scoring not in scorer_names:
-        matches = get_close_matches(str(scoring), scorer_names, n=1)
+        close_names = get_close_matches(str(scoring), scorer_names, n=1)
         choices = ", ".join(scorer_names)
-        hint = f"; did you mean {matches[0]!r}?" if matches else f". Use one of {choices}."
+        hint = f"; did you mean {close_names[0]!r}?" if close_names else f". Use one of {choices}."
         raise ValueError(f"{argument}={scoring!r} is not a scikit-learn scorer{hint}")
     check_task(scoring, classification, argument)
     sign = -1 if scoring.startswith("neg_") else 1

@@ -95,8 +95,8 @@ class Predictions(BaseEstimator):
         cls, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
     ) -> Predictions:
         """Create predictions from rows of a record with the keys that :meth:`outputs` returns."""
-        names = ("probabilities", "decisions")
-        outputs = [None if record[name] is None else record[name][rows] for name in names]
+        output_names = ("probabilities", "decisions")
+        outputs = [None if record[name] is None else record[name][rows] for name in output_names]
         method_outputs = zip(("predict_proba", "decision_function"), outputs, strict=True)
         estimator = SimpleNamespace(**{name: v for name, v in method_outputs if v is not None})
         predictions = cls(estimator, None, classes)
@@ -206,8 +206,8 @@ class HeldOut:
     ) -> HeldOut:
         """Select at most ``MAX_HELD_OUT`` rows (or two per domain), drawn evenly from the domains.
 
-        Only the rows with indices ``rows`` are used. Probabilities are stored in single precision,
-        because there may be many classes.
+        Only rows with indices in ``rows`` are used; None uses all rows. Probabilities are stored in
+        single precision, because there may be many classes.
         """
         rows = np.arange(len(y)) if rows is None else rows
         domain_codes = np.unique(domain[rows], return_inverse=True)[1]
@@ -250,7 +250,7 @@ class NamedScorer:
         class_codes = codes_of(y, self.classes)
         if self.name not in ("accuracy", "balanced_accuracy"):
             return float(self.scorer(estimator, None, class_codes))
-        # Searches compute thousands of scores, and scikit-learn's checks would dominate the time.
+        # Searches compute thousands of scores; scikit-learn's checks would take most of the time.
         is_correct = estimator.predict(None) == class_codes
         if self.name == "accuracy":
             return float(is_correct.mean())

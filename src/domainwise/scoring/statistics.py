@@ -1,7 +1,7 @@
 """Statistics of scores: confidence intervals, means over repeats, paired tests and ranks.
 
 Repeats of one data set share domains and are not independent. The p-values of paired tests are
-therefore approximate and too small, and every output says so.
+therefore approximate and too small, and every output with p-values says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROW_SAMPLES, DOMAIN_SAMPLES, TAIL = 200, 2000, 0.025
 
 
 def defined_score(score: Callable[..., float], *arrays: Array) -> float:
-    """Return the score of arrays; NaN if it is not defined, such as AUC with a single class."""
+    """Return the score of arrays; NaN if it is undefined, as AUC is for a single class."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -52,8 +52,8 @@ def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, f
     """Return the mean score over domains, and an approximate 95 % confidence interval for it.
 
     Domains are resampled. Those without a score are ignored; a single domain has no interval.
-    Bootstrap intervals from few domains are too narrow, and are widened by the ratio of Student's t
-    to the normal distribution.
+    Bootstrap intervals from few domains are too narrow, and are widened by the ratio of the
+    quantiles of Student's t and the normal distribution.
     """
     defined_scores = _drop_undefined(scores)
     n_domains = len(defined_scores)
@@ -195,7 +195,7 @@ def p_text(p_value: float | None) -> str:
 
 
 def in_words(number: int) -> str:
-    """Write a count as a word up to ten, and in digits above.
+    """Write a count up to ten as a word, and a larger one in digits.
 
     >>> in_words(3), in_words(1234)
     ('three', '1,234')

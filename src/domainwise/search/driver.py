@@ -17,7 +17,7 @@ All classes that choose arguments by holding out domains call :func:`search`. Th
 An outcome is a number or, if the score uses all splits together
 (:class:`~domainwise.search.scores.SmoothScore`), the outputs for the test rows of a split. A *rule*
 chooses candidates by the table of scores: :func:`best`, :func:`one_standard_error` or
-:func:`best_of_paths`; ``functools.partial`` sets the arguments of the last two.
+:func:`best_of_paths`; ``functools.partial`` sets the options of the last two.
 
 >>> from sklearn.linear_model import Ridge
 >>> from domainwise.search.scores import as_score
@@ -199,7 +199,7 @@ def search(
         for (batch, group), batch_outcomes in zip(tasks, task_outcomes, strict=True):
             for i, values in zip(batch, batch_outcomes.values, strict=True):
                 outcomes[i].update(zip(group, values, strict=True))
-        reusable = [task.reusable for task in task_outcomes] if kind.one_pass else []
+        reusable = [o.reusable for o in task_outcomes] if kind.one_pass else []
         finished_splits = sorted(finished_splits + split_indices)
     result = SearchResult.from_scores([candidates[i] for i in indices], compute_scores(), rule)
     chosen_outcomes = [[outcomes[indices[i]][k] for k in finished_splits] for i in result.indices]
@@ -374,7 +374,7 @@ def one_standard_error(
 ) -> list[int]:
     """Rule: choose the first candidate, in ``order``, within one standard error of the best.
 
-    The standard error is that of the mean difference from the best candidate over splits, which
+    The standard error is that of the mean difference from the best candidate over splits. It
     does not depend on how difficult the domains are.
     """
     means = scores.mean(axis=1)
@@ -392,7 +392,7 @@ def best_of_paths(
 ) -> list[int]:
     """Rule: choose the ``n`` best candidates from different paths, best first.
 
-    Candidates that differ only in the arguments ``path`` are on one path. Averaging the outputs of
+    Candidates that differ only in the arguments in ``path`` form a path. Averaging the outputs of
     several candidates reduces the effect of noisy scores.
 
     >>> grid = [{"gamma": g, "C": C} for g in (1, 2) for C in (1, 10)]

@@ -32,7 +32,7 @@ RIDGE_MEMBER_WEIGHTS = (1.0, 10.0)  #: domain weights, in addition to 0
 RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
 
 
-# Grids for the methods in models/registry.py; pairs are for classification and for regression.
+# Grids for the methods in models/registry.py; pairs are for classification and regression.
 
 
 @dataclass(frozen=True)

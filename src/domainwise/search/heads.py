@@ -60,7 +60,7 @@ class ProjectedRows:
 class ProjectedMoments:
     """Moments of projected training rows, which determine linear discriminants and ridge fits."""
 
-    counts: Array  #: number of rows of each class, or of all rows if the target is continuous
+    counts: Array  #: number of rows in each class, or of all rows if the target is continuous
     means: Array  #: column means of each class, or of all rows
     scatter: Array  #: sums of squares and products of deviations from these means
     classes: Array | None = None
@@ -84,12 +84,12 @@ class ProjectedMoments:
         return np.asarray(np.sqrt(squares.clip(0.0) / n))
 
     def fit(self, head: Any) -> Any:
-        """Fit the default head of a search; ``head`` must be of this type."""
+        """Return a fitted default head of a search; ``head`` must be this default."""
         return QuickRidge(self) if self.classes is None else QuickDiscriminant().fit_moments(self)
 
 
 class QuickRidge(RegressorMixin, BaseEstimator):
-    """Ridge regression with scikit-learn's default penalty, from moments."""
+    """Ridge regression with scikit-learn's default penalty, computed from moments."""
 
     def __init__(self, moments: ProjectedMoments) -> None:
         self.moments = moments

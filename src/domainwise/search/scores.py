@@ -1,10 +1,10 @@
 """Scores by which a search compares candidates: a scorer, or a smooth score over all splits.
 
-Accuracy on a few domains is noisy, because it ignores confidence. The smooth score is the negative
-log loss of probabilities, which a logistic curve computes from outputs for held-out domains, or
-the negative squared error of a continuous target. All domains have equal weights, and so do the
-classes within a domain. One curve is fitted to the outputs for all splits; a search therefore
-collects these outputs instead of a score for each split.
+Accuracy on a few domains is noisy, because it ignores confidence. The smooth score of classes is
+the negative log loss of probabilities that a logistic curve computes from outputs for held-out
+domains; for a continuous target, it is the negative squared error. All domains have equal
+weights, and so do the classes within a domain. One curve is fitted to the outputs for all splits; a
+search therefore collects these outputs instead of a score for each split.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MIN_PROBABILITY = 1e-3
 
 
 class Score(Protocol):
-    """Score by which candidates are compared."""
+    """A score by which candidates are compared."""
 
     def outcome(self, model: Any, X: Any, y: Array) -> Outcome:
         """Return the score of a fitted model, or its outputs if the score needs all splits."""
@@ -159,7 +159,7 @@ class SmoothScore:
         return self.outputs(model, X)
 
     def table(self, outcomes: Sequence[Sequence[Any]], test_sets: Sequence[Array]) -> Array:
-        """Return scores of shape (candidates, splits); row means are the scores on all splits.
+        """Return scores of shape (candidates, splits), whose row means are the overall scores.
 
         ``outcomes`` are outputs for the test rows of each split, and ``test_sets`` are the indices
         of these rows. One curve is fitted to the outputs of each candidate.
@@ -181,7 +181,7 @@ class SmoothScore:
         return np.array([-n_splits * np.bincount(split_indices, loss, n_splits) for loss in losses])
 
     def outputs(self, model: Any, X: Any) -> Array:
-        """Return log-probabilities, decision values or numbers, with columns as in ``classes``."""
+        """Return log-probabilities, decision values or numbers, with one column per class."""
         if self.classes is None:
             return outputs(model, X, 0)
         return outputs(model, X, len(self.classes), codes_of(model.classes_, self.classes))

@@ -14,9 +14,9 @@ from sklearn.pipeline import Pipeline
 from domainwise.arrays import ArrayLike, Label, MaybeArray
 from domainwise.shift.watch import CLIP, ShiftStatistics, ShiftWatch
 
-#: Probability of a false alarm about the distance, missing values in any column, or a range.
+#: Probability of a false alarm about the distance, missing values or the range of a column.
 FALSE_ALARM_RATE = 0.01
-#: Missing values are reported if their share is larger by this than in every source domain.
+#: Missing values are reported if their share exceeds that in every source domain by more than this.
 MISSING_EXCESS = 0.1
 #: Share of values that may lie outside the range of the source domains by chance.
 OUT_OF_RANGE_RATE = 0.005
@@ -181,7 +181,7 @@ def _check_missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> 
         has_excess = share > max_share + MISSING_EXCESS
         if is_empty or (has_excess and bdtrc(n_missing - 1, n, smoothed_shares[j]) < max_p):
             rows_text = f"all {n} rows" if is_empty else f"{100 * share:.0f} % of {n} rows"
-            bound_text = f"at most {100 * max_share:.0f} % of the rows of any source domain"
+            bound_text = f"at most {100 * max_share:.0f} % of the rows in any source domain"
             words = f"{name!r} is missing in {rows_text}, but in "
             words += bound_text if max_share else "no row of the source domains"
             numbers = {"share": share, "sources": max_share, "rows": n}

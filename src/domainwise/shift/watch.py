@@ -36,17 +36,17 @@ MIN_SOURCE_ROWS = 20
 MIN_POOLED_ROWS = 5
 #: Name of the pooled domains in ``sources_``.
 POOLED = "other sources"
-#: A text column with more categories than this is an identifier, whose values are not checked.
+#: A text column with more categories than this is an identifier; its values are not checked.
 MAX_CATEGORIES = 1000
-#: New rows are checked by domain if they have at most this many domains, otherwise all together.
+#: New rows are checked by domain if they come from at most this many, otherwise all together.
 MAX_DOMAINS = 1000
 #: Standardized values are clipped at ±CLIP, so that an outlier does not dominate a mean.
 CLIP = 10.0
-#: A value is out of range if its distance from the range exceeds this fraction of the width.
+#: A value is out of range if it is beyond the range by more than this fraction of the width.
 MARGIN = 0.1
-#: Added to the diagonal of the kernel matrix of the landmarks, which may be singular.
+#: Added to the diagonal of the landmarks' kernel matrix, which may be singular.
 JITTER = 1e-6
-#: Maximum number of examples of unknown categories in a column, and of rows in a block.
+#: Maximum number of unknown categories listed for a column, and of rows in a block.
 MAX_EXAMPLES, BLOCK_ROWS = 5, 20_000
 #: Options of ``validate_rows`` that accept text and missing values.
 _ANY_VALUES: dict[str, Any] = {"numeric": False, "dtype": None, "ensure_all_finite": False}
@@ -68,7 +68,7 @@ class ShiftStatistics:
     def __add__(self, other: ShiftStatistics) -> ShiftStatistics:
         """Return the statistics of all rows of both operands."""
         a, b = self.examples, other.examples
-        examples = {key: sorted({*a.get(key, ()), *b.get(key, ())})[:MAX_EXAMPLES] for key in a | b}
+        examples = {c: sorted({*a.get(c, ()), *b.get(c, ())})[:MAX_EXAMPLES] for c in a | b}
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
         return ShiftStatistics(self.totals + other.totals, lowest, highest, examples)
@@ -114,9 +114,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     freedom_ : ndarray of shape (n_sources,)
         Effective number of directions in which a source's rows vary in the kernel's feature space.
     n_features_ : ndarray of shape (n_sources,), or None
-        Number of landmarks used for each source: at most a third of its rows, and so few that it
-        has at most half as many statistics as values; 0 for fewer than 20 rows. If it is 0, the
-        distance to the source is not checked. None means that each source uses all landmarks.
+        Number of landmarks used for each source: at most a third of its rows, and few enough
+        that it has at most half as many statistics as values; 0 for fewer than 20 rows. With 0, the
+        distance from the source is not checked. None means that each source uses all landmarks.
     pooled_distance_ : float
         Largest distance of a pooled domain from the rest of the pool, corrected for chance.
 
@@ -201,7 +201,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         ``columns`` maps names to categories, or to None for numbers; ``attributes`` are fitted
         attributes such as ``landmarks_``. The caller sets ``sources_``, and ``totals_`` and
-        ``freedom_`` from :meth:`source_totals`. Equal landmarks give equal kernel features.
+        ``freedom_`` from :meth:`source_totals`. Features are comparable if landmarks are equal.
         """
         watch = cls()
         watch.columns_, watch.n_features_in_ = list(columns), len(columns)
@@ -263,10 +263,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def split_totals(self, totals: Array) -> dict[str, Array]:
         """Split sums over rows into named arrays.
 
-        ``rows`` and ``missing`` are counts, the latter for numeric columns, then for text columns.
+        ``rows`` and ``missing`` are counts, the latter by column, with text columns last.
         For numeric columns, ``beyond`` counts values out of range, and ``level`` and ``spread`` are
         sums of standardized values and of their squares. ``unknown`` counts text values that occur
-        in no source domain. ``kernel`` and ``norms`` are sums of features and of squared norms.
+        in no source domain. ``kernel`` and ``norms`` are sums of kernel features and squared norms.
         """
         n_sums_by_name = self._n_sums_by_name()
         boundaries = np.cumsum(list(n_sums_by_name.values()))[:-1]
@@ -291,7 +291,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return sum(self._n_sums_by_name().values())
 
     def _select_columns(self, X: Any) -> list[Any]:
-        """Return the columns of X that were seen in fit, in the order of fit."""
+        """Return the columns of X that were seen in fit, in the same order as in fit."""
         if not hasattr(X, "iloc"):
             return list(np.asarray(X).T)
         names = getattr(self, "feature_names_in_", None)
@@ -340,14 +340,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         n_separate, n_pooled_rows = len(separate_codes), n - domain_sizes[separate_codes].sum()
         has_pool = bool(n_pooled_rows >= MIN_SOURCE_ROWS or not n_separate)
         self.sources_ = [str(domains.names[i]) for i in separate_codes] + [POOLED] * has_pool
-        source_by_domain = np.full(len(domain_sizes), n_separate if has_pool else -1)
-        source_by_domain[separate_codes] = np.arange(n_separate)
-        return np.asarray(source_by_domain[domains.codes])
+        source_of_domain = np.full(len(domain_sizes), n_separate if has_pool else -1)
+        source_of_domain[separate_codes] = np.arange(n_separate)
+        return np.asarray(source_of_domain[domains.codes])
 
     def _draw_landmarks(self, Z: Array, sizes: Array) -> Array:
         """Set ``gamma_`` and ``landmarks_``, and return the number of landmarks for each source."""
         filled_rows, p = np.nan_to_num(Z), Z.shape[1]
-        # Kernel means, 4 statistics per column and 3 others are at most half as many as the values.
+        # Statistics (landmarks, 4 per column and 3 others) are at most half as many as values.
         limits = np.minimum(sizes // 3, sizes * p // 2 - 4 * p - 3)
         n_features = np.where(sizes < MIN_SOURCE_ROWS, 0, limits).clip(0, MAX_LANDMARKS if p else 0)
         is_constant = not p or bool((filled_rows == filled_rows[0]).all())
@@ -378,23 +378,23 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return float(np.trace(C)) ** 2 / trace_of_square if trace_of_square > 1e-300 else 1.0
 
     def _pooled_distance(self, columns: list[Any], pooled_codes: Array, n_features: int) -> float:
-        """Return the largest distance of a pooled domain from the rest, corrected for chance.
+        """Return the largest distance of a pooled domain from the rest of the pool.
 
-        ``pooled_codes`` contains the domain code of each pooled row, and -1 for other rows.
+        It is corrected for chance. ``pooled_codes`` are domain codes, or -1 for rows not pooled.
         """
         domain_sizes = np.bincount(pooled_codes[pooled_codes >= 0])
         largest_codes = np.argsort(-domain_sizes, kind="stable")[: 5 * MAX_SOURCES]
         largest_codes = largest_codes[domain_sizes[largest_codes] >= MIN_POOLED_ROWS]
         if not n_features or len(largest_codes) < 2:
             return 0.0
-        group_by_domain = np.full(len(domain_sizes) + 1, -1)
-        group_by_domain[largest_codes] = np.arange(len(largest_codes))
-        totals, _ = self._sum_groups(columns, group_by_domain[pooled_codes], len(largest_codes))
+        group_of_domain = np.full(len(domain_sizes) + 1, -1)
+        group_of_domain[largest_codes] = np.arange(len(largest_codes))
+        totals, _ = self._sum_groups(columns, group_of_domain[pooled_codes], len(largest_codes))
         domain_sums = self.split_totals(totals)["kernel"][:, :n_features]
-        pooled_totals, n = self.split_totals(self.totals_[-1]), domain_sizes.sum()
+        pooled_totals, n_pooled = self.split_totals(self.totals_[-1]), domain_sizes.sum()
         n_rows, pooled_sum = domain_sizes[largest_codes, None], pooled_totals["kernel"][:n_features]
-        variance = pooled_totals["norms"][0] / n - np.sum((pooled_sum / n) ** 2)
-        mean_differences = domain_sums / n_rows - (pooled_sum - domain_sums) / (n - n_rows)
+        variance = pooled_totals["norms"][0] / n_pooled - np.sum((pooled_sum / n_pooled) ** 2)
+        mean_differences = domain_sums / n_rows - (pooled_sum - domain_sums) / (n_pooled - n_rows)
         squared_distances = (mean_differences**2).sum(axis=1, keepdims=True) - variance / n_rows
         return float(np.sqrt(np.max(squared_distances).clip(0)))
 
@@ -417,7 +417,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             for g in np.unique(group_codes[is_unknown[:, j]]):
                 unknown_values = values[is_unknown[:, j] & (group_codes == g)]
                 examples[g][self.columns_[i]] = sorted(set(map(str, unknown_values)))[:MAX_EXAMPLES]
-        margin = MARGIN * (self.highest_ - self.lowest_) + 1e-9 * np.abs(self.mean_)
+        margins = MARGIN * (self.highest_ - self.lowest_) + 1e-9 * np.abs(self.mean_)
         totals: Any = 0.0
         for start in range(0, len(group_codes), BLOCK_ROWS):
             row_indices = np.flatnonzero(group_codes[start : start + BLOCK_ROWS] >= 0) + start
@@ -430,7 +430,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 np.ones((len(x), 1)),
                 np.isnan(x),
                 is_missing[row_indices],
-                (x < self.lowest_ - margin) | (x > self.highest_ + margin),
+                (x < self.lowest_ - margins) | (x > self.highest_ + margins),
                 np.nan_to_num(z),
                 np.nan_to_num(z) ** 2,
                 is_unknown[row_indices],

@@ -18,7 +18,7 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import LARGEST_NUMBER, is_quantity, too_large
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 
-#: Text of missing cells in any column, and in numeric columns, where "NA" is a missing value too.
+#: Text of missing cells: in any column, and in numeric columns, where "NA" is also missing.
 MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
 MISSING_WORDS = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 #: Results of failed formulas, except ``#N/A``, which is a missing value.
@@ -179,7 +179,7 @@ def with_decimal_points(column: Any, mark: str | None) -> Any:
 
 
 def parse_numbers(column: Any) -> Any:
-    """Convert text to numbers or booleans; return it unchanged if a cell cannot be converted."""
+    """Convert a text column to numbers or booleans; if a cell is neither, return it unchanged."""
     if not is_text(column):
         return column
     pandas, arrow_text = import_pandas(), _arrow_text(column)
@@ -221,8 +221,8 @@ def _cast_numbers(arrow_text: Any) -> Any:
 def form_of(column: Any) -> tuple[str, list[str]]:
     """Return the form of a column, and the distinct text cells that do not have this form.
 
-    Forms are "numeric", "nested" (lists, for example), "date" and "time", and for text also
-    "number", "percent" and "text".
+    Forms are "numeric", "nested" (lists, for example), "date" and "time". Text columns can also
+    have the forms "number", "percent" and "text".
     """
     pandas = import_pandas()
     if column.dtype.kind == "M" or isinstance(column.dtype, pandas.PeriodDtype):
@@ -391,9 +391,9 @@ def as_days(column: Any, name: str, first_row: int, order: str | None) -> Any:
 
 
 def date_numbers(days: Any, name: str, parts: Sequence[str], reference: str) -> dict[str, Array]:
-    """Return numbers computed from dates, by name: month (from 1), weekday (0 is Monday) and age.
+    """Return features computed from dates: month (from 1), weekday (0 is Monday) and age.
 
-    Ages are the years from each date to the day ``reference``.
+    Their names contain the column name. Ages are the years from each date to ``reference``.
     """
     age_seconds = (import_pandas().Timestamp(reference) - days).dt.total_seconds()
     numbers_by_part = {"month": days.dt.month, "weekday": days.dt.day_of_week}
@@ -462,7 +462,7 @@ def problem_of(
 
 
 def category_values(column: Any) -> Any:
-    """Give a categorical pandas column the dtype of its categories; others are unchanged."""
+    """Convert a categorical column to the dtype of its categories; return others unchanged."""
     return column.astype(column.cat.categories.dtype) if hasattr(column, "cat") else column
 
 
@@ -498,7 +498,7 @@ def task_of(target: Any, task: str) -> str:
 
 
 def refuse_quantities(target: Any, mark: str | None = None) -> None:
-    """Raise a TableError if the target contains dates or other quantities, not class names."""
+    """Raise a TableError if the target contains dates or other quantities instead of classes."""
     form, unmatched_texts = form_of(with_decimal_points(target, mark))
     if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched_texts):
         problem = None if form == "date" else problem_of(target, form, unmatched_texts)

@@ -25,8 +25,8 @@ SEPARATORS = (",", "\t", ";", "|")
 UNNAMED = "Unnamed: 0"
 #: Number of lines from which the separator is detected, and number of bytes to read at a time.
 HEADER_LINES, BLOCK_BYTES = 20, 2**22
-#: Bytes that are unlikely in Western European text: three consecutive non-ASCII bytes, or one that
-#: cp1252 does not define.
+#: Bytes that are unlikely in Western European text: three consecutive non-ASCII bytes, or a byte
+#: that cp1252 does not define.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
 #: Descriptions and file extensions of other formats, by the first four bytes of a file.
 _OTHER_FORMATS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
@@ -182,15 +182,15 @@ def _scan(
         block = file.read(BLOCK_BYTES)
         is_truncated = len(block) == BLOCK_BYTES
         lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if is_truncated else block)
-    first_lines: dict[bool, int] = {}  # number of the first non-ASCII line, by whether it is UTF-8
+    line_numbers: dict[bool, int] = {}  # of the first non-ASCII lines, by whether they are UTF-8
     for line_number, line in enumerate(lines, 1):
         if not line.isascii():
             is_utf8 = _can_decode(codecs.getincrementaldecoder("utf-8")(), line, final=True)
-            first_lines.setdefault(is_utf8, line_number)
-            if len(first_lines) == 2:
+            line_numbers.setdefault(is_utf8, line_number)
+            if len(line_numbers) == 2:
                 raise TableError(
-                    f"{path} mixes encodings: line {first_lines[True]} is UTF-8, line "
-                    f"{first_lines[False]} is not. Convert the file to UTF-8, or read it all with ",
+                    f"{path} mixes encodings: line {line_numbers[True]} is UTF-8, but "
+                    f"line {line_numbers[False]} is not. Convert the file to UTF-8, or pass ",
                     Argument("encoding", "cp1252"),
                 )
     if fallback is None and not looks_western:

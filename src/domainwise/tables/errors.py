@@ -26,7 +26,7 @@ class TableError(ValueError):
 
 
 class ColumnError(TableError):
-    """Raised for columns that cannot be used; ``problems`` are described by column name."""
+    """Raised for columns that cannot be used; ``problems`` maps names to descriptions."""
 
     def __init__(self, problems: Mapping[str, tuple[str | Argument, ...]]) -> None:
         is_one = len(problems) == 1

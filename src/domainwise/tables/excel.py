@@ -29,7 +29,7 @@ _POSITION = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
 CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _POSITION + rb"[^>]*(?<!/)>")
 ERROR_CELL = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
 VALUE = re.compile(rb"<(?:\w+:)?v>([^<]{1,20})<")
-#: Exceptions that a damaged workbook can raise.
+#: Exceptions that reading a damaged workbook can raise.
 _FAILURES = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError)
 
 
@@ -92,10 +92,10 @@ def _error_cells(path: Path) -> dict[str, dict[tuple[int, int], str]]:
                 raise ValueError(f"{name} has more than {MAX_CONTENTS_BYTES} bytes")
             xml_roots.append(ElementTree.fromstring(archive.read(name)))
         book, links = xml_roots
-        paths_by_id = {link.get("Id"): str(link.get("Target")) for link in links}
+        path_by_id = {link.get("Id"): str(link.get("Target")) for link in links}
         error_cells, scanned_files = {}, set()
         for sheet in book.findall(".//{*}sheet"):
-            sheet_path = paths_by_id[next(v for name, v in sheet.items() if name.endswith("}id"))]
+            sheet_path = path_by_id[next(v for name, v in sheet.items() if name.endswith("}id"))]
             file_name = sheet_path[1:] if sheet_path.startswith("/") else f"xl/{sheet_path}"
             where = f"{path}: sheet {sheet.get('name')!r}"
             with archive.open(file_name) as stream:
@@ -159,7 +159,7 @@ def _column_index(letters: bytes) -> int:
 def _header_index(rows: Sequence[Sequence[Any]]) -> int:
     """Return the index of the row with the column names.
 
-    Its cells are distinct strings, and at most half of the cells in each row above it are filled.
+    The names are distinct strings, and at most half of the cells in each row above are filled.
     If there is no such row, the names are in the first row.
     """
     width = len(rows[0])

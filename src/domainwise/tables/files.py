@@ -152,8 +152,8 @@ def iter_table(
 ) -> Iterator[Any]:
     """Read a table in chunks, so that the memory needed does not grow with the file.
 
-    See :func:`read_table` for the other arguments. The first chunk with an unambiguous decimal mark
-    determines the column's mark; in a later chunk that contradicts it, the column stays text.
+    See :func:`read_table` for the other arguments. A column has the decimal mark of the first chunk
+    in which it is unambiguous; in a later chunk that contradicts it, the column stays text.
     ``text_columns`` contain categories and stay text, even if a chunk has only digits. A chunk has
     ``chunk_rows`` rows; None reads all rows as one chunk. ``fallback`` is the decimal mark and the
     encoding of tables that were read earlier, used if the file is ambiguous.
@@ -226,9 +226,9 @@ def arrow_frame(
 
     pandas = import_pandas()
     table = table.select([name for name in columns if name not in folder_columns])
-    for i, column in enumerate(table.schema):
-        if pyarrow.types.is_decimal(column.type):
-            table = table.set_column(i, column.name, table[i].cast(pyarrow.float64()))
+    for i, field in enumerate(table.schema):
+        if pyarrow.types.is_decimal(field.type):
+            table = table.set_column(i, field.name, table[i].cast(pyarrow.float64()))
     int_types = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.uint64(): pandas.UInt64Dtype()}
     frame = table.to_pandas(
         ignore_metadata=True, use_threads=False, types_mapper=int_types.get if exact else None
@@ -348,7 +348,7 @@ class TableWriter:
         self.n_rows += len(frame)
 
     def close(self) -> None:
-        """Finish the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 

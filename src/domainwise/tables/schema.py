@@ -49,18 +49,18 @@ UNNAMED_NOTE = "the first column has no name; it was treated as an index and lef
 class Schema:
     """The columns of a table, their roles, and how their cells are read."""
 
-    numeric: tuple[str, ...]  #: in the order of the table, like the other columns
+    numeric: tuple[str, ...]  #: column names, in the order of the table
     categorical: tuple[str, ...]
     target: str
     domain: str
     task: str  #: "classification" or "regression"
-    #: By column: the form "percent" or "time" of numbers; for dates "day" or "month", whichever
-    #: comes first in 1/2/2024.
+    #: By column: "percent" or "time" for numbers in this form; for dates, "day" or "month",
+    #: whichever comes first in 1/2/2024.
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: computed features: "month", "weekday" (0 is Monday), "age"
-    reference: str = ""  #: the day for which ages, in years, are computed
-    decimal: str | None = None  #: decimal mark, passed or detected; used if a table is ambiguous
+    reference: str = ""  #: ages are the years from a date to this day
+    decimal: str | None = None  #: decimal mark, passed or detected; for tables that are ambiguous
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: values that count as missing
 
@@ -141,7 +141,7 @@ class ReadColumns(TransformerMixin, BaseEstimator):
         self.schema = schema
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Do nothing: the schema is known."""
+        """Do nothing, because the schema is known."""
         return self
 
     def transform(self, X: Any) -> Any:
@@ -239,13 +239,13 @@ def check_table(
     """Split a data frame into features, target and domains.
 
     ``features=None`` uses all columns that are not in ``drop``; rows from ``drop_domains`` are left
-    out. ``task="auto"`` treats text and whole numbers with at most 20 values as classes.
+    out. ``task="auto"`` treats text, and up to 20 distinct whole numbers, as classes.
     ``auto_drop`` leaves out features that cannot be used, with a note, instead of raising an error.
     ``dates`` lists numbers to compute from dates: "month", "weekday" and "age" (years before the
     latest day in all date columns, which is also used for new tables); if it is empty, dates cannot
     be used. ``decimal`` is the decimal mark of numbers in text; None detects it. ``na`` lists
     values that count as missing in all columns; so do words such as "NA", except in labels and
-    categories. ``where`` names the table in messages; ``several_domains`` requires two or more.
+    categories. ``where`` names the table in messages; ``several_domains`` requires at least two.
 
     Raises a TableError, or one ColumnError about all features that cannot be used.
     """
@@ -310,7 +310,7 @@ def choose_features(
 ) -> tuple[list[str], list[str]]:
     """Return the feature columns, and a note if a column without a name is left out.
 
-    The feature columns are ``features``, or all columns except target and domain, without ``drop``.
+    They are ``features``, or all columns except target and domain. Those in ``drop`` are excluded.
 
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
     (['age'], [])
@@ -335,7 +335,7 @@ def choose_features(
 
 
 def named_frame(frame: Any) -> Any:
-    """Convert a data frame from any library to pandas, with string names and default index."""
+    """Convert a data frame from any library to pandas; names become strings, the index is reset."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
     if not hasattr(frame, "set_axis") or frame.ndim != 2:
         text = f"the table must be a data frame, got {type(frame).__name__}"
@@ -346,7 +346,7 @@ def named_frame(frame: Any) -> Any:
 def require_columns(
     required_names: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
 ) -> None:
-    """Raise a TableError if columns are missing; its message has ``reason`` and a similar name."""
+    """Raise a TableError if columns are missing; it gives the ``reason`` and a similar name."""
     missing_names = [name for name in dict.fromkeys(required_names) if name not in names]
     if not missing_names:
         return
@@ -429,21 +429,21 @@ def feature_schema(
         (groups["date"], f"with dates, converted to {', '.join(dates)}{age_note}"),
     ):
         notes += [f"columns {text}: {', '.join(listed_names)}"] if listed_names else []
-    numbers, categories, days = (
+    number_columns, text_columns, date_columns = (
         {name: columns[name] for name in groups[column_type] if name not in problems}
         for column_type in ("number", "text", "date")
     )
     schema = Schema(
-        *(tuple(numbers), tuple(categories), "", "", ""),
+        *(tuple(number_columns), tuple(text_columns), "", "", ""),
         forms={name: form for name, form in forms.items() if name not in problems},
-        dates=tuple(days),
-        date_parts=tuple(dates) if days else (),
+        dates=tuple(date_columns),
+        date_parts=tuple(dates) if date_columns else (),
         reference=latest_day,
         na=na,
     )
-    for name in days:
-        numbers |= cells.date_numbers(days[name], name, dates, latest_day)
-    return schema, import_pandas().DataFrame(numbers | categories, index=range(len(frame)))
+    for name in date_columns:
+        number_columns |= cells.date_numbers(date_columns[name], name, dates, latest_day)
+    return schema, import_pandas().DataFrame(number_columns | text_columns, index=range(len(frame)))
 
 
 def target_values(target: Any, task: str, notes: list[str], mark: str | None = None) -> Array:
@@ -478,7 +478,7 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
 
 
 def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
-    """Return the index of each text in ``classes``; ``owner`` names their source in messages."""
+    """Return the index of each text in ``classes``, the classes of ``owner`` in messages."""
     code_by_class = {str(label): code for code, label in enumerate(classes)}
     if unknown_texts := sorted({*texts.tolist()} - {*code_by_class}):
         raise TableError(
@@ -501,20 +501,20 @@ def _rows_to_keep(domains: Array, drop_domains: Sequence[str], where: str) -> Ar
 
 def _check_domains(domains: Array, y: Array, task: str, column_name: str, notes: list[str]) -> None:
     """Raise a TableError if the domains cannot be used, and add notes on unusual domains."""
-    domain_names, domain_codes, n_rows = np.unique(domains, return_inverse=True, return_counts=True)
+    domain_names, domain_codes, sizes = np.unique(domains, return_inverse=True, return_counts=True)
     if len(domain_names) < 2:
         raise TableError(
             f"the domain column {column_name!r} has only one domain, {domain_names[0]!s}, but at "
             "least two are needed. Choose another column, or add rows from other domains"
         )
-    if len(domain_names) > 2 and n_rows.max() == 1:
+    if len(domain_names) > 2 and sizes.max() == 1:
         raise TableError(
             f"the domain column {column_name!r} has a different value in every row. Choose a "
             "column that groups rows, such as the site or the patient"
         )
     notes += _similar_label_notes(domain_names, f"domains of column {column_name!r}")
     if task == "classification":
-        n_classes = [len(np.unique(y[domain_codes == d])) for d in range(len(domain_names))]
+        n_classes = [len(np.unique(y[domain_codes == k])) for k in range(len(domain_names))]
         one_class_domains = [str(d) for d, n in zip(domain_names, n_classes, strict=True) if n == 1]
         if len(one_class_domains) == len(domain_names):
             raise TableError(
@@ -539,7 +539,7 @@ def _similar_label_notes(labels: Array, noun: str) -> list[str]:
 
 
 def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
-    """Return the reason why numbers look like row identifiers; "" if they do not.
+    """Explain why numbers look like row identifiers; return "" if they do not.
 
     Numbers look like identifiers if they are at least 20 distinct integers, or if they are
     monotonic in every domain with at least five rows and these domains have at least 20 rows in
@@ -548,10 +548,10 @@ def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
     are_integers = np.isfinite(values).all() and np.all(values == np.round(values))
     if are_integers and len(values) >= 20 and len(np.unique(values)) == len(values):
         return "is a different whole number in every row"
-    long_domain_rows = [rows for rows in domain_rows if len(rows) >= 5]
-    steps_by_domain = (np.diff(values[rows]) for rows in long_domain_rows)
+    large_domain_rows = [rows for rows in domain_rows if len(rows) >= 5]
+    steps_by_domain = (np.diff(values[rows]) for rows in large_domain_rows)
     is_monotonic = all((steps > 0).all() or (steps < 0).all() for steps in steps_by_domain)
-    has_enough_rows = sum(map(len, long_domain_rows)) >= 20
+    has_enough_rows = sum(map(len, large_domain_rows)) >= 20
     text = "increases or decreases from row to row in every domain"
     return text if has_enough_rows and is_monotonic else ""
 

@@ -31,7 +31,7 @@ PROBABILITIES = (0.1, 0.25, 0.5, 0.75, 0.9)
 NORMAL_IQR, MAD_FACTOR = 1.349, 1.4826
 #: A domain with fewer values in a column may differ from the others by chance.
 MIN_VALUES = 10
-#: Number of categories to list. Categories with fewer than ``MIN_CATEGORY_ROWS`` rows are merged.
+#: Maximum number of listed categories. Those with fewer than ``MIN_CATEGORY_ROWS`` rows are merged.
 MAX_CATEGORIES_SHOWN, MIN_CATEGORY_ROWS = 4, 5
 #: Number of values in a sketch. A merge shifts a rank by at most 1 / (2 * SKETCH_SIZE) of the rows.
 SKETCH_SIZE = 2000
@@ -180,8 +180,8 @@ def _describe_text(x: Array, domain_codes: Array, n: int) -> tuple[dict[str, Any
         np.pad(np.cumsum(np.take_along_axis(rates, order, axis=1), axis=1), ((0, 0), (1, 0)))
         for rates in (shares, other_shares)
     )
-    is_observed = (true_rates[:, -1] > 0) & (false_rates[:, -1] > 0)
-    areas = np.where(is_observed, np.trapezoid(true_rates, false_rates, axis=1), 0.5)
+    is_comparable = (true_rates[:, -1] > 0) & (false_rates[:, -1] > 0)
+    areas = np.where(is_comparable, np.trapezoid(true_rates, false_rates, axis=1), 0.5)
     categories = frequent_names[:MAX_CATEGORIES_SHOWN]
     domain_shares = [shares[d, : len(categories)].tolist() if n_rows[d] else None for d in range(n)]
     distances = np.abs(shares - other_shares).sum(axis=1) / 2
