@@ -37,7 +37,7 @@ MIN_TRACE, MAX_TRACE, MIN_SHIFT = 1e-20, 1e30, 1e-6
 MAX_CHEBYSHEV_NORM, CHEBYSHEV_ITERATIONS = 0.2, 3
 #: Maximum number of refinements of a solution, and the relative residual at which they stop.
 MAX_REFINEMENTS, REFINED_RESIDUAL = 6, 1e-12
-#: Rounding in float32 can cause negative eigenvalues up to this fraction of the largest one.
+#: Float32 rounding can cause negative eigenvalues, down to minus this fraction of the largest.
 MAX_NEGATIVE = 1e-4
 
 
@@ -66,9 +66,9 @@ class DenseGram(RowsGram):
     def solve(self, V: Matrix, shift: float) -> Solution:
         """Solve by Cholesky, or by eigendecomposition of K if that fails or the shift is 0."""
         info: dict[str, Any] = {"linear_solver": "cholesky"}
-        inverse = cholesky_inverse(self.K, shift) if shift > 0 else None
-        if inverse is not None:
-            X = inverse(V)
+        apply_inverse = cholesky_inverse(self.K, shift) if shift > 0 else None
+        if apply_inverse is not None:
+            X = apply_inverse(V)
         else:
             X, rank = spectral_solve(self.K, V, shift)
             info = {"linear_solver": "eigh", "rank": rank}
@@ -99,8 +99,8 @@ class DenseGram(RowsGram):
         """Return a function that applies ``(K + shift I)^-1``, in float32 if precise enough."""
         if shift >= self._float32_solver.trace:  # at least as large as all eigenvalues of K
             return lambda R: R
-        inverse = self._float32_solver.inverse(shift) or cholesky_inverse(self.K, shift)
-        return inverse or super().preconditioner(shift)
+        apply_inverse = self._float32_solver.inverse(shift) or cholesky_inverse(self.K, shift)
+        return apply_inverse or super().preconditioner(shift)
 
     def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
         """Return functions that apply float32 inverses, or None if solutions need refinement."""
@@ -177,8 +177,8 @@ def available_memory(X: Any = None) -> int | None:
         cuda = namespace(X).cuda
         unused_bytes = cuda.memory_reserved(X.device) - cuda.memory_allocated(X.device)
         return int(cuda.mem_get_info(X.device)[0] + unused_bytes)
-    with suppress(OSError), open("/proc/meminfo") as lines:
-        for line in lines:
+    with suppress(OSError), open("/proc/meminfo") as file:
+        for line in file:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     with suppress(AttributeError, OSError, ValueError):
@@ -194,17 +194,17 @@ def dense_fits(n_samples: int, free_bytes: int | None) -> bool:
 def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
     """Return a function that applies ``(K + shift I)^-1`` to a centred V; None if Cholesky fails.
 
-    A constant is added to K: it makes the zero eigenvalue positive and does not affect the result.
+    Adding a constant to K makes the zero eigenvalue positive and does not affect the result.
     """
     n = len(K)
     A = K + max(float(namespace(K).trace(K)), shift) / n
     A.reshape(-1)[:: n + 1] += shift
-    inverse = cholesky(A)
-    if inverse is None:
+    apply_inverse = cholesky(A)
+    if apply_inverse is None:
         return None
 
     def solve(V: Any) -> Any:
-        X = inverse(V)
+        X = apply_inverse(V)
         return X - X.mean(0)
 
     return solve
@@ -232,14 +232,14 @@ class RefinedCholesky:
             use_chebyshev = self._norm < MAX_CHEBYSHEV_NORM * shift
             iterate = partial(self._chebyshev, shift)
             self._inverses[shift] = iterate if use_chebyshev else cholesky_inverse(self.K32, shift)
-        inverse = self._inverses[shift]
-        if inverse is None:
+        apply_float32 = self._inverses[shift]
+        if apply_float32 is None:
             return None
 
         def apply_inverse(V: Any) -> Any:
             V_norms = column_norms(V)
             V_norms = V_norms + (V_norms == 0)
-            X = inverse(cast(V / V_norms, self.K32.dtype)) * V_norms
+            X = apply_float32(cast(V / V_norms, self.K32.dtype)) * V_norms
             return X - X.mean(0)
 
         return apply_inverse
@@ -258,12 +258,12 @@ class RefinedCholesky:
 
     def solve(self, V: Array, shift: float) -> Solution | None:
         """Return the solution, or None if refinement does not converge."""
-        inverse = self.inverse(shift)
-        if inverse is None:
+        apply_inverse = self.inverse(shift)
+        if apply_inverse is None:
             return None
         X, R = np.zeros_like(V), V
         for _ in range(MAX_REFINEMENTS):
-            X = X + inverse(R)
+            X = X + apply_inverse(R)
             KX = (X.T @ self.K).T
             R = V - KX - shift * X
             residual = largest_residual(R, V)
@@ -295,7 +295,7 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
 
 
 def largest_residual(R: Any, V: Any) -> float:
-    """Return the largest norm of a column of R relative to the same column of V."""
+    """Return the largest norm of a column of R, relative to that of the same column of V."""
     V_norms = column_norms(V)
     relative_norms = column_norms(R) / (V_norms + (V_norms == 0))
     return float(relative_norms.max()) if len(relative_norms) else 0.0

@@ -172,7 +172,7 @@ class Preconditioner:
     def from_features(cls, features: Array) -> Preconditioner:
         """Return a preconditioner that stores U, from centred Nystrom features F with ``F F' ~ K``.
 
-        The features, which are the largest array of a fit, are overwritten by U.
+        The features, which are the largest array in a fit, are overwritten by U.
         """
         moments, dtype = np.asarray(features.T @ features, dtype=np.float64), features.dtype
         eigenvalues, root = inverse_root(moments, float(np.finfo(dtype).eps))
@@ -230,7 +230,7 @@ class IterativeGram(RowsGram):
 
         def precondition(R: Matrix) -> Matrix:
             pairs = zip(inverses, self.xp.hsplit(R, n_shifts), strict=True)
-            return self.hstack([inverse(columns) for inverse, columns in pairs])
+            return self.hstack([apply_inverse(columns) for apply_inverse, columns in pairs])
 
         product, accurate_product = self.iteration_products()
         solution = conjugate_gradients(

@@ -26,8 +26,8 @@ from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solutio
 
 #: A product with a triangular matrix is computed in this number of panels, to skip most zeros.
 PANELS = 4
-#: Sums of float64 kernel values instead of features cause relative errors in solutions of about
-#: this, divided by the ridge and by the ratio of L's smallest to largest squared diagonal entry.
+#: Summing float64 kernel values, not features, causes relative errors of about this in solutions,
+#: divided by the ridge and by the ratio of L's smallest to largest squared diagonal entry.
 DIRECT_ROUNDING = 2e-18
 #: Spacing of a grid of target landmarks, in bandwidths of the RBF kernel, and maximum grid size.
 GRID_STEP, MAX_GRID = 0.5, 5000
@@ -44,7 +44,7 @@ class NystromMap:
     #: Lower Cholesky factor of the landmarks' kernel matrix; None for random Fourier features.
     triangle: Array | None
     n_asked: int  #: number of landmarks, including linearly dependent ones that were dropped
-    direct: bool = False  #: sum kernel values, which is much faster than summing features
+    direct: bool = False  #: whether to sum kernel values, which is faster than summing features
     #: Indices of ``landmarks`` among all landmarks, including dropped ones.
     chosen: Array | None = field(default=None, repr=False, compare=False)
 

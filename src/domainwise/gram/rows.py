@@ -174,7 +174,7 @@ class RowsGram(Gram):
         return self.random(min(self.n_samples, k + 8))
 
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Return the rows of ``values`` in which a component has its largest absolute value."""
+        """Return the rows of ``values`` at which some component has its largest absolute value."""
         row_indices = self.xp.unique(abs(values).argmax(0))
         return to_host(values[row_indices])
 

@@ -90,7 +90,7 @@ class NystromSums:
             columns = xp.hstack([features, cast(label_features, dtype)])
         mean = columns.mean(0, dtype=xp.float64)
         columns -= cast(mean, dtype)
-        # The mean minus its rounded value, which was subtracted above.
+        # The rounding errors of the means that were subtracted above.
         mean_errors = columns.mean(0, dtype=xp.float64)
         mean = cast(cast(mean, dtype), xp.float64)
         second_moments = xp.zeros((len(mean), len(mean)), dtype=xp.float64, device=columns.device)
@@ -99,14 +99,14 @@ class NystromSums:
         second_moments[start:] -= n * xp.outer(mean_errors[start:], mean_errors)
         second_moments[:start, start:] = second_moments[start:, :start].T
         counts = to_host(xp.bincount(group_codes, minlength=len(group_keys)))
-        nonempty_ids = np.flatnonzero(counts).tolist()
-        if len(nonempty_ids) == 1:
+        nonempty_codes = np.flatnonzero(counts).tolist()
+        if len(nonempty_codes) == 1:
             sums = n * (mean + mean_errors)[None]
         else:
             renumbered_codes = to_device_of(np.cumsum(counts > 0) - 1, columns)[group_codes]
-            sums = group_sums(columns, renumbered_codes, len(nonempty_ids))
-            sums += to_device_of(counts[nonempty_ids], columns)[:, None] * mean
-        groups = {group_keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(nonempty_ids)}
+            sums = group_sums(columns, renumbered_codes, len(nonempty_codes))
+            sums += to_device_of(counts[nonempty_codes], columns)[:, None] * mean
+        groups = {group_keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(nonempty_codes)}
         return cls(n, mean + mean_errors, second_moments, groups)
 
     def of_features(self, nystrom: NystromMap) -> NystromSums:
@@ -136,7 +136,7 @@ class NystromSums:
 
     def regrouped(self, get_key: Callable[[Any], Any]) -> NystromSums:
         """Return the same sums, with groups merged if ``get_key`` maps them to the same key."""
-        groups = add_groups((get_key(key), sums) for key, sums in self.groups.items())
+        groups = add_groups((get_key(key), entry) for key, entry in self.groups.items())
         return replace(self, groups=groups)
 
     def merge(self, other: NystromSums) -> NystromSums:
@@ -152,11 +152,11 @@ class NystromSums:
 
 def add_groups(group_items: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
     """Add the counts and sums of groups with the same key."""
-    sums: dict[Any, tuple[int, Any]] = {}
+    groups: dict[Any, tuple[int, Any]] = {}
     for key, (count, total) in group_items:
-        old_count, old_total = sums.get(key, (0, None))
-        sums[key] = (old_count + count, total if old_total is None else old_total + total)
-    return sums
+        old_count, old_total = groups.get(key, (0, None))
+        groups[key] = (old_count + count, total if old_total is None else old_total + total)
+    return groups
 
 
 def sum_rows(
@@ -295,8 +295,8 @@ class CellSums:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         maps = [
-            dict(zip((tuple(key) for key in keys), cells, strict=True))
-            for keys, cells in zip(state["keys"], state["cells"], strict=True)
+            dict(zip((tuple(key) for key in cell_keys), cells, strict=True))
+            for cell_keys, cells in zip(state["keys"], state["cells"], strict=True)
         ]
         object.__setattr__(self, "maps", maps)
 
@@ -316,7 +316,7 @@ def cells_by_split(
 ) -> Iterator[tuple[Cells, Cells]]:
     """Yield the training cells and the test cells of each split, merged by class.
 
-    The keys of ``cells`` are (part, class) pairs. A split is a pair (training parts, test parts).
+    The keys of ``cells`` are (part, class) pairs. A split is a (training parts, test parts) pair.
     """
     cells_by_part: dict[int, Cells] = {}
     for (part, class_label), cell in cells.items():
@@ -333,7 +333,7 @@ def cells_by_split(
         for train_parts, test_parts in splits:
             yield merge_parts(train_parts), merge_parts(test_parts)
         return
-    # Each part is held out once: train on the test cells of all splits before and after this one.
+    # Each part is held out once, so the training cells of a split are the other splits' test cells.
     test_cells_by_split = [merge_parts(test_parts) for _, test_parts in splits]
     cells_after: list[Cells] = [{}]
     for test_cells in test_cells_by_split[:0:-1]:
@@ -349,7 +349,7 @@ def sum_cells(
 ) -> CellSums:
     """Sum over the rows of X in each cell, in threads whose results are merged in order.
 
-    Several maps must have Laplacian kernels, which share the distances to the landmarks.
+    If there are several maps, they must have Laplacian kernels, so that they share distances.
     """
     xp, batches = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
@@ -461,9 +461,9 @@ def _joint_space(
     target: LabelMap | None,
     domain: LabelMap | None,
 ) -> tuple[LabelSpace, Array]:
-    """Build the label space spanned by the group directions and the continuous label features.
+    """Return the label space spanned by group directions and label features, and ``cross``.
 
-    ``counts`` contains the group sizes, and ``m`` is the number of features of X.
+    The rows of ``cross`` are products of an orthonormal basis with the ``m`` features of X.
     """
     n_groups, root_counts, label_moments = len(counts), np.sqrt(counts), sums.second[m:, m:]
     # Group directions are orthonormal, except that centring removes the constant vector.

@@ -39,7 +39,7 @@ from domainwise.kernels.functions import (
     resolve_gamma,
 )
 
-#: Maximum size of a tile: on a CPU, it fits into the cache; on a GPU, it keeps the device busy.
+#: Maximum size of a tile: small enough for the cache of a CPU; large enough to keep a GPU busy.
 MAX_TILE_BYTES, CUDA_TILE_BYTES = 4 * 2**20, 256 * 2**20
 #: Minimum number of entries of a matrix, and maximum degree of a polynomial kernel, for which
 #: compiled functions are used.
@@ -61,7 +61,7 @@ def n_threads() -> int:
 
 
 def blas_limit(max_threads: int) -> Any:
-    """Limit the threads of BLAS until the result's ``restore_original_limits`` is called."""
+    """Limit the number of BLAS threads until the result's ``restore_original_limits`` is called."""
     return _controller().limit(limits=max_threads, user_api="blas")
 
 
@@ -71,12 +71,12 @@ def one_thread() -> Any:
 
 
 def single_blas_thread(active: bool = True) -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread if ``active``, for example while tiles run in a thread pool."""
+    """Limit BLAS to one thread if ``active``, for example while a thread pool evaluates tiles."""
     return blas_limit(1) if active else nullcontext()
 
 
 def tile_side(itemsize: int, max_bytes: int | None = None) -> int:
-    """Return the side of a square tile that fits into scikit-learn's ``working_memory``."""
+    """Return the side of a square tile that fits into ``max_bytes`` and scikit-learn's limit."""
     tile_bytes = min(float(get_config()["working_memory"]) * 2**20, max_bytes or MAX_TILE_BYTES)
     return max(1, int(np.sqrt(tile_bytes / itemsize)))
 
@@ -126,7 +126,7 @@ class FusedTiles:
     functions: Any  #: the module :mod:`domainwise.kernels.compiled`
     formula: int  #: how a tile is evaluated, such as ``functions.INNER``
     pack: Callable[[Array], Array]  #: scales prepared rows and divides them into blocks
-    right: Array  #: blocks of rows
+    right: Array  #: blocks of rows, prepared as right arguments of the kernel
     left: Array  #: blocks of the same rows, prepared as left arguments of the kernel
     coefs: Array  #: coefficients of a polynomial kernel
 
@@ -155,7 +155,7 @@ class FusedTiles:
         def pack(X: Array) -> Array:
             if uses_differences:
                 X = (X - origin) * scale
-            # Prepared RBF rows end with a norm and a 1, which blocks do not contain.
+            # The last two columns of prepared RBF rows contain norms and ones; blocks omit them.
             is_inner = formula == functions.INNER
             X = np.asarray(X[:, :-2] if is_inner else X, dtype=dtype)
             return np.asarray(functions.pack_rows(X, is_inner))
@@ -343,7 +343,7 @@ def thin_product(A: Any, B: Any) -> Any:
     return xp.vstack([cast(A[a], xp.float64) @ B for a in slices])
 
 
-#: Number of rows of a tile: 1024 x 1024 float64 numbers take 8 MiB, so a few fit into the cache.
+#: Number of rows in a tile: 1024 x 1024 float64 numbers take 8 MiB, so a few fit into the cache.
 TILE_ROWS = 1024
 
 TileFunction = Callable[[slice, slice], NDArray[np.float64]]  #: evaluates the tile (rows, columns)
@@ -354,7 +354,7 @@ def centred_inner_products(
 ) -> NDArray[np.float64]:
     """Return tr(H K_i H K_j) for all pairs of kernels, in one pass over their tiles.
 
-    Each trace is computed as tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
+    H subtracts means: tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2 for N rows.
     """
     products = np.zeros((len(tile_functions), len(tile_functions)))
     row_sums = np.zeros((len(tile_functions), n_samples))

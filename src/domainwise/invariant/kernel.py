@@ -158,7 +158,7 @@ class InvariantKernel(
 
     @property
     def column_means(self) -> Array:
-        """The value subtracted from each column of kernel values, after the row means."""
+        """The value to subtract from each column of kernel values, after subtracting row means."""
         means: Array = self._row_means - self._row_means.mean()
         return means
 
@@ -221,7 +221,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     directions of :math:`\Phi'F`, in which domains differ, they are multiplied by
     :math:`(1 + w\sigma^2)^{-1/2}`, where :math:`\sigma` are the singular values, and F and w are
     defined in :class:`InvariantKernel`. A linear SVM on these features approximates an SVM with
-    that kernel. The class can replace :class:`sklearn.kernel_approximation.Nystroem`.
+    that kernel. This class can replace :class:`sklearn.kernel_approximation.Nystroem`.
 
     Parameters
     ----------

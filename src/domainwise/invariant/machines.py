@@ -48,8 +48,8 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     __metadata_request__fit = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
-    _svm_types: ClassVar[tuple[Any, Any]]  #: for a precomputed kernel, and for features
-    _extra_argument: ClassVar[str]  #: passed to these SVMs in addition to ``C`` and ``tol``
+    _svm_types: ClassVar[tuple[Any, Any]]  #: classes for a precomputed kernel and for features
+    _extra_argument: ClassVar[str]  #: name of an argument of both, besides ``C`` and ``tol``
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Fit the SVM to rows from source domains.

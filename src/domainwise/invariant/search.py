@@ -58,9 +58,9 @@ class SplitKernels:
     gram: Array  #: centred kernel matrix of the training rows
     cross: Array  #: kernel values between new and training rows, centred with training means
     tolerance: float  #: see :func:`~domainwise.invariant.kernel.correction`
-    #: By ``conditional``: ``F'KF``, ``KF`` and ``cross F``, with the domain factor F and K = gram.
+    #: By ``conditional``: ``F'KF``, ``KF`` and ``cross F``; F is the domain factor, and K is gram.
     _products_by_conditional: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
-    _last_kernels: Any = None  #: the last (weight, conditional), and the two matrices for them
+    _last_kernels: Any = None  #: the last (weight, conditional) pair and its two matrices
 
     @classmethod
     def evaluate(
@@ -132,8 +132,8 @@ class InvariantSearchKind:
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Group candidates that differ only in ``BATCH_ARGUMENTS``."""
         prefix, _ = find_machine(self.estimator)
-        names = dict.fromkeys(name for candidate in candidates for name in candidate)
-        shared_names = [name for name in names if name.removeprefix(prefix) not in BATCH_ARGUMENTS]
+        all_names = dict.fromkeys(name for candidate in candidates for name in candidate)
+        shared_names = [n for n in all_names if n.removeprefix(prefix) not in BATCH_ARGUMENTS]
         return driver.batches_by(candidates, shared_names)
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
@@ -262,7 +262,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
 
     Notes
     -----
-    Candidates with ``solver="fast"``, or ``"auto"`` and many rows, do not share kernel values.
+    With ``solver="fast"`` or, for many rows, ``"auto"``, candidates do not share kernel values.
 
     Examples
     --------
@@ -307,16 +307,16 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         rows: Any = X
         if not hasattr(X, "iloc"):
             rows = check_array(X, dtype=None, ensure_all_finite="allow-nan")
-        classification, y_array = is_classifier(self.estimator), inputs.plain_array(y)
-        target = inputs.check_target(y_array, len(rows), "delta" if classification else "rbf")
+        is_classification, y_array = is_classifier(self.estimator), inputs.plain_array(y)
+        target = inputs.check_target(y_array, len(rows), "delta" if is_classification else "rbf")
         if target.names is not None:
             y_array = target.names[target.codes]
         domains = None if sample_domain is None else inputs.plain_array(sample_domain)
         domain_codes = None if domains is None else check_sample_domain(domains, len(rows)).codes
         splits, _ = domain_folds(
-            y_array, domain_codes, classification=classification, cv=self.cv, max_splits=None
+            y_array, domain_codes, classification=is_classification, cv=self.cv, max_splits=None
         )
-        check_task(self.scoring, classification)
+        check_task(self.scoring, is_classification)
         scorer: Any = self.scoring
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)

@@ -35,7 +35,7 @@ Progress = Callable[[float, list[Row]], None]
 def run_jobs(
     jobs: Sequence[Job], store: Any, *, n_jobs: int = 1, progress: Progress | None = None
 ) -> None:
-    """Start jobs in this order, in parallel, and call ``store.append(rows)`` after each job.
+    """Start jobs in the given order, in parallel, and call ``store.append(rows)`` after each job.
 
     After an interruption (Ctrl-C), the store contains the rows of all finished jobs. Only this
     process writes to the store. ``progress(cost, rows)`` is called after each job.

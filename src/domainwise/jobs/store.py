@@ -187,8 +187,8 @@ class ResultStore:
     def open(self, *, repair: bool = False, new_entries: Row | None = None, **run: Any) -> None:
         """Create the file, or open it to resume the same run.
 
-        ``run`` contains JSON values that identify the run, and ``new_entries`` further entries for
-        the header or session line. ``repair`` removes an incomplete last line, which a killed
+        ``run`` contains JSON values that identify the run; ``new_entries`` contains further entries
+        for the header or session line. ``repair`` removes an incomplete last line, which a killed
         process may have left; only a process that holds the lock may use it. If the folder
         cannot be used, ResultsError is raised and nothing is changed.
         """
@@ -237,7 +237,7 @@ class ResultStore:
                 if sys.platform == "win32":
                     import msvcrt
 
-                    # A locked byte can be neither read nor written, so lock one after the content.
+                    # A locked byte can be neither read nor written, so lock one past the end.
                     os.lseek(stream.fileno(), 1 << 30, os.SEEK_SET)
                     msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
                 else:
@@ -252,7 +252,7 @@ class ResultStore:
             yield
 
     def has_flag(self, name: str) -> bool:
-        """Return whether a header entry is true, whichever version wrote the file."""
+        """Return whether a header entry is True, regardless of the version that wrote the file."""
         header = _parse_json(self.path.read_bytes().partition(b"\n")[0])
         return isinstance(header, dict) and header.get(name) is True
 
@@ -292,13 +292,13 @@ def prepare_folder(folder: Path) -> None:
 def describe_environment() -> Row:
     """Describe the software versions and the machine, for the header."""
     versions, processor = {}, platform.processor() or "unknown"
-    for name in ("numpy", "scipy", "scikit-learn", "joblib", "pandas"):
+    for package in ("numpy", "scipy", "scikit-learn", "joblib", "pandas"):
         with suppress(PackageNotFoundError):
-            versions[name] = version(name)
+            versions[package] = version(package)
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name_line = next(line for line in lines if line.startswith("model name"))
-        processor = name_line.split(":", 1)[1].strip()
+        model_line = next(line for line in lines if line.startswith("model name"))
+        processor = model_line.split(":", 1)[1].strip()
     return {
         "domainwise": __version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

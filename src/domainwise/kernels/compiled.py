@@ -1,10 +1,10 @@
 """Kernel values and their products on a CPU, compiled by Numba (``fast`` extra; theory 8.1).
 
-A product is computed one *strip* ``t`` at a time: the kernel values between four rows (from row
-``i`` of their block on) and a block of ``BLOCK`` rows. Exponents, kernel values and their products
+A product is computed one *strip* ``t`` at a time: the kernel values between four rows (starting at
+row ``i`` of their block) and a block of ``BLOCK`` rows. Exponents, kernel values and their products
 stay in the first-level cache, and no tile of K is stored. All loops run over a fixed number of
-contiguous values, so that they are compiled to vector instructions; the exponential, too, is only
-a polynomial that is combined with the exponent bits of a float.
+contiguous values, so that they are compiled to vector instructions. For the same reason, the
+exponential is computed from a polynomial and a power of 2, whose exponent bits are set directly.
 
 The functions release the GIL and start no threads: they run in the threads of
 :mod:`domainwise.gram.tiles`. Importing this module imports Numba.
@@ -78,7 +78,7 @@ def _clip(x, low, high):
 
 
 def _replace_by_expm1(values):
-    """Replace numbers x <= 0 by ``e^x - 1``, which is precise even for small x."""
+    """Replace numbers x <= 0 by ``e^x - 1``, which is precise even for x near 0."""
 
 
 @overload(_replace_by_expm1, jit_options={"fastmath": _FUSED_FLAGS, "error_model": "numpy"})
@@ -178,7 +178,7 @@ def _replace_by_powers(t, coefs, buffer):
 
 @njit(fastmath=_SUM_FLAGS, **_JIT_OPTIONS)
 def _multiply(t, i, thin, sums, n_columns):
-    """Multiply a strip by the thin matrix of the block; add the products to 4 rows of ``sums``."""
+    """Multiply a strip by the thin matrix of the block; add products to four rows of ``sums``."""
     for c in range(n_columns):
         z, s = thin[c * BLOCK : (c + 1) * BLOCK], sums[c * BLOCK + i : (c + 1) * BLOCK]
         s0 = s1 = s2 = s3 = t.dtype.type(0)

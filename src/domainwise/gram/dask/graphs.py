@@ -142,7 +142,7 @@ def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
 
 
 def run(tasks: Sequence[Task]) -> list[Any]:
-    """Compute tasks on the current client, or on Dask's local scheduler if there is no client."""
+    """Compute tasks with the current client, or Dask's local scheduler if there is no client."""
     return [unwrap(result) for result in dask.compute(*tasks, traverse=False)]
 
 

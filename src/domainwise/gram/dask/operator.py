@@ -38,7 +38,7 @@ from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 
-#: Maximum number of rows in a block: tasks for larger blocks take long to repeat after a failure.
+#: Maximum number of rows in a block, so that a failed task does not take long to repeat.
 MAX_BLOCK_ROWS = 16_384
 #: Minimum number of blocks, so that several workers share the work even if X is small.
 MIN_BLOCKS = 8

@@ -1,7 +1,7 @@
 """Fused products on CUDA: float16 operands, their scales, and the launch of Triton kernels.
 
 Operands have about 22 significant bits with ``precision("tf32x3")`` and 11 with ``"tf32"``. Both
-use float16 *pieces*, which have the 11 bits of TF32 at twice the speed. A number x is split into
+use float16 *pieces*, which have the 11 bits of TF32 and are twice as fast. A number x is split into
 ``hi = float16(x)`` and ``lo = float16(x - hi)``, and a product of two numbers into three products,
 ``hi hi + hi lo + lo hi``. The range of float16 is small, so operands are first scaled by powers of
 two. If no common scale fits the data, distances are computed from differences.
@@ -113,7 +113,7 @@ class FusedKernel:
         self.is_factored = self.uses_exp2m1 = False
         # Factors by which rows, their inner products and kernel values are multiplied.
         self.row_scale = self.product_scale = self.value_scale = 1.0
-        # Numbers that are added to exponents and subtracted from kernel values, respectively.
+        # The number added to exponents, and the number subtracted from kernel values.
         self.lift = self.typical_value = 0.0
         self.coefs = torch.zeros(1, device=right.device)
         scaled_right = self._scale_rows(right)
@@ -154,7 +154,7 @@ class FusedKernel:
         return X * math.sqrt(kernel.gamma) if kernel.gamma > 0 else X
 
     def _float16_scale(self, right: Any, left: Any) -> float | None:
-        """Return a power of two that scales rows to the range of float16; None if none does."""
+        """Return a power of two that scales rows to the range of float16, or None if none does."""
         if not self.n_pieces:
             return 1.0
         largest_value = max(float(right.abs().max()), float(left.abs().max()))
@@ -248,7 +248,7 @@ class FusedKernel:
     ) -> Any:
         """Run a Triton kernel on a grid (blocks of left rows, chunks of right rows).
 
-        Its arguments are rows, norms, ``operands``, output, coefs, row counts, ``sizes``, scales.
+        It takes rows, norms, ``operands``, output, coefs, row counts, ``sizes`` and scales.
         """
         left, right = self.left, self.right
         sides = (left.rows, right.rows, left.half_norms, right.half_norms)
@@ -344,7 +344,7 @@ class GroupedProduct:
         ends = np.cumsum(n_tiles) * GROUP_TILE.columns
         starts = ends - n_tiles * GROUP_TILE.columns
         order = group_codes.argsort(stable=True)
-        # Row i in the order of groups moves to starts[g] + i - (number of rows in earlier groups).
+        # Row i in group order moves to starts[g] + i - (number of rows before its group g).
         shifts = torch.from_numpy(starts - (np.cumsum(group_sizes) - group_sizes)).to(X.device)
         positions = torch.arange(len(X), device=X.device) + shifts[group_codes[order]]
         source_rows = torch.zeros(int(ends[-1]), dtype=torch.int64, device=X.device)
@@ -385,7 +385,7 @@ class GroupedProduct:
 
 
 def _divide_groups(starts: Array, ends: Array, chunk_rows: int) -> tuple[Array, Array]:
-    """Divide groups into segments of at most ``SEGMENT_ROWS`` rows that do not cross chunks.
+    """Divide groups into segments of at most ``SEGMENT_ROWS`` rows, each within one chunk.
 
     Return (start, stop, group) for each segment, and the bounds that divide segments into chunks.
     """
