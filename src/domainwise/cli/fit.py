@@ -17,7 +17,7 @@ from domainwise.cli.info import print_model, print_model_notes
 if TYPE_CHECKING:
     from domainwise.models.registry import Method
 
-#: By default, tables with fewer rows are fitted in one process; starting others would take longer.
+#: By default, tables with fewer rows are fitted in one process; starting more would take longer.
 SMALL_TABLE_ROWS = 1000
 #: Options allowed with ``--from``; all others would change the evaluated model.
 ALLOWED_WITH_FROM = {"data", "source", "method", "estimator", "check", "rows", "out", "jobs"}
@@ -227,7 +227,7 @@ class Recipe:
         return method
 
     def check(self, key: str) -> Any:
-        """Compare the scores of a method and a constant prediction; None if either has none."""
+        """Compare a method's scores with a constant prediction's; None if either has no scores."""
         from domainwise.evaluation.compare import compare_with_constant
         from domainwise.models.registry import TRIVIAL
 

@@ -84,17 +84,17 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         for name, value in info["chosen"].items()
         if value is not False  # False means that an option is off
     )
-    target_type = "continuous"
+    target_text = "continuous"
     if classes is not None:
-        target_type = f"{len(classes)} classes: {join_names([*map(str, classes)], MAX_NAMES)}"
+        target_text = f"{len(classes)} classes: {join_names([*map(str, classes)], MAX_NAMES)}"
     domains_text = f"{len(info['domains'])} in column {schema['domain']}"
     features_text = f"{len(numeric) + len(categorical)} ({len(numeric)} numeric, "
     features_text += f"{len(categorical)} categorical)"
     if dates:
         features_text += f", plus {', '.join(schema['date_parts'])} from dates"
     if not brief:
-        domain_sizes = [f"{name} ({n_rows})" for name, n_rows in info["domains"]]
-        domains_text += ": " + join_names(domain_sizes, MAX_NAMES)
+        domain_entries = [f"{name} ({n_rows})" for name, n_rows in info["domains"]]
+        domains_text += ": " + join_names(domain_entries, MAX_NAMES)
         features_text += ": " + join_names([*numeric, *categorical, *dates], MAX_NAMES)
     weighting, calibration = info.get("class_weight"), (check or {}).get("calibration")
     caution = None
@@ -106,7 +106,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         ("method", f"{method_text} ({parameters_text})" if parameters_text else method_text),
         ("class weights", f"{weighting}: all classes have the same weight" if weighting else None),
         ("components", info["n_components"]),
-        ("target", f"{schema['target']} ({target_type})"),
+        ("target", f"{schema['target']} ({target_text})"),
         ("domains", domains_text),
         ("features", features_text),
         ("rows", f"{info['n_rows']:,}"),

@@ -2,7 +2,7 @@
 
 A command declares a parameter as ``Annotated[type, help]``. Further strings are the placeholder for
 its value in ``--help``, such as ``"COLUMN"``, and its flags, if they differ from ``--name``.
-Keyword-only parameters are options, all others are arguments. A parameter whose type is a dataclass
+Keyword-only parameters are options; all others are arguments. A parameter whose type is a dataclass
 is replaced by the fields of the dataclass.
 """
 

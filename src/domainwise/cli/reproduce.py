@@ -26,7 +26,7 @@ def reproduce(
         Path | None, "Results folder. Default: domainwise-results/TABLE.", "FOLDER"
     ] = None,
     seed: options.Seed = 0,
-    timing: Annotated[bool, "Measure time and memory of each method, too."] = True,
+    timing: Annotated[bool, "Also measure the time and memory of each method."] = True,
     report: Annotated[bool, "Write the HTML report."] = True,
 ) -> None:
     """Rerun the experiments in the DCM paper and compare the results.
@@ -146,11 +146,11 @@ def datasets() -> None:
     from domainwise.datasets import list_datasets
 
     entries = list_datasets()
-    output = [
+    json_entries = [
         {**vars(info), "path": info.path and str(info.path), "present": info.present}
         for info in entries
     ]
-    common.print_json(output, then_exit=True)
+    common.print_json(json_entries, then_exit=True)
     columns = ("name", "rows", "domains", "features", "classes", "present", "description")
     rows = []
     for info in entries:
@@ -160,6 +160,6 @@ def datasets() -> None:
     stdout().print(common.text_table(columns, rows, text_columns=columns[-1:]))
     if not all(info.present for info in entries):
         stdout().print(
-            "\nCopy missing files to the folder $DOMAINWISE_DATA. The loader of a missing file, "
-            "such as load_gvhd(), reports where the data come from."
+            "\nCopy missing files to the folder $DOMAINWISE_DATA. To see where the data come from, "
+            "call the loader of a missing file, such as load_gvhd()."
         )

@@ -1,4 +1,4 @@
-"""Data sets with domains: the paper's synthetic data, and loaders for real data.
+"""Data sets with domains: synthetic data as in the DCM paper, and loaders for real data.
 
 :func:`load_heart` reads a file that is part of the package. Other files are read from the folder
 ``$DOMAINWISE_DATA``, or else from ``domainwise`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, and their

@@ -276,7 +276,7 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
 
 @with_shared_docstring
 def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = False) -> Bunch:
-    """Graft-versus-host disease (FlowCAP-I): T cells and others in 12 samples, with 6 channels.
+    """Graft-versus-host disease (FlowCAP-I): T cells and other cells in 12 samples; 6 channels.
 
     Parameters
     ----------

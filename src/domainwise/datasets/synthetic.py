@@ -1,4 +1,4 @@
-"""The synthetic domains of the paper's first experiment (theory 10.2)."""
+"""Synthetic domains, as in the first experiment of the DCM paper (theory 10.2)."""
 
 from __future__ import annotations
 

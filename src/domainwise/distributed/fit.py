@@ -80,8 +80,8 @@ def fit_parquet(
             import_module(package)
     if not isinstance(estimator, Projection | InvariantRidge):
         raise TypeError(
-            f"fit_parquet does not support {type(estimator).__name__}. Pass a projection, such "
-            "as FastDCM or InvariantFeatures, or InvariantRidgeClassifierCV or InvariantRidgeCV."
+            f"fit_parquet does not support {type(estimator).__name__}. Pass a projection (such "
+            "as FastDCM or InvariantFeatures), InvariantRidgeClassifierCV or InvariantRidgeCV."
         )
     from domainwise.backends.dask import DaskBackend
     from domainwise.distributed.parquet import open_parquet
@@ -101,7 +101,7 @@ def fit_parquet(
     if isinstance(features, str):
         raise TypeError(f"features must be a list of column names; got {features!r}")
     feature_names = None if features is None else list(features)
-    problem = "" if feature_names != [] else "the list is empty. Pass None to use all columns"
+    problem = "" if feature_names != [] else "the list is empty. Pass None for all other columns"
     for name, n_occurrences in Counter(feature_names or ()).items():
         if name in label_columns:
             problem = f"{name!r} is also a target or domain column. Remove it from features"

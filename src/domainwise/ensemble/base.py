@@ -94,7 +94,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     #: Ranges of the shares of predicted classes on source domains, with and without context.
     _shares: ShareRange | None = field(default=None, init=False)
     _plain_shares: ShareRange | None = field(default=None, init=False)
-    #: Range of domain statistics, and weight of context by batch size; None if they are unknown.
+    #: Range of domain statistics, and weight of context by batch size; None if unknown.
     _source_range: SourceRange | None = field(default=None, init=False)
     _trust: Trust | None = field(default=None, init=False)
 
@@ -260,7 +260,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         member_names = [member_type.name for member_type in member_types]
         if not member_names or len(set(member_names)) < len(member_names):
             raise ValueError(
-                f"members must name at least one member, each only once; got {self.members!r}"
+                f"members must contain at least one member, and no name twice; got {self.members!r}"
             )
         return member_types
 
@@ -277,7 +277,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
         """Return standardized rows (key False) and, with domains, also rows in context (key True).
 
-        Missing values are replaced by the mean. Values without context are clipped to the limits of
+        Missing values are replaced by the mean. Standardized values are clipped to the limits of
         the source domains, because members were not tested beyond them, and linear models would
         extrapolate without bound, for example if a new domain uses a different unit.
         """
@@ -291,7 +291,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return {False: plain_Z, True: self._in_context(Z, plain_Z, domain.codes, moments)}
 
     def _in_context(self, Z: Array, plain_Z: Array, group_codes: Array, moments: Moments) -> Array:
-        """Return features for members with context; ``moments`` are those of the groups."""
+        """Return features for members with context; ``moments`` are those of each group."""
         context = self.domain_context_
         mean, variance = context._shrunk_moments(moments, with_domains=True)
         relative_values = context._relative_values(Z, group_codes, mean, variance)
@@ -353,10 +353,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     ) -> Trust:
         """Measure how much weight context should have in small batches.
 
-        Members with context are refitted to a sample of rows, without one half of the source
-        domains, and predict the rows of this half in small batches and in whole domains. The
-        difference between these predictions is added to the held-out predictions from which member
-        weights were computed.
+        For each half of the source domains, members with context are refitted to a sample of the
+        rows outside this half. They predict rows from this half in small batches and in whole
+        domains. The difference between these predictions is added to the held-out predictions from
+        which member weights were computed.
         """
         weights = self.context_weights_
         members = [m for n, m in self.members_.items() if m.in_context and weights[n] > MIN_WEIGHT]
@@ -426,8 +426,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         order = np.lexsort([keys, domain_codes])
         is_first_copy = np.ones(len(X), dtype=bool)
         is_first_copy[1:] = (np.diff(domain_codes[order]) != 0) | (np.diff(keys[order]) != 0)
-        index_of_distinct = np.empty(len(X), dtype=np.intp)
-        index_of_distinct[order] = np.cumsum(is_first_copy) - 1
+        inverse_indices = np.empty(len(X), dtype=np.intp)
+        inverse_indices[order] = np.cumsum(is_first_copy) - 1
         Z = self.domain_context_._standardized(X)
         batches = self._batches(Z, keys, domain)
         distinct_rows = order[is_first_copy]
@@ -459,7 +459,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         t = trust[context_codes][:, None]
         weighted_sum = t * context_predictions + (1.0 - t) * plain_predictions[context_rows]
         predictions[context_rows] = np.where(t < 1.0, weighted_sum, context_predictions)
-        row_predictions = (plain_predictions[index_of_distinct], predictions[index_of_distinct])
+        row_predictions = (plain_predictions[inverse_indices], predictions[inverse_indices])
         return *row_predictions, self._unusual_domains(*row_predictions, domain, outliers)
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:

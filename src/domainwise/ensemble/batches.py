@@ -1,7 +1,7 @@
 """Batches (rows of one domain that are predicted together): parts, weight of context, outliers.
 
 Members with context are fitted to source domains, whose typical number of rows is called *size*
-here. The mean of fewer rows is noisier, and the mean of more rows less noisy. A larger batch is
+here. The mean of fewer rows is noisier, and that of more rows is less noisy. A larger batch is
 therefore divided at random into parts of this size, several of which serve in turn as the context
 of a row. In a smaller batch, context has less weight (theory 14.1 and 14.2).
 """
@@ -63,7 +63,7 @@ def row_keys(X: Array, seed: int) -> Array:
 
 
 def random_numbers(keys: Array, stream: int = 0) -> Array:
-    """Return a pseudo-random number for each key; it differs between equal keys and streams."""
+    """Return a pseudo-random number per key; it differs between streams, and between equal keys."""
     order = np.argsort(keys, kind="stable")
     sorted_keys = keys[order]
     copy_indices = np.arange(len(keys)) - np.searchsorted(sorted_keys, sorted_keys)
@@ -244,7 +244,7 @@ class SourceSamples:
             yield half_domains, [SmallBatch(rows, size, m) for (rows, _), size, m in triples]
 
     def _draws(self, domain_code: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """Yield the rows to predict in each batch (indices into ``training_rows``) and all rows."""
+        """Yield a batch's rows to predict (indices into ``training_rows``), and all its rows."""
         domain_rows = np.flatnonzero(self.domain_codes == domain_code)
         domain_rows = rng.permutation(domain_rows)[:MAX_DRAWN_ROWS]
         scored_rows = self.scored_rows

@@ -44,9 +44,9 @@ class DomainStatistics:
 
 
 def rounded(values: Any) -> Any:
-    """Round to multiples of 2^-36, which are much larger than rounding errors of sums.
+    """Round to multiples of 2^-36, a step much larger than the rounding errors of sums.
 
-    Without rounding, the order of rows could decide on which side of a tree's threshold values lie.
+    Without rounding, the order of rows could decide on which side of a tree's threshold a value is.
     """
     return namespace(values).round(values * 2.0**36) / 2.0**36
 
@@ -73,7 +73,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     .. math:: r = \mathrm{clip}\Big(\frac{x - a \mu_d}{\sqrt{a \sigma_d^2 + 1 - a}}\Big), \qquad
        a = \frac{n_d}{n_d + \kappa}.
 
-    The fewer rows a domain has, the more its rows are compared with all source rows instead.
+    The fewer rows a domain has, the closer its relative values are to the standardized values.
     ``transform`` uses the rows that it receives, from known or new domains, and no targets. Without
     ``sample_domain``, all :math:`a` are 0, and each row is transformed independently of the others.
 
@@ -245,7 +245,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of the features, if X had no names in fit.
+            Names of the features, if X had no column names in fit.
 
         Returns
         -------

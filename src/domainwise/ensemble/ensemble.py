@@ -47,8 +47,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         domain has only one class, the statistics of a domain would reveal the class.
     class_weight : dict or "balanced", default=None
         Class weights. With None, all rows have equal weights; predictions are then poor for domains
-        with other class shares than the source domains, and ``fit`` warns if class shares differ
-        strongly between source domains.
+        whose class shares differ from those of the source domains, and ``fit`` warns if class
+        shares differ strongly between source domains.
     calibration : {"cv", "split"}, default="cv"
         How prediction sets are calibrated. "cv" uses predictions for each domain by members fitted
         without that domain; the coverage is *approximate*. "split" reserves half of the domains;
@@ -93,7 +93,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     label_gain_, context_label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new site: ``score``, and
         the bounds ``low`` and ``high`` of an approximate 95 % interval for its mean over sites.
-        NaN if no source domain has twice as many rows as labels.
+        NaN if no source domain has at least twice as many rows as labels.
     label_gain_domains_ : ndarray of int
         Number of source domains from which each row of ``label_gain_`` is computed.
     n_site_labels_ : int
@@ -107,8 +107,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     held_out_ : HeldOut
         Predictions for source rows by members fitted without their domain: those of the ensemble
         without context (``plain``) and with context (``context``, or None), and those of its
-        ``members``, with the targets ``y`` and the domain codes ``domain``. There are at most
-        20,000 rows, which are part of saved models.
+        ``members``, with the targets ``y`` and the domain codes ``domain``. They cover at most
+        20,000 rows, and are included in saved models.
     {features_seen}
 
     See Also
@@ -218,7 +218,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         return HeldOutScore(class_codes, self.classes_, *row_args, is_balanced, self.scoring)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
-        """Return the domains on which members with context are scored; empty without context."""
+        """Return the codes of the domains on which context is scored; empty if it is not used."""
         if self.context is False or domain.n_categories < 2:
             return np.array([], dtype=np.intp)
         usable_domains = mixed_domains(target.codes, domain.codes, domain.n_categories)
@@ -227,8 +227,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         if self.context is True:
             warn_caller(
                 f"context=True is ignored, because only {len(usable_domains)} of "
-                f"{domain.n_categories} source domains can be used: they must contain at least two "
-                "classes with at least five rows each, or the domain would reveal the class. Use "
+                f"{domain.n_categories} source domains contain at least two classes with at least "
+                "five rows each; in the others, the domain would reveal the class. Use "
                 "context='auto' or context=False to avoid this warning."
             )
         return np.array([], dtype=np.intp)

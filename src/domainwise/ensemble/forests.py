@@ -4,7 +4,7 @@ A node of scikit-learn's trees takes 64 bytes, plus 8 for each class. Prediction
 feature and threshold of a split, the index of its right child (the left child is the next node),
 and the values of leaves. Thresholds are rounded down to float32, which does not change decisions,
 because trees convert rows to float32. Values of leaves are rounded when a forest is fitted, so that
-a loaded forest has the same predictions as the saved one.
+a loaded forest makes the same predictions as the saved one.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class HeldOutScore:
     def scores(self, predictions: Array) -> Array:
         """Return the score on each domain: ``scoring``, balanced accuracy, or negative RMSE.
 
-        Scores that are not defined are NaN.
+        Undefined scores are NaN.
         """
         if self.scoring is None:
             metrics = self.accuracy_or_error(predictions)
@@ -207,7 +207,7 @@ class HeldOutScore:
 def balanced_accuracies(
     class_codes: Array, predicted_codes: Array, domain_codes: Array, n_domains: int
 ) -> Array:
-    """Return the balanced accuracy on each domain, over its classes; NaN without rows."""
+    """Return each domain's balanced accuracy, over the classes in the domain; NaN without rows."""
     weights = equal_weights(domain_codes, class_codes)
     weight_sums = np.bincount(domain_codes, weights, minlength=n_domains)
     hit_weights = weights * (predicted_codes == class_codes)
@@ -225,8 +225,8 @@ def squared_errors(y: Array, predictions: Array, domain_codes: Array, n_domains:
 def exponent_scores(metrics: Array, *, are_errors: bool) -> Array:
     """Return the scores that determine member weights: mean accuracy, or negative log RMSE.
 
-    ``metrics`` has shape (n_members, n_domains). A change of the RMSE by 1 % has the same effect as
-    a change of the accuracy by 0.01. Errors are relative to the target's variance, and may be 0.
+    ``metrics`` has shape (n_members, n_domains). A change of 1 % in the RMSE has the same effect as
+    a change of 0.01 in the accuracy. Errors are relative to the target's variance, and may be 0.
     """
     means = np.nanmean(metrics, axis=1)
     return np.asarray(-0.5 * np.log(np.maximum(means, 1e-12)) if are_errors else means)
@@ -298,7 +298,7 @@ class ShareRange:
     def excludes(self, shares: Array, domain_sizes: Array) -> Array:
         """Return whether the shares of each domain are outside the range.
 
-        The range is widened by two standard errors, because shares of few rows are noisy, and by
+        The range is widened by two standard errors, because shares among few rows are noisy, and by
         the mean distance between neighboring source domains, because a new domain may be slightly
         outside the range of the source domains. ``domain_sizes`` are numbers of rows.
         """

@@ -104,8 +104,8 @@ class Member:
         estimator_outputs = [outputs(model, X, self.n_classes) for model in self.estimators]
         for model_outputs in estimator_outputs:
             check_outputs(model_outputs, len(X), self.name)
-        mean = np.mean(estimator_outputs, axis=0)
-        return np.asarray(mean if self.curve is None else self.curve.probabilities(mean))
+        mean_outputs, curve = np.mean(estimator_outputs, axis=0), self.curve
+        return np.asarray(mean_outputs if curve is None else curve.probabilities(mean_outputs))
 
 
 class MemberType:
@@ -188,7 +188,7 @@ class MemberType:
         return [self.fit_candidate(data, candidate, rows) for candidate in chosen]
 
     def refit_predict(self, data: Any, member: Member, train: Array, X: Array) -> Array:
-        """Fit the best candidate of a member to the rows ``train``, and predict for ``X``."""
+        """Fit a member's best candidate to the rows ``train``, and return predictions for ``X``."""
         data = replace(data, X=soft_clip(data.X, self.clip)).take(train)
         with threadpool_limits(1), one_thread():
             models = self.fit(data, member.parameters[:1])
@@ -277,8 +277,8 @@ class _ExtraTrees(MemberType):
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         if data.n_classes > 2:
-            small_batch = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
-            return super().outputs(data, train, test, small_batch, score)
+            candidates = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
+            return super().outputs(data, train, test, candidates, score)
         # For classes coded as 0 and 1, regression trees have the same splits as classification
         # trees, because the variance is half the Gini impurity. Fitting individual trees takes half
         # as long as fitting a scikit-learn forest.
@@ -294,10 +294,10 @@ class _ExtraTrees(MemberType):
                 tree = ExtraTreeRegressor(**candidate, random_state=data.seed + i)
                 tree.fit(X, y, sample_weight, check_input=False)
                 output_sum += tree.predict(X_test, check_input=False)
-            outputs = (output_sum / COMPARED_TREES)[:, None]
+            mean_outputs = (output_sum / COMPARED_TREES)[:, None]
             if data.n_classes:
-                outputs = log_probabilities(np.hstack([1.0 - outputs, outputs]))
-            batch_outputs.append(outputs.astype(np.float32))
+                mean_outputs = log_probabilities(np.hstack([1.0 - mean_outputs, mean_outputs]))
+            batch_outputs.append(mean_outputs.astype(np.float32))
         return batch_outputs
 
     def fit_candidate(self, data: Any, candidate: Candidate, rows: Array) -> Any:
@@ -334,8 +334,8 @@ class _Boosting(MemberType):
         return [values.astype(np.float32) for values in stage_outputs]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
-        boosting = SymmetricBoostingClassifier if data.n_classes else SymmetricBoostingRegressor
-        return boosting(**{"random_state": data.seed, **self.settings, **candidate})
+        model_type = SymmetricBoostingClassifier if data.n_classes else SymmetricBoostingRegressor
+        return model_type(**{"random_state": data.seed, **self.settings, **candidate})
 
 
 @dataclass(frozen=True)
@@ -386,9 +386,9 @@ class _LightGBM(_OtherBoosting):
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         import lightgbm
 
-        boosting = lightgbm.LGBMClassifier if data.n_classes else lightgbm.LGBMRegressor
+        model_type = lightgbm.LGBMClassifier if data.n_classes else lightgbm.LGBMRegressor
         fixed_args = {"n_jobs": 1, "verbose": -1, "random_state": data.seed, "deterministic": True}
-        return boosting(**{**fixed_args, **self.settings, **candidate})
+        return model_type(**{**fixed_args, **self.settings, **candidate})
 
 
 class _CatBoost(_OtherBoosting):
@@ -401,9 +401,9 @@ class _CatBoost(_OtherBoosting):
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         import catboost
 
-        boosting = catboost.CatBoostClassifier if data.n_classes else catboost.CatBoostRegressor
+        model_type = catboost.CatBoostClassifier if data.n_classes else catboost.CatBoostRegressor
         fixed_args: Candidate = {"thread_count": 1, "verbose": 0, "allow_writing_files": False}
-        return boosting(**fixed_args, random_seed=data.seed, **self.settings, **candidate)
+        return model_type(**fixed_args, random_seed=data.seed, **self.settings, **candidate)
 
 
 class _InvariantSVM(MemberType):

@@ -46,7 +46,7 @@ class Moments:
 
     @classmethod
     def stacked(cls, moments: Sequence[Moments]) -> Moments:
-        """Concatenate the groups of several moments."""
+        """Concatenate the groups of several :class:`Moments` objects."""
         arrays = zip(*((m.count, m.mean, m.squares) for m in moments), strict=True)
         return cls(*map(np.concatenate, arrays))
 

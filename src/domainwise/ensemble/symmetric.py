@@ -39,7 +39,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
     l2_regularization : float
         Weight of the penalty on the values of leaves, as a number of rows of average weight.
     max_bins : int
-        Number of bins per feature; bins contain about the same number of rows.
+        Maximum number of bins per feature; bins contain about the same number of rows.
     random_state : int
         Seed for the rows, row weights and features that are drawn for the splits of each tree, so
         that trees differ.
@@ -82,8 +82,8 @@ class SymmetricBoosting(BaseEstimator, ABC):
         self.thresholds_ = np.full(shape, np.inf)  # inf sends all rows to the left child
         self.leaves_ = np.zeros((self.max_iter, 2**self.max_depth, len(start)))
         for i in range(self.max_iter if n_borders.any() else 0):
-            residuals, curvature = self._derivatives(outputs, target)
-            residuals, curvature = (row_weights[:, None] * v for v in (residuals, curvature))
+            residuals, curvatures = self._derivatives(outputs, target)
+            residuals, curvatures = (row_weights[:, None] * v for v in (residuals, curvatures))
             rows: Any = slice(None)
             if len(X) > SEARCHED_ROWS:
                 rows = rng.permutation(len(X))[:SEARCHED_ROWS]
@@ -104,10 +104,10 @@ class SymmetricBoosting(BaseEstimator, ABC):
                 leaf_indices = 2 * leaf_indices + (bin_codes[feature] > cut)
             n_leaves = self.leaves_.shape[1]
             numerator, denominator = (
-                np.stack([np.bincount(leaf_indices, v, n_leaves) for v in derivative.T], axis=1)
-                for derivative in (residuals, curvature)
+                np.stack([np.bincount(leaf_indices, v, n_leaves) for v in derivatives.T], axis=1)
+                for derivatives in (residuals, curvatures)
             )
-            denominator += self.l2_regularization * curvature.mean()
+            denominator += self.l2_regularization * curvatures.mean()
             denominator = np.where(denominator > 0, denominator, 1.0)
             self.leaves_[i] = self.learning_rate * numerator / denominator
             outputs += self.leaves_[i][leaf_indices]
