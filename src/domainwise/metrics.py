@@ -42,8 +42,8 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 
     For a binary target this is :math:`\sqrt{\mathrm{TPR} \cdot \mathrm{TNR}}`; for C classes it
     is the C-th root of the product of the C recalls. Only classes that occur in ``y_true`` are
-    included: with a single class, the score is the recall of this class. The score is 0 if all rows
-    of any class are misclassified.
+    included: with a single class, the score is the recall of this class. The score is 0 if all
+    rows of at least one class are misclassified.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 
     See Also
     --------
-    worst_domain_score : Score of the worst domain.
+    worst_domain_score : Score on the worst domain.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def worst_domain_score(
     *,
     greater_is_better: bool = True,
 ) -> float:
-    """Score of the domain on which the predictions are worst.
+    """Score on the domain for which the predictions are worst.
 
     Parameters
     ----------
@@ -200,8 +200,8 @@ def hsic(
         kernel alignment). The result is then between 0 and 1, and comparable across scales and
         kernels. It is 0 if A or B is constant.
     block_size : int, default=1024
-        Number of rows in a tile. Memory is O(N + block_size^2). The result does not depend on it,
-        except for rounding.
+        Number of rows in a tile. Memory is O(N + block_size^2). Except for rounding, the result
+        does not depend on ``block_size``.
 
     Returns
     -------
@@ -214,8 +214,8 @@ def hsic(
 
     References
     ----------
-    A. Gretton, O. Bousquet, A. Smola, B. Schoelkopf (2005), Measuring statistical dependence with
-    Hilbert-Schmidt norms, ALT.
+    A. Gretton, O. Bousquet, A. Smola and B. Schoelkopf (2005), "Measuring statistical dependence
+    with Hilbert-Schmidt norms", ALT.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def hsic(
     evaluate_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
     evaluate_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
-        raise ValueError(f"B has {n_b} rows, but A has {n_a}. Pass the same rows in both.")
+        raise ValueError(f"B has {n_b} rows, but A has {n_a}. Pass the same rows in A and B.")
     inner_products = tiles.centred_inner_products([evaluate_a, evaluate_b], n_a, block_size)
     if normalize:
         return float(tiles.alignment(inner_products, 0, 1))

@@ -26,8 +26,8 @@ class FourierMap:
     frequencies with random phases. If M is odd, the last feature has a random phase.
 
     With ``orthogonal=True`` (RBF kernel only; useful for few features), frequencies are orthogonal
-    in blocks of ``n_columns``, with the root mean square length of independent ones. A block's
-    sines precede its cosines, so the first features are nearly linear in x if gamma is small.
+    in blocks of ``n_columns``, with the root mean square length of independent frequencies. A
+    block's sines precede its cosines, so the first features are nearly linear if gamma is small.
 
     :meth:`prepare` and :meth:`block` have the interface of
     :class:`~domainwise.kernels.functions.Kernel`, with ``points`` instead of a second set of rows.

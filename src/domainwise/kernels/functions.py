@@ -36,8 +36,8 @@ from domainwise.arrays.namespace import (
 KERNEL_NAMES = ("rbf", "linear", "poly", "laplacian", "cosine", "precomputed")
 #: The median rule uses all rows, or this number of evenly spaced rows if there are more.
 MEDIAN_ROWS = 2000
-#: RBF distances are computed from inner products, which are faster than differences of rows, if
-#: the error of the exponent ``-gamma d^2`` is at most this.
+#: RBF distances are computed from inner products (faster than from differences of rows) if the
+#: error of the exponent ``-gamma d^2`` is at most this.
 EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
 #: Squared distances and their inverses fit into float64 if the largest absolute value is between
 #: these numbers.
@@ -45,7 +45,7 @@ MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-153, 1e153
 #: Limits for polynomial and linear kernel values, so that sums of their products do not overflow.
 MAX_POLYNOMIAL = {"float32": 1e17, "float64": 1e100}
 MAX_LINEAR = {"float32": 1e38, "float64": 1e154}
-#: Exponentials of MIN_CHUNKED or more values are computed in chunks of CHUNK, to use the cache.
+#: Exponentials of MIN_CHUNKED or more values are computed in cache-sized chunks of CHUNK.
 CHUNK, MIN_CHUNKED = 2**15, 2**12
 #: Table of e^-x - 1 for x between 0 and TABLE_END, with TABLE_STEPS entries per unit of x.
 TABLE_STEPS, TABLE_END = 2048, 40
@@ -73,7 +73,7 @@ def _is_vectorized(char: str) -> bool:
 
 
 def expm1(X: Any, *, compiled: bool = False) -> Any:
-    """Replace numbers x <= 0 by ``e^x - 1``, precise even for small x, and return the array.
+    """Replace the numbers x <= 0 in X with ``e^x - 1``, precise even for small x, and return X.
 
     If NumPy's expm1 does not use vector instructions, float32 values are computed as
     ``2 h / (1 - h)`` with ``h = tanh(x / 2)``, and float64 values by :func:`_expm1_by_table`.
@@ -136,9 +136,9 @@ class Kernel:
     gamma: float = 1.0
     degree: float = 3  #: exponent in the polynomial kernel ``(gamma x'y + coef0)^degree``
     coef0: float = 1.0
-    #: Subtracted from all rows, for kernels whose centred matrix does not depend on it.
+    #: Point subtracted from all rows, for kernels whose centred matrix does not depend on it.
     origin: Array | None = None
-    by_differences: bool = False  #: compute RBF distances from differences, not inner products
+    by_differences: bool = False  #: whether RBF distances are computed from differences
     function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
     params: Mapping[str, Any] = field(default_factory=dict)
     symmetrised: bool = False  #: average ``function(X, Y)`` and the transpose of ``function(Y, X)``
@@ -174,7 +174,7 @@ class Kernel:
     def with_origin(self, origin: Array, max_squared_distance: float) -> Kernel:
         """Return this kernel with an origin, or with ``by_differences`` if that is more precise.
 
-        ``max_squared_distance`` is the squared distance of the farthest row from the origin.
+        ``max_squared_distance`` is the squared distance from the origin to the farthest row.
         """
         if self.name == "rbf":
             exponent_error = self.gamma * max_squared_distance * float(np.finfo(origin.dtype).eps)
@@ -234,7 +234,7 @@ class Kernel:
         return expm1(distances, compiled=compiled)
 
     def matrix(self, X: Any, Y: Any = None) -> Any:
-        """Evaluate the kernel itself, constant included, between the rows of X and Y.
+        """Evaluate the kernel, including the constant, between the rows of X and Y (default: X).
 
         >>> import numpy as np
         >>> Kernel("rbf", gamma=0.5).matrix(np.array([[0.0], [2.0]])).round(3)
@@ -258,8 +258,8 @@ class Kernel:
             if bool((base < 0).any()):
                 raise ValueError(
                     f"degree={self.degree} must be an integer, because gamma x'y + coef0 is "
-                    "negative for some rows of X. Choose an integer degree, or pass features and a "
-                    "coef0 that are not negative."
+                    "negative for some pairs of rows. Choose an integer degree, or pass features "
+                    "and a coef0 that are not negative."
                 )
             return base ** float(self.degree)
         d = int(self.degree)
@@ -310,7 +310,7 @@ class Prepared:
 
 
 def check_finite(values: Any, dtype: Any) -> Any:
-    """Return kernel values; raise ValueError if they overflowed ``dtype``."""
+    """Return kernel values unchanged; raise ValueError if they overflowed ``dtype``."""
     if not bool(namespace(values).isfinite(values).all()):
         raise ValueError(
             f"the kernel overflows {np.dtype(dtype).name} for feature values this large. Scale X, "
@@ -396,7 +396,7 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     return 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
 
 
-#: From fast to precise: operands of products have 11, 22 and 24 significant bits.
+#: Precisions, fastest first: operands of products have 11, 22 and 24 significant bits.
 PRECISIONS = ("tf32", "tf32x3", "ieee")
 
 _precision_variable: ContextVar[str] = ContextVar("domainwise_precision", default="tf32x3")

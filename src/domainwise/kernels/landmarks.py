@@ -11,7 +11,7 @@ from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel
 
 LANDMARK_RULES = ("uniform", "stratified", "kmeans++", "leverage")
-#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, clipped to MIN_AUTO and MAX_AUTO.
+#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, between MIN_AUTO and MAX_AUTO.
 AUTO_FACTOR, MIN_AUTO, MAX_AUTO = 5, 100, 2000
 #: ``"kmeans++"`` and ``"leverage"`` choose from at most this number of rows, drawn uniformly.
 SUBSAMPLE_ROWS = 5000

@@ -1,4 +1,4 @@
-"""Targets and domains as thin matrices: factors F of ``P = F F'``."""
+"""Label factors: targets and domains as thin matrices (theory 6)."""
 
 from domainwise.labels.factors import kernel_factor
 

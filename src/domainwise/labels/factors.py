@@ -32,7 +32,7 @@ NEEDS_CLASSES = "conditional=True needs class labels. Pass them as y."
 
 @dataclass(frozen=True)
 class CellCounts:
-    """Row counts and labels of the (class, domain) groups that have rows, also called cells."""
+    """Row counts and labels of cells, the (class, domain) groups that have rows."""
 
     counts: Array  #: number of rows in each group
     classes: Array | None  #: class code of each group; None without a target
@@ -186,8 +186,8 @@ def _dense_labels(
     features = np.hstack(list(blocks.values()))
     features = features - features.mean(axis=0)
     basis, triangle = np.linalg.qr(features)
-    ends = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
-    coordinates = dict(zip(blocks, np.split(triangle, ends, axis=1), strict=True))
+    block_ends = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
+    coordinates = dict(zip(blocks, np.split(triangle, block_ends, axis=1), strict=True))
     sign_block = coordinates.get("sign", coordinates.get("target"))
     sign_direction = None if sign_block is None else sign_block[:, -1]
     domain_means = None
@@ -297,8 +297,8 @@ def pivoted_cholesky(
     scale = float(residuals.max(initial=0.0))
     if not np.isfinite(scale) or residuals.min(initial=0.0) < 0:
         raise ValueError(
-            f"{name} has a negative or non-finite diagonal, so it is not positive "
-            "semi-definite. Use another kernel."
+            f"{name} has a negative or non-finite diagonal entry, so it is not "
+            "positive semi-definite. Use another kernel."
         )
     min_residual = max(n * np.finfo(float).eps * scale, rounding)
     max_columns = max(1, MAX_FACTOR_BYTES // (8 * n))

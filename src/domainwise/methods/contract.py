@@ -50,7 +50,7 @@ class Gram(ABC):
     n_samples: int
     #: The module of array functions, NumPy or torch.
     xp: Any = np
-    #: Eigenvalues of small matrices below this fraction of the largest count as rounding errors.
+    #: Eigenvalues of small matrices are treated as zero below this fraction of the largest one.
     tolerance: float = 1e-10
     #: Relative residual at which iterations stop, and the maximum number of iterations.
     tol: float = 1e-10
@@ -120,7 +120,7 @@ class Gram(ABC):
 
     @abstractmethod
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Return one column per component, whose largest entry sets its sign if labels do not."""
+        """Return a column per component; its largest entry sets the sign if labels do not."""
 
     def leading(self, k: int, deflation: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return the k leading eigenpairs of K, or of ``K - K Q G^+ Q' K`` given (Q, KQ, G^+)."""
@@ -146,7 +146,7 @@ def project_pencil(
 def pairs_within(
     gram: Gram, images: Images, k: int, X: Matrix, KX: Matrix, KKX: Matrix
 ) -> RitzPairs:
-    """Return the k leading Ritz pairs of an eigenproblem in the span of X, by LAPACK."""
+    """Return the k leading Ritz pairs of an eigenproblem in the span of X, computed by LAPACK."""
     values, C, _, _ = project_pencil(gram, images, X, KX, KKX)
     X, KX = gram.combine(X, C[:, :k]), gram.combine(KX, C[:, :k])
     return RitzPairs(values[:k], X, KX, {"eigen_solver": "lapack", "converged": True})
@@ -156,7 +156,7 @@ def definite_pairs(A: Array, B: Array, tolerance: float = 0.0) -> tuple[Array, A
     """Solve ``A c = theta B c`` for symmetric A and semi-definite B, outside the null space of B.
 
     The values theta are in descending order. Eigenvalues of B up to ``tolerance`` times the largest
-    one count as zero.
+    one are treated as zero.
     """
     A, B = (A + A.T) / 2, (B + B.T) / 2
     d, U = np.linalg.eigh(B)

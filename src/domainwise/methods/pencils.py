@@ -143,7 +143,7 @@ def _refined_pairs(gram: Gram, images: Images, pairs: RitzPairs, is_usable: Arra
     """Replace each eigenvector v by ``v + (A v - mu B v) / mu``, and compute the residual.
 
     The problem is symmetric in the inner product of K, which ignores the null space of K, so the
-    projections of Ritz vectors on that space are rounding errors. The update corrects them.
+    projections of Ritz vectors onto that space are rounding errors. The update corrects them.
     """
     mu = pairs.values
     inverse_mu = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=is_usable))

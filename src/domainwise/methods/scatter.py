@@ -7,8 +7,8 @@ Indicators are centred, which does not change these products: K maps constant ve
 
 Both methods solve a generalized eigenproblem ``B x = gamma R x`` with ``R = A + K M K`` and
 ``A = c K^2 + K + delta I``, where M is in label space, ``c = within_weight / N`` and
-``delta = N ridge``. Only ``A^-1 K Q``, for a basis Q of label space, has N rows; all other matrices
-are small (theory 5.3).
+``delta = N ridge``. For a basis Q of label space, only Q, ``K Q`` and ``A^-1 K Q`` have N rows; all
+other matrices are small (theory 5.3).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
             f"{n_pairs - n_cells} of {n_pairs} pairs of a class and a domain have no rows and are "
             "omitted from the scatter of domains. Merge small domains or rare classes."
         )
-    # For each cell (a class in a domain): its share of the domain's rows, and its class, one-hot.
+    # For each cell (a class in a domain): its share of the domain's rows, and its one-hot class.
     cell_shares = counts / np.bincount(domain_codes, weights=counts)[domain_codes]
     one_hot = np.eye(len(unique_classes))[class_codes]
     class_weights, domains_per_class = cell_shares @ one_hot, one_hot.sum(axis=0)
@@ -103,7 +103,7 @@ def _cells(labels: LabelSpace, method_name: str) -> CellCounts:
 
 
 def _group_means(counts: Array, groups: Array | None) -> tuple[Array, Array]:
-    """Return centred indicators of groups of cells, divided by group sizes, and group frequencies.
+    """Return, for groups of cells, centred indicators divided by group sizes, and frequencies.
 
     The basis vector of a cell is ``1_cell / sqrt(count)``.
     """

@@ -87,8 +87,8 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     >>> bool((loaded.transform(data.data) == dcm.transform(data.data)).all())
     True
     """
-    rules: dict[str, list[Any]] = {"path": [str, PathLike], "info": [dict, None]}
-    check_arguments("save", rules, path=path, info=info)
+    constraints: dict[str, list[Any]] = {"path": [str, PathLike], "info": [dict, None]}
+    check_arguments("save", constraints, path=path, info=info)
     if isinstance(model, type):
         raise TypeError(f"model must be a fitted instance; got the class {model.__name__}")
     if not hasattr(model, "get_params"):
@@ -233,7 +233,7 @@ def digest(members: dict[str, bytes], info: dict[str, Any]) -> str:
 
 @config_context(transform_output="default")
 def _method_errors(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
-    """Call methods of a model with a few artificial rows, and return their errors by method."""
+    """Call methods of a model with a few artificial rows, and return the errors by method."""
     n_columns = getattr(model, "n_features_in_", None)
     if not isinstance(n_columns, (int, np.integer)) or not 0 < n_columns <= MAX_COLUMNS:
         return dict.fromkeys(methods, ValueError("the number of columns is unknown or too large"))

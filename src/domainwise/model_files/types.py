@@ -97,7 +97,7 @@ RENAMED_TYPES: dict[str, str] = {}
 #: Never give an old name a new meaning. Any other change belongs in ``__setstate__`` of the type.
 RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {}
 
-_NUMBERS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8"
+_SCALARS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8"
 _LOSSES = "CyAbsoluteError CyHalfBinomialLoss CyHalfMultinomialLoss CyHalfSquaredError"
 
 
@@ -114,7 +114,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "ListNode": _full_names({"builtins": "list"}),
     # In scikit-learn 1.8, the module name of losses lacks the package.
     "LossNode": _full_names({"sklearn._loss._loss": _LOSSES, "_loss": _LOSSES}),
-    "NdArrayNode": _full_names({"numpy": f"{_NUMBERS} ndarray"}),
+    "NdArrayNode": _full_names({"numpy": f"{_SCALARS} ndarray"}),
     "ObjectNode": _full_names(OWN | SKLEARN),
     # The generator with which gradient boosting draws features.
     "RandomGeneratorNode": _full_names({"numpy.random._generator": "Generator"}),
@@ -124,16 +124,16 @@ ALLOWED: dict[str, frozenset[str]] = {
     "TreeNode": _full_names({"sklearn.tree._tree": "Tree"}),
     "TupleNode": _full_names({"builtins": "tuple"}),
     # Types of dict keys and of columns; skops calls them only to convert a key.
-    "TypeNode": _full_names({"numpy": _NUMBERS, "builtins": "bool float int str NoneType"}),
+    "TypeNode": _full_names({"numpy": _SCALARS, "builtins": "bool float int str NoneType"}),
 }
 
 #: The list for skops, which trusts some of these types by default.
 TRUSTED = sorted(frozenset().union(*ALLOWED.values()))
 
-#: Module of this package's types in files.
+#: Module name of this package's types in model files.
 PACKAGE = "domainwise"
 _MODULE_BY_TYPE = {name: module for module, names in OWN.items() for name in names.split()}
-_RENAMED_BY_TYPE = {t: new for types, new in RENAMED_ATTRIBUTES.items() for t in types.split()}
+_RENAMED_BY_TYPE = {t: names for types, names in RENAMED_ATTRIBUTES.items() for t in types.split()}
 
 
 def trusted_types() -> list[str]:

@@ -40,7 +40,7 @@ def check_values(model: Any) -> None:
                 raise ValueError(f"{type_name}.{name} shadows a class attribute of the same name")
         n_jobs = vars(obj).get("n_jobs")
         if n_jobs is not None and not (isinstance(n_jobs, int) and abs(n_jobs) <= MAX_JOBS):
-            raise ValueError(f"{type_name} has n_jobs={n_jobs!r}; use an integer up to {MAX_JOBS}")
+            raise ValueError(f"{type_name} has n_jobs={n_jobs!r}. Use an integer up to {MAX_JOBS}")
         if type_name == "Pipeline" and vars(obj).get("memory") is not None:
             raise ValueError("Pipeline has a cache folder, which contains pickles. Use memory=None")
         rule = RULES.get(type_name)
@@ -59,7 +59,7 @@ def training_rows(model: Any) -> list[str]:
         type_name = type(obj).__name__
         attributes: dict[str, Any] = getattr(obj, "__dict__", {})
         # Landmarks of random Fourier features are frequencies. Those of a ShiftWatch are random
-        # points, except in files of format 3, which have the attribute ``_root``.
+        # points, except in files of format 3, where it has the attribute ``_root``.
         is_fourier = type(attributes.get("kernel")).__name__ == "FourierMap"
         if is_fourier or (type_name == "ShiftWatch" and "_root" not in attributes):
             continue
@@ -243,8 +243,8 @@ def _encoder_is_valid(encoder: Any) -> bool:
         is_sorted = categories.dtype == object or np.array_equal(
             categories, np.unique(categories), equal_nan=categories.dtype.kind == "f"
         )
-        is_in_range = drop_index is None or 0 <= drop_index < n_groups
-        if not is_sorted or not is_in_range or n_groups - (drop_index is not None) != n_columns:
+        has_valid_drop = drop_index is None or 0 <= drop_index < n_groups
+        if not is_sorted or not has_valid_drop or n_groups - (drop_index is not None) != n_columns:
             return False
     return True
 

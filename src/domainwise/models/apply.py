@@ -52,7 +52,7 @@ Summaries = dict[Any, DomainSummary]  #: summaries by domain
 
 
 def find_context(model: Any) -> tuple[Any, list[Any]]:
-    """Return the model's estimator that uses context, and the steps before it."""
+    """Return the estimator in a model that uses context, and the steps before it."""
     matches = list(_context_estimators(model, []))
     if not matches:
         raise ValueError(
@@ -84,9 +84,9 @@ def summarize_domains(model: Any, X: Any, domains: Array) -> Summaries:
     for step in earlier_steps:
         X = step.transform(X)
     X = np.asarray(X, dtype=np.float64)
-    moments = getattr(estimator, "domain_context_", estimator).domain_moments(X, domains)
+    moments_by_domain = getattr(estimator, "domain_context_", estimator).domain_moments(X, domains)
     summaries = {}
-    for name, domain_moments in moments.items():
+    for name, domain_moments in moments_by_domain.items():
         rows = X[domains == name]
         n_rows = len(rows)
         if isinstance(estimator, DomainContext):
@@ -168,7 +168,7 @@ class Application:
     read_options: dict[str, Any]  #: options for reading cells: "decimal", "encoding", "na"
     check_shift: bool = True
     first_pass: bool = False  #: whether to compute statistics only
-    #: Where the context comes from: "column" (the domain column), "one" (all rows), or None.
+    #: Context of a row: "column" (rows of its domain), "one" (all rows), or None (no context).
     context: str | None = None
     coverage: float | None = None
 
@@ -179,13 +179,13 @@ class Application:
 
     def frames(self, chunk_rows: int) -> Iterator[Any]:
         """Read the table in chunks of ``chunk_rows`` rows."""
-        label_names = [name for name in self.kept_columns if name not in self.model.schema.features]
-        options = {**self.read_options, "labels": label_names, "chunk_rows": chunk_rows}
+        label_columns = [c for c in self.kept_columns if c not in self.model.schema.features]
+        options = {**self.read_options, "labels": label_columns, "chunk_rows": chunk_rows}
         return self.model.read(self.source, self.columns, **options)
 
     @config_context(transform_output="default")
     def __call__(self, frame: Any, first_row: int) -> ApplyResult:
-        """Predict or project the rows of a chunk, which follows ``first_row`` rows of the table."""
+        """Predict or project a chunk, which begins after ``first_row`` rows of the table."""
         model, domain_column = self.model, self.model.schema.domain
         X = model.schema.prepare(frame, first_row=first_row)
         domains: Any = None  # the domain of each row as text; "" if it is missing
@@ -253,13 +253,13 @@ def apply_to_file(
     """Predict or project all rows of a file in chunks.
 
     With a ``client``, its workers apply the model; a destination without a file extension is then a
-    folder of Parquet files. Otherwise it is one file, which replaces an older one when it is
-    complete. The columns in ``keep`` and the domain column are copied. ``strict`` reads the source
-    twice: it checks for shift first, and raises ShiftError if there is any. ``context`` also reads
-    it twice: "column" predicts rows in the context of their domain, "one" treats all rows as one
-    domain. ``progress`` is called with the number of finished rows. ``decimal``, ``encoding`` and
-    ``na`` are described in :func:`~domainwise.tables.files.read_table`; by default, ambiguous cells
-    are read as in the training table.
+    folder of Parquet files. Otherwise the output is one file, which replaces an older file when it
+    is complete. The columns in ``keep`` and the domain column are copied. ``strict`` and
+    ``context`` read the source twice. ``strict`` first checks for shift, and raises ShiftError if
+    there is any. The context is "column" (rows of the same domain) or "one" (all rows).
+    ``progress`` is called with the number of finished rows. ``decimal``, ``encoding`` and ``na``
+    are described in :func:`~domainwise.tables.files.read_table`; by default, ambiguous cells are
+    read as in the training table.
     """
     columns = table_columns(source, encoding=encoding)
     require_columns(keep, columns, str(source))

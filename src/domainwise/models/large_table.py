@@ -34,7 +34,7 @@ from domainwise.tables.statistics import Statistics, labels_by_text, make_sketch
 
 #: Number of copies of a table that a fit in memory needs, at eight bytes per cell.
 N_COPIES = 4
-#: Number of rows from which column types are inferred, and number of pieces they come from.
+#: Number of rows from which column types are inferred, and number of pieces with these rows.
 SAMPLE_ROWS, SAMPLE_PIECES = 40_000, 20
 #: Maximum number of rows in a prediction task. A longer row group is read by several tasks.
 TASK_ROWS = 2 * CHUNK_ROWS
@@ -69,10 +69,10 @@ class Reader:
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
         """Return X, y, domains as text, and the number of rows without a target or domain."""
         frame = parquet.read_piece(piece, self.columns)
-        label_arrays: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
-        n_left_out = len(frame) - len(label_arrays[0])
-        is_kept = ~np.isin(label_arrays[2], list(self.drop_domains))
-        row_indices, y, domains = (array[is_kept] for array in label_arrays)
+        row_arrays: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
+        n_left_out = len(frame) - len(row_arrays[0])
+        is_kept = ~np.isin(row_arrays[2], list(self.drop_domains))
+        row_indices, y, domains = (array[is_kept] for array in row_arrays)
         return self.schema.prepare(frame.iloc[row_indices]), y, domains, n_left_out
 
     def preprocessed_rows(self, piece: parquet.Piece) -> Any:
@@ -203,7 +203,7 @@ class LargeTable:
             notes=[*sample_notes, *notes],
         )
         watch = ShiftWatch().fit(self.table.X, sample_domain=self.table.sample_domain)
-        # Ranges come from the sample, but categories from all rows, because some may be rare.
+        # Ranges come from the sample, but categories from all rows, because a sample can miss some.
         watch.categories_ = [sorted(counts) for counts in statistics.categories]
         steps = [("watch", watch), ("prepare", preprocessor), ("model", search)]
         return TableModel(Pipeline(steps), schema, info)
@@ -232,7 +232,7 @@ def apply_on_workers(client: Any, application: Any, folder: Path | None = None) 
 
 
 def _task_arguments(application: Any) -> Iterator[tuple[int, Any, slice]]:
-    """Yield, for each task, the number of earlier rows, a data frame or piece, and a slice of it.
+    """Yield, for each task, the number of earlier rows, a data frame or piece, and a row slice.
 
     Workers read the row groups of Parquet files; rows of other files are sent to them.
     """
@@ -256,12 +256,12 @@ def _apply(
     """Apply a model to rows; with ``path``, write the output with the first task's column types."""
     if isinstance(source, parquet.Piece):
         source = parquet.read_piece(source, application.columns)
-    result = application(source.iloc[rows].reset_index(drop=True), first_row)
+    chunk_result = application(source.iloc[rows].reset_index(drop=True), first_row)
     if path is None:
-        return result, None
+        return chunk_result, None
     writer = TableWriter(path, "parquet", None if first_result is None else first_result[1])
     try:
-        writer.write(result.frame)
+        writer.write(chunk_result.frame)
     finally:
         writer.close()
-    return replace(result, frame=None), writer.schema
+    return replace(chunk_result, frame=None), writer.schema

@@ -34,7 +34,7 @@ from domainwise.search import grids
 from domainwise.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
 from domainwise.shift.watch import ShiftWatch
 
-MAX_SEARCH_LANDMARKS = 500  #: the time of a search grows quadratically with their number
+MAX_SEARCH_LANDMARKS = 500  #: limit for a search; its time is quadratic in this number
 CONTEXT = "+context"  #: suffix of a method's name if it predicts with the domains of new rows
 #: Predictors that can follow a projection, by task; the first is the default.
 PREDICTORS = {"classification": ("lda", "logistic", "svm"), "regression": ("ridge", "svm")}
@@ -74,13 +74,13 @@ class Method:
     #: One-line descriptions, for classification and for regression.
     descriptions: tuple[str, str] = ("", "")
     searches: bool = False  #: whether the estimator is a search, to which the grid is passed
-    is_default: bool = False  #: whether `evaluate` runs it by default
+    is_default: bool = False  #: whether `evaluate` runs the method by default
     #: Whether `evaluate` reports a second row, with predictions that use the domains of new rows.
     context: bool = False
     cost: float = 7.0  #: rough relative time in `evaluate`
     prepare: bool = True  #: whether rows are preprocessed first; False passes them unchanged
-    classes_only: bool = False  #: whether it needs classes
-    trivial: bool = False  #: whether its prediction is the same for every row
+    classes_only: bool = False  #: whether the method needs classes
+    trivial: bool = False  #: whether the prediction is the same for every row
 
     def check_task(self, classification: bool) -> None:
         """Raise ValueError if the target is continuous and the method needs classes."""
@@ -109,7 +109,7 @@ class Method:
         return None if self.grids is None else self.grids[0 if classification else 1]
 
     def make(self, setting: Setting) -> MethodSearch:
-        """Return an unfitted estimator, whose ``fit`` chooses its arguments."""
+        """Return an unfitted estimator, whose ``fit`` chooses the method's arguments."""
         self.check_task(setting.classification)
         estimator = self.build(setting)
         if self.kind == "projection":
@@ -167,8 +167,8 @@ class ClassMeans(LinearDiscriminantAnalysis):
         # Class frequencies are weights of the pooled covariance, which is intended. They also shift
         # the intercepts (one for two classes, otherwise one for each class): undo this shift.
         log_priors = np.log(model.priors_)
-        shift = log_priors[1:] - log_priors[:1] if len(log_priors) == 2 else log_priors
-        model.intercept_ = model.intercept_ - shift
+        intercept_shift = log_priors[1:] - log_priors[:1] if len(log_priors) == 2 else log_priors
+        model.intercept_ = model.intercept_ - intercept_shift
         model.priors_ = np.full(len(model.classes_), 1.0 / len(model.classes_))
         return self
 
@@ -232,7 +232,7 @@ def make_predictor(setting: Setting) -> Any:
     return TransformedTargetRegressor(SVR(), transformer=StandardScaler())
 
 
-EXACT_ROWS = 5000  #: maximum number of rows for exact projections; for more, landmarks are used
+EXACT_ROWS = 5000  #: maximum number of rows for exact projections; with more, landmarks are used
 ENSEMBLE_ROWS = 20_000  #: maximum number of rows for which method "auto" is the ensemble
 N_SVMS = 5  #: number of SVMs that are averaged
 N_TREES = 100  #: number of boosting iterations
@@ -279,7 +279,7 @@ def dcm_path(setting: Setting, fast: bool = False) -> Any:
 
 
 def _invariant(setting: Setting) -> Any:
-    """Return an average of the best SVMs: scores on few domains are too noisy to choose one."""
+    """Return a search that averages the best SVMs, because scores on few domains are noisy."""
     # With more rows, all candidates would be calibrated, not only the selected ones.
     use_probability = setting.probability and setting.n_rows <= EXACT_ROWS
     make_classifier = partial(InvariantSVC, probability=use_probability)
@@ -313,7 +313,7 @@ DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
         "predicts the most frequent class in the source domains for every row",
         "predicts the mean target in the source domains for every row",
     ),
-    "svm": "support vector machine with an RBF kernel, and with tuned C and gamma",
+    "svm": "support vector machine with an RBF kernel and tuned C and gamma",
     "linear": (
         "logistic regression with a tuned penalty",
         "ridge regression with a tuned penalty",
@@ -422,7 +422,7 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     """
     if isinstance(name, Method):
         return name
-    lower_name = "constant" if name == "majority" else str(name).lower()  # its name before 0.2
+    lower_name = "constant" if name == "majority" else str(name).lower()  # the name before 0.2
     if lower_name == "auto" and n_rows is not None:
         return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
     if lower_name.endswith(CONTEXT):  # the same model; its predict gets domains
@@ -449,8 +449,8 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
     """Look up methods by name; None means the defaults of `evaluate`, and "all" means all methods.
 
     ``names`` is a list of names (or a str of names separated by commas), methods, and a user's own
-    estimators as ``(name, estimator)`` or ``(name, estimator, grid)`` tuples. ``prepare`` says if
-    own estimators get preprocessed rows. Methods from the registry come first, in its order.
+    estimators as ``(name, estimator)`` or ``(name, estimator, grid)`` tuples. ``prepare`` says
+    whether these get preprocessed rows. Methods from the registry come first, in its order.
     """
     if names is None:
         return [method for method in METHODS.values() if method.is_default]
@@ -460,9 +460,9 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
         raise ValueError(f"methods is empty. Use {ALL!r}, or names from {', '.join(METHODS)}")
     if ALL in names:
         names = [*METHODS, *(name for name in names if name != ALL)]
-    keys = {find_method(name).key for name in names if isinstance(name, str)}
-    chosen_methods = [method for method in METHODS.values() if method.key in keys]
-    for entry in (name for name in names if not isinstance(name, str)):
+    method_keys = {find_method(name).key for name in names if isinstance(name, str)}
+    chosen_methods = [method for method in METHODS.values() if method.key in method_keys]
+    for entry in [entry for entry in names if not isinstance(entry, str)]:
         method = entry if isinstance(entry, Method) else own_method(entry, prepare)
         all_methods = [*chosen_methods, *METHODS.values()]
         used_names = {name.lower() for other in all_methods for name in (other.key, *other.labels)}

@@ -90,8 +90,8 @@ class MethodSearchKind:
                 (model,) = self.fit(train_data, batch)
                 return Outcomes([[score.outcome(model, X_test, y_test)]])
             with one_thread_if_small(data.X), quiet_scores():
-                models = self._fit_shared(train_data, batch, X_test)
-                return Outcomes([[score.outcome(model, X, y_test)] for model, X in models])
+                fitted_pairs = self._fit_shared(train_data, batch, X_test)
+                return Outcomes([[score.outcome(model, X, y_test)] for model, X in fitted_pairs])
 
     def _fit_shared(
         self, train_data: Data, batch: Sequence[Candidate], X_test: Array
@@ -146,11 +146,11 @@ class MethodSearch(MetaEstimator):
 
     ``grid`` contains candidate values by argument, in ``units`` (see
     :class:`~domainwise.search.grids.InUnits`); with None, there is no search. ``step`` is the
-    pipeline step with the arguments. An estimator that ``searches`` itself gets the splits, scorer
-    and values; a user's ``own`` estimator gets the original domain labels. ``scoring=None`` means a
-    smooth score (:class:`~domainwise.search.scores.SmoothScore`). ``pos_label`` is the positive
-    class for scores such as F1; None means the second of two classes. ``cv=None`` holds out source
-    domains in at most five groups.
+    pipeline step with the arguments. With ``searches``, the estimator is a search, and gets the
+    splits, scorer and values. A user's ``own`` estimator gets the original domain labels.
+    ``scoring=None`` means a smooth score (:class:`~domainwise.search.scores.SmoothScore`).
+    ``pos_label`` is the positive class for scores such as F1; None means the second of two classes.
+    ``cv=None`` holds out source domains in at most five groups.
 
     ``fit`` sets ``estimator_`` (with the selected arguments, fitted to all rows), ``best_params_``,
     ``varied_`` (arguments with more than one candidate value), ``n_candidates_``, ``selected_on_``
@@ -226,8 +226,8 @@ class MethodSearch(MetaEstimator):
             score, n_jobs = as_score(scorer), self.n_jobs
             search_result = search(kind, search_data, splits, score, race=race, n_jobs=n_jobs)
             # Rescale values that were chosen on fewer rows to all rows.
-            ratio = len(y) / len(row_indices)
-            factors = {"rows": ratio, "per row": 1.0 / ratio}
+            row_ratio = len(y) / len(row_indices)
+            factors = {"rows": row_ratio, "per row": 1.0 / row_ratio}
             chosen_arguments = {
                 name: value * factors[units[name]] if units.get(name) in factors else value
                 for name, value in search_result.chosen[0].items()
@@ -276,8 +276,8 @@ class MethodSearch(MetaEstimator):
         self.best_params_ = dict(best_candidate)
         self.n_candidates_ = len(candidates)
         self.selected_on_ = selected_on
-        values = {name: {repr(c.get(name)) for c in candidates} for name in best_candidate}
-        self.varied_ = [name for name in best_candidate if len(values[name]) > 1]
+        distinct_values = {name: {repr(c.get(name)) for c in candidates} for name in best_candidate}
+        self.varied_ = [name for name in best_candidate if len(distinct_values[name]) > 1]
         return self
 
     @property
@@ -321,7 +321,7 @@ class MethodSearch(MetaEstimator):
 
     @available_if(_estimator_has("adapt"))
     def adapt(self, X: Any, y: Any, *, X_site: Any = None) -> Self:
-        """Return a copy that is adapted to a site with some labelled rows from this site."""
+        """Return a copy that is adapted to the site from which the labelled rows come."""
         adapted_search = copy(self)
         adapted_search.estimator_ = self.estimator_.adapt(X, y, X_site=X_site)
         return adapted_search
@@ -365,7 +365,7 @@ def in_units(
             unit = units.get(name)
             if unit == "components":
                 max_components = min(len(train) for train, _ in splits) - 1
-                values_by_name[name] = sorted({min(size, max_components) for size in factors})
+                values_by_name[name] = sorted({min(n, max_components) for n in factors})
             elif unit is None:
                 values_by_name[name] = list(factors)
             else:

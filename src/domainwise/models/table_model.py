@@ -31,7 +31,7 @@ from domainwise.tables.errors import Argument, TableError, import_pandas
 from domainwise.tables.files import iter_table, table_columns
 from domainwise.tables.schema import Schema, Table, class_codes, make_preprocessor, require_columns
 
-WITHOUT_ROWS = ("constant", "linear", "boosting")  #: their models contain no training rows
+WITHOUT_ROWS = ("constant", "linear", "boosting")  #: methods whose models contain no training rows
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class TableModel:
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
         """Predict for the rows of a data frame from :meth:`Schema.prepare`.
 
-        Returns a data frame with the column ``prediction``; for classification, with a probability
-        or decision value for each class; and with prediction sets or intervals for ``coverage``.
+        Returns a data frame with the column ``prediction``. Classification adds a probability or
+        decision value for each class, and ``coverage`` adds prediction sets or intervals.
         """
         classes: Any = getattr(self.pipeline, "classes_", None)
         outputs = Predictions(self.pipeline, X, classes, sample_domain)
@@ -111,8 +111,8 @@ class TableModel:
 
         See :func:`~domainwise.tables.files.iter_table` for the other arguments.
         """
-        column_names = table_columns(path, encoding=options.get("encoding"))
-        require_columns(columns, column_names, str(path), reason=", which the model needs")
+        existing_columns = table_columns(path, encoding=options.get("encoding"))
+        require_columns(columns, existing_columns, str(path), reason=", which the model needs")
         schema, fallback = self.schema, (self.schema.decimal, self.schema.encoding)
         options |= {"text_columns": schema.categorical, "fallback": fallback}
         return iter_table(path, columns=columns, na=[*schema.na, *na], **options)
@@ -124,7 +124,7 @@ class TableModel:
 
     @config_context(transform_output="default")
     def adapt(self, X: Any, y: Array, *, X_site: Any = None) -> TableModel:
-        """Return a model that is adapted to a site with some labelled rows from this site.
+        """Return a model that is adapted to the site from which the labelled rows come.
 
         ``X`` and ``X_site`` are data frames from :meth:`Schema.prepare`, and ``y`` contains targets
         as in the training table.
@@ -153,10 +153,10 @@ class TableModel:
         """Project the rows of a data frame from :meth:`Schema.prepare`; return a data frame."""
         projector = self.pipeline[-1].projection_
         if projector is None:
-            keys = [key for key, method in METHODS.items() if method.kind == "projection"]
+            method_keys = [key for key, method in METHODS.items() if method.kind == "projection"]
             raise TableError(
                 f"this model ({self.info.get('method')}) has no projection. Fit a model with one "
-                f"of these methods: {', '.join(keys)}"
+                f"of these methods: {', '.join(method_keys)}"
             )
         Z = projector.transform(self.pipeline.named_steps["prepare"].transform(X))
         return import_pandas().DataFrame(Z, columns=list(projector.get_feature_names_out()))
@@ -214,7 +214,7 @@ def table_setting(
     if class_weight == "auto":
         class_weight = "balanced" if classification and measure.balanced else None
     elif class_weight not in (None, "balanced"):
-        raise ValueError(f"class_weight must be 'auto', 'balanced' or None, got {class_weight!r}")
+        raise ValueError(f"class_weight must be 'auto', 'balanced' or None; got {class_weight!r}")
     elif class_weight is not None and not classification:
         raise ValueError(
             "class_weight needs classes, but the target is continuous. Use class_weight=None"
@@ -307,5 +307,5 @@ def describe_model(
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as JSON values; NaN and infinite numbers become text."""
     plain_values = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
-    is_text = {n: isinstance(v, float) and not np.isfinite(v) for n, v in plain_values.items()}
-    return {n: str(v) if is_text[n] else v for n, v in plain_values.items()}
+    is_nonfinite = {n: isinstance(v, float) and not np.isfinite(v) for n, v in plain_values.items()}
+    return {n: str(v) if is_nonfinite[n] else v for n, v in plain_values.items()}

@@ -57,8 +57,8 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Array) -> Array:
         """Project rows, centred with the training means."""
-        new_kernel = rbf_kernel(self.X_fit_, X, gamma=self.gamma)
-        return project(self.kernel_, new_kernel, self.coefficients_)
+        K_new = rbf_kernel(self.X_fit_, X, gamma=self.gamma)
+        return project(self.kernel_, K_new, self.coefficients_)
 
     def _target_kernel(self, a: Array, b: Array) -> Array:
         if not self.continuous:
@@ -101,8 +101,8 @@ class ReferenceFastDCM(ReferenceDCM):
 
     def transform(self, X: Array) -> Array:
         """Project rows with the Nyström extension."""
-        new_kernel = rbf_kernel(X, self.landmarks_, gamma=self.gamma)
-        return np.asarray(new_kernel @ self.extension_ + self.offset_)
+        K_new = rbf_kernel(X, self.landmarks_, gamma=self.gamma)
+        return np.asarray(K_new @ self.extension_ + self.offset_)
 
 
 def delta_kernel(a: Array, b: Array) -> Array:
@@ -152,7 +152,7 @@ class Method:
     parameter_names: tuple[str, ...] = ()  #: of the projection or, if there is none, of the SVM
     projection: type[BaseEstimator] | None = None  #: None if the method predicts from the features
     landmark_rule: str = ""  #: "divisor" (N/M landmarks), "count" (M), "fifth" (N/5) or "" (none)
-    ridge: float = Parameters.ridge  #: ridge in the paper setting
+    ridge: float = Parameters.ridge  #: ridge with the paper's parameters
 
     @property
     def competes(self) -> bool:
