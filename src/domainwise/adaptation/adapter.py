@@ -58,7 +58,7 @@ class Adaptable(ABC):
         return str(getattr(self, "class_weight", None)) == "balanced"
 
     def _reset_adaptation(self) -> None:
-        """Remove attributes that an earlier fit or adaptation has set."""
+        """Remove attributes that were set by an earlier fit or adaptation."""
         names = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
         for name in (*names, "priors_", "_label_gains"):
             vars(self).pop(name, None)
@@ -68,9 +68,9 @@ class Adaptable(ABC):
         held_out = getattr(self, "held_out_", None)
         if held_out is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no held-out predictions, from which adapt learns "
-                "how sites differ, because it was fitted in batches, by federated learning, or by "
-                "an older version of domainwise. Call fit with all rows in memory."
+                f"this {type(self).__name__} has no held-out predictions, because it was fitted in "
+                "batches, by federated learning, or with an older version of domainwise. Call fit "
+                "with all rows in memory before you call adapt."
             )
         if not is_classifier(self) and held_out.plain.shape[1] > 1:
             raise AttributeError(
@@ -114,12 +114,12 @@ class Adaptable(ABC):
 
     @property
     def expected_range_(self) -> tuple[float, float] | None:
-        """Range that contains the score on a new domain with 90 % probability, if it is known."""
+        """Range that contains the score on a new domain with 90 % probability; None if unknown."""
         return self._expected_range("plain")
 
     @property
     def context_expected_range_(self) -> tuple[float, float] | None:
-        """Like ``expected_range_``, for rows that are predicted with context."""
+        """Like ``expected_range_``, but for rows that are predicted with context."""
         return self._expected_range("context")
 
     @property
@@ -178,8 +178,8 @@ class Adaptable(ABC):
         if "context" in priors and X_site is None:
             warn_caller(
                 "X_site is missing, so the adapted model predicts rows one by one, even if "
-                "sample_domain is passed. To adapt predictions with context, pass X_site, the "
-                "site's unlabelled rows.",
+                "sample_domain is passed. To adapt predictions with context, pass the site's "
+                "unlabelled rows as X_site.",
                 ContextWarning,
             )
         elif "context" in priors:
@@ -227,9 +227,9 @@ class Adaptable(ABC):
 class SiteAdapter(Adaptable, DomainMetaEstimator):
     """Adapt any classifier or regressor to a new site with a few labels.
 
-    The errors of a model at a new site are partly systematic: the level and slope of a continuous
-    target are wrong, or each class has a bias. ``fit`` holds out domains to learn how much sites
-    differ in this way, which determines how strongly a few labels change the predictions.
+    The errors of a model at a new site are partly systematic: predicted values have a wrong level
+    or slope, or each class has a bias. ``fit`` holds out domains to learn how much sites differ in
+    this way, which determines how strongly a few labels change the predictions.
 
     Parameters
     ----------
@@ -253,9 +253,9 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     classes_ : ndarray
         Class labels of a classifier.
     curves_ : dict
-        Curves that convert decision values to probabilities, if a classifier does not predict them.
+        Curves that convert decision values to probabilities, if the estimator has no predict_proba.
     domain_scores_ : ndarray of shape (n_domains,)
-        Score on each source domain for the estimator that was fitted without this domain.
+        For each source domain, the score of the estimator that was fitted without this domain.
     expected_score_ : tuple of float
         Mean of ``domain_scores_``, and the lower and upper bounds of an approximate 95 % confidence
         interval for it.
@@ -282,10 +282,10 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     >>> from domainwise.datasets import make_synthetic
     >>> data = make_synthetic(n_domains=8, random_state=0)
     >>> X, y = data.data[:, 1:], data.data[:, 0] + data.sample_domain
-    >>> source = data.sample_domain > 0
+    >>> is_source = data.sample_domain > 0
     >>> model = SiteAdapter(LinearRegression())
-    >>> model = model.fit(X[source], y[source], sample_domain=data.sample_domain[source])
-    >>> X_new, y_new = X[~source], y[~source]
+    >>> model = model.fit(X[is_source], y[is_source], sample_domain=data.sample_domain[is_source])
+    >>> X_new, y_new = X[~is_source], y[~is_source]
     >>> adapted = model.adapt(X_new[:10], y_new[:10])
     >>> errors = [abs(m.predict(X_new[10:]) - y_new[10:]).mean() for m in (model, adapted)]
     >>> bool(errors[1] < errors[0])
@@ -313,28 +313,26 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
 
         {returns_self}
         """
-        X, labels, target, domain = self._check_inputs(X, y, sample_domain)
+        X, y, target, domain = self._check_inputs(X, y, sample_domain)
         classes = target.names
-        targets = labels if classes is None else target.codes
-        splits, _ = domain_folds(
-            labels, domain.codes, classification=classes is not None, cv=self.cv
-        )
+        targets = y if classes is None else target.codes
+        splits, _ = domain_folds(y, domain.codes, classification=classes is not None, cv=self.cv)
         fold_outputs = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._held_out_outputs)(X, labels, sample_domain, train, test)
+            delayed(self._held_out_outputs)(X, y, sample_domain, train, test)
             for train, test in splits
         )
-        self.estimator_ = fit_rows(self.estimator, X, labels, sample_domain)
+        self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
         test_rows = np.concatenate([test for _, test in splits])
-        y_test, test_domains = targets[test_rows], domain.codes[test_rows]
+        y_test, domain_codes = targets[test_rows], domain.codes[test_rows]
         self.curves_: dict[str, Curve] = {}
         outputs = {m: np.concatenate([fold[m] for fold in fold_outputs]) for m in fold_outputs[0]}
         if classes is not None and not hasattr(self.estimator_, "predict_proba"):
             for mode, decisions in outputs.items():
-                self.curves_[mode] = fit_curve(decisions, y_test, equal_weights(test_domains))[0]
+                self.curves_[mode] = fit_curve(decisions, y_test, equal_weights(domain_codes))[0]
                 outputs[mode] = self.curves_[mode].probabilities(decisions)
         self._reset_adaptation()
         plain, context = outputs["plain"], outputs.get("context")
-        self.held_out_ = HeldOut.from_rows(y_test, test_domains, plain, context)
+        self.held_out_ = HeldOut.from_rows(y_test, domain_codes, plain, context)
         source_outputs, n_domains = self._source_outputs(), len(domain.names)
         scorer = corrections.outputs_score(self.scoring, classes)
         self.domain_scores_ = corrections.domain_scores(source_outputs["plain"], scorer, n_domains)
@@ -347,17 +345,18 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         }
         return self
 
-    def _held_out_outputs(self, *split: Any) -> dict[str, Array]:
+    def _held_out_outputs(self, *args: Any) -> dict[str, Array]:
         """Return outputs for the test rows of a split, after fitting to its training rows."""
-        predictions_by_mode = self._held_out_predictions(*split)
+        predictions_by_mode = self._held_out_predictions(*args)
         return {mode: _estimator_outputs(p) for mode, p in predictions_by_mode.items()}
 
     @property
     def _balanced(self) -> bool:
         """Whether classes have equal weights in fit, according to the estimator's parameters."""
         suffixes = ("class_weight", "auto_class_weights")
-        params = {k: v for k, v in self.estimator.get_params().items() if k.endswith(suffixes)}
-        return any(str(value).lower() == "balanced" for value in params.values())
+        params = self.estimator.get_params().items()
+        class_weights = [value for name, value in params if name.endswith(suffixes)]
+        return any(str(class_weight).lower() == "balanced" for class_weight in class_weights)
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         predictions = self._predictions(X, sample_domain)
@@ -395,7 +394,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         return self._corrected(X, sample_domain)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: MaybeArray = None) -> float:
-        """Return the accuracy, or R², of the predictions.
+        """Return the accuracy of a classifier, or R² of a regressor.
 
         Parameters
         ----------
@@ -413,7 +412,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
 
 
 def _estimator_outputs(predictions: Predictions) -> Array:
-    """Return numbers; for classes, the first available of probabilities, decisions, indicators."""
+    """Return predicted values; for classes, probabilities, else decision values or indicators."""
     if predictions.classes is None:
         return np.asarray(predictions.labels, dtype=np.float64)[:, None]
     if predictions.probabilities is not None:

@@ -38,7 +38,7 @@ BIAS_SCALES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
 TOLERATED_STANDARD_ERRORS = 0.5
 #: The scale if there is a single source domain, which does not show how domains differ.
 DEFAULT_SCALE = 0.5
-#: Number of labels, and how many times they are drawn at random, to compare scales.
+#: Number of labels in a draw, and number of random draws, to compare scales.
 COMPARED_LABELS, COMPARED_DRAWS = 10, 8
 #: Statistics use domains with at least this many rows, or all domains if all are smaller.
 MIN_ROWS = 5
@@ -46,7 +46,7 @@ MIN_ROWS = 5
 SPREAD_QUANTILE = 0.25
 #: Numbers of labels for which the expected score is computed.
 LABEL_COUNTS = (0, 5, 10, 20, 50)
-#: How often labels are drawn from each source domain: for expected scores, and for intervals.
+#: Number of draws of labels from each source domain: for expected scores, and for intervals.
 DRAWS, CALIBRATION_DRAWS = 20, 10
 #: Maximum number of source domains that are treated as new sites.
 MAX_DOMAINS = 40
@@ -92,9 +92,9 @@ def nonconformity(outputs: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Spread:
-    """Variance of outputs within a domain, used to give less weight to labels for similar rows.
+    """Variance of outputs within a domain, used to give less weight to labels of similar rows.
 
-    Ten labels for similar rows say less about a site than ten labels for random rows. Rows
+    Ten labels of similar rows say less about a site than ten labels of random rows. Rows
     are similar if their outputs vary less than those of random rows from a source domain.
     """
 
@@ -137,7 +137,7 @@ class LinePrior:
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> LinePrior:
-        """Learn from held-out outputs; all domains have the same weight."""
+        """Learn the prior from held-out outputs; all domains have the same weight."""
         center = float(np.mean(held_out.outputs))
         level_variances, slope_variances, noise_variances = [], [], []
         domain_rows = held_out.usable_rows_by_domain().values()
@@ -153,31 +153,31 @@ class LinePrior:
             deviations = x - x.mean()
             sum_of_squares = float(deviations @ deviations)
             if n_rows >= 2 * MIN_ROWS and sum_of_squares > 0.0:
-                coefficient = float(deviations @ errors) / sum_of_squares
-                residuals = errors - errors.mean() - coefficient * deviations
+                slope = float(deviations @ errors) / sum_of_squares
+                residuals = errors - errors.mean() - slope * deviations
                 sampling_variance = float(residuals @ residuals) / (n_rows - 2) / sum_of_squares
-                slope_variances.append(coefficient**2 - sampling_variance)
-        noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
+                slope_variances.append(slope**2 - sampling_variance)
+        noise_variance, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
         if len(domain_rows) < 2:  # differences between sites are unknown: use the noise variance
-            return cls(center, noise, 0.0, noise, spread)
-        estimates = (level_variances, slope_variances)
-        level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in estimates)
-        return cls(center, level, slope, noise, spread)
+            return cls(center, noise_variance, 0.0, noise_variance, spread)
+        level_variance = max(0.0, float(np.mean(level_variances)))
+        slope_variance = max(0.0, float(np.mean(slope_variances))) if slope_variances else 0.0
+        return cls(center, level_variance, slope_variance, noise_variance, spread)
 
     def corrections(self, outputs: Array, y: Array) -> Array:
         """Return the posterior means of level and slope for each draw of labels."""
-        x, residuals = outputs[:, :, 0] - self.centre, y - outputs[:, :, 0]
-        variances = np.array([self.level, self.slope])
-        free_indices = np.flatnonzero(variances > 0.0)  # a variance of 0 fixes its parameter at 0
+        x, errors = outputs[:, :, 0] - self.centre, y - outputs[:, :, 0]
+        prior_variances = np.array([self.level, self.slope])
+        free_indices = np.flatnonzero(prior_variances > 0.0)  # the others are fixed at 0
         corrections = np.zeros((len(outputs), 2))
         if not len(free_indices) or not outputs.shape[1]:
             return corrections
         design = np.stack([np.ones_like(x), x], axis=2)[:, :, free_indices]
         weights = self.spread.weights(outputs)[:, None, None]
-        noise = self.noise or 1e-12 * float(variances[free_indices].max())
+        noise = self.noise or 1e-12 * float(prior_variances[free_indices].max())
         precision = weights * np.swapaxes(design, 1, 2) @ design / noise
-        precision += np.diag(1.0 / variances[free_indices])
-        right_hand_side = weights * np.swapaxes(design, 1, 2) @ residuals[:, :, None] / noise
+        precision += np.diag(1.0 / prior_variances[free_indices])
+        right_hand_side = weights * np.swapaxes(design, 1, 2) @ errors[:, :, None] / noise
         corrections[:, free_indices] = np.linalg.solve(precision, right_hand_side)[:, :, 0]
         return corrections
 
@@ -203,39 +203,39 @@ class ClassPrior:
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> ClassPrior:
-        """Learn from held-out probabilities."""
+        """Learn the prior from held-out probabilities."""
         return cls.learn_without(held_out, [None])[0]
 
     @classmethod
     def learn_without(
         cls, held_out: SourceOutputs, excluded_codes: Sequence[int | None]
     ) -> list[ClassPrior]:
-        """Return a prior for each excluded domain, learned from the others; None excludes none."""
+        """Return a prior for each excluded domain (None excludes none), learned from the others."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
-        log_held_out = replace(held_out, outputs=smooth_logs(held_out.outputs))
+        log_outputs = replace(held_out, outputs=smooth_logs(held_out.outputs))
         rows_by_domain = held_out.usable_rows_by_domain()
         codes, domain_rows = np.array(list(rows_by_domain)), list(rows_by_domain.values())
         shares = np.array(
-            [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in domain_rows]
+            [np.bincount(held_out.y[rows], minlength=n_classes) / len(rows) for rows in domain_rows]
         )
-        prior = cls(0.0, _make_positive(shares.mean(axis=0)), balanced, Spread.learn(log_held_out))
+        prior = cls(0.0, _make_positive(shares.mean(axis=0)), balanced, Spread.learn(log_outputs))
         if len(codes) < 2:
             return [replace(prior, scale=DEFAULT_SCALE)] * len(excluded_codes)
         rng = np.random.default_rng(0)
         losses = np.zeros((len(codes), len(BIAS_SCALES)))
         for i, rows in enumerate(domain_rows):
-            logs, y = log_held_out.outputs[rows], held_out.y[rows]
+            logs, y = log_outputs.outputs[rows], held_out.y[rows]
             n_labels = min(COMPARED_LABELS, len(rows) // 2)
             if not n_labels:
                 continue
-            draws = rng.permuted(np.tile(np.arange(len(rows)), (COMPARED_DRAWS, 1)), axis=1)
-            labelled_rows, scored_rows = draws[:, :n_labels], draws[:, n_labels:]
+            orders = rng.permuted(np.tile(np.arange(len(rows)), (COMPARED_DRAWS, 1)), axis=1)
+            labelled_rows, scored_rows = orders[:, :n_labels], orders[:, n_labels:]
             y_scored = y[scored_rows]
             for j, scale in enumerate(BIAS_SCALES):
                 biases = replace(prior, scale=scale)._biases(logs[labelled_rows], y[labelled_rows])
                 log_p = log_softmax(logs[scored_rows] + biases[:, None], axis=2)
                 row_losses = -np.take_along_axis(log_p, y_scored[:, :, None], axis=2)[:, :, 0]
-                class_losses = [row_losses[y_scored == code].mean() for code in np.unique(y_scored)]
+                class_losses = [row_losses[y_scored == k].mean() for k in np.unique(y_scored)]
                 losses[i, j] = np.mean(class_losses) if balanced else row_losses.mean()
         priors = []
         for code in excluded_codes:
@@ -252,19 +252,19 @@ class ClassPrior:
         return self._biases(smooth_logs(outputs), y)
 
     def _biases(self, logs: Array, y: Array) -> Array:
-        """Find the most probable biases for each draw by Newton's method with bounded steps."""
+        """Compute the most probable biases for each draw by Newton's method with bounded steps."""
         n_draws, n_labels, n_classes = logs.shape
         biases = np.zeros((n_draws, n_classes))
         if self.scale == 0.0 or not n_labels:
             return biases
-        weights, targets = self.spread.weights(logs), np.eye(n_classes)[y]
+        weights, indicators = self.spread.weights(logs), np.eye(n_classes)[y]
         if self.balanced:
-            shares = weights[:, None] * targets.sum(axis=1) + PRIOR_ROWS * self.shares
-            logs = logs + np.log(shares / shares.sum(axis=1, keepdims=True))[:, None]
+            counts = weights[:, None] * indicators.sum(axis=1) + PRIOR_ROWS * self.shares
+            logs = logs + np.log(counts / counts.sum(axis=1, keepdims=True))[:, None]
         penalty, diagonal = self.scale**-2, np.arange(n_classes)
         for _ in range(50):
             p = np.exp(log_softmax(logs + biases[:, None], axis=2))
-            gradient = weights[:, None] * (p - targets).sum(axis=1) + penalty * biases
+            gradient = weights[:, None] * (p - indicators).sum(axis=1) + penalty * biases
             hessian = -weights[:, None, None] * np.swapaxes(p, 1, 2) @ p
             hessian[:, diagonal, diagonal] += weights[:, None] * p.sum(axis=1) + penalty
             step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
@@ -338,15 +338,15 @@ class SiteLabels:
         return len(self.y)
 
     def correction(self, prior: Prior) -> Array:
-        """Return the correction of outputs at this site."""
+        """Return the correction for outputs at this site."""
         return prior.corrections(self.outputs[None].astype(np.float64), self.y[None])[0]
 
 
 def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Array, Array]:
-    """Return a table of expected scores by number of labels, and the number of domains for each.
+    """Return expected scores by number of labels, and the number of domains behind each score.
 
-    A row of the table contains the number of labels, the score, and its confidence interval.
-    ``scores`` are the scores on domains without labels. Labels are drawn at random and, because
+    A row of the first array contains the number of labels, the score and its confidence interval.
+    ``scores`` contains each domain's score without labels. Labels are drawn at random and, because
     this is common in practice, from the first rows of a domain; the smaller of the two gains is
     used. A gain compares scores with and without labels on the same rows. Gains are averaged over
     domains with at least twice as many rows as labels.
@@ -433,8 +433,8 @@ class SiteQuantiles(Thresholds):
 
     Each source domain is treated as a new site: some of its rows, as many as there are labels, are
     used to correct the outputs, and the rest of its rows are scored. If there are too few domains
-    for a coverage but enough labels, scores of the site's labelled rows are used instead, each
-    corrected with labels of other rows. Only the numbers of domains and labels decide this.
+    for a coverage but enough labels, the site's labelled rows are scored instead, after each is
+    corrected with labels of other rows. This depends only on the numbers of domains and labels.
     """
 
     domains: DomainQuantiles
@@ -457,7 +457,7 @@ class SiteQuantiles(Thresholds):
                 drawn_rows, scored_rows = order[:n_drawn], order[n_drawn:]
                 scores.append(_corrected_scores(priors[code], outputs, y, drawn_rows, scored_rows))
                 codes.append(np.full(len(scored_rows), code))
-        # Labelled rows are divided into at most 50 groups; each is corrected with the other labels.
+        # Labelled rows form at most 50 groups; each is corrected with labels of the other groups.
         outputs, n_labels = labels.outputs.astype(np.float64), len(labels)
         group_codes = np.arange(n_labels) % 50
         label_scores = np.zeros(n_labels)
@@ -469,7 +469,7 @@ class SiteQuantiles(Thresholds):
         return cls(quantiles, np.sort(label_scores))
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
-        """Return the threshold for a coverage from domains or, if they are too few, from labels."""
+        """Return the threshold for a coverage from domains or, if there are too few, labels."""
         n_labels, n_needed = len(self.labels), needed_domains(coverage)
         if self.domains.n_domains >= n_needed or n_labels < n_needed:
             return self.domains.threshold(coverage, warn=warn)

@@ -164,5 +164,5 @@ def median_distance(X: Any, *, l1: bool) -> float | None:
         return None
     if not is_tensor(X):
         return float(np.median(distances))
-    distances, middle = distances.sort().values, len(distances) // 2
-    return float(distances[middle] + distances[-middle - 1]) / 2
+    distances, index = distances.sort().values, len(distances) // 2
+    return float(distances[index] + distances[-index - 1]) / 2

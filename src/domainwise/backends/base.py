@@ -48,7 +48,7 @@ class Backend:
     def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
-        """Check X; ``reset`` stores the number and names of features, else they are compared."""
+        """Check X; store the number and names of its features if ``reset``, else compare them."""
         options = {"reset": reset, "ensure_min_samples": ensure_min_samples}
         return np.asarray(validate_rows(estimator, X, dtype=(np.float64, np.float32), **options))
 
@@ -137,7 +137,7 @@ class Backend:
         return getattr(model, method)(rows)
 
     def explain_memory_errors(self, X: Any) -> AbstractContextManager[None]:
-        """Return a context manager that adds advice to memory errors; here, it does nothing."""
+        """Return a context manager that adds advice to memory errors; this one does nothing."""
         return nullcontext()
 
 

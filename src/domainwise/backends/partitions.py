@@ -27,7 +27,7 @@ class KnownPartitions:
 
     lengths: tuple[int, ...]
     sources: tuple[str, ...]  #: name of each partition in error messages
-    deferred_rows: tuple[Deferred, ...]  #: the rows of each partition, which its task reads
+    deferred_rows: tuple[Deferred, ...]  #: rows of each partition, read by the task that uses them
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Layout:
         return X, label_arrays[0], label_arrays[1]
 
     def values(self, rows: Any, *, allow_missing: bool = False) -> Array:
-        """Return the finite features of a partition; ``allow_missing`` accepts NaN as well."""
+        """Return a partition's features; reject infinity and, unless ``allow_missing``, NaN."""
         if self.features is not None:
             X = rows[list(self.features)].to_numpy(dtype=self.dtype, na_value=np.nan)
         else:
@@ -76,7 +76,7 @@ class Partitions:
     """X, y and sample_domain as tasks, one task for each partition."""
 
     layout: Layout
-    empty_X: Any  #: X without rows, which has the names and number of features
+    empty_X: Any  #: X without rows, for the names and number of its features
     rows: list[Task]
     y: list[Task] | None  #: targets; None if the rows contain them, or if they are not used
     domains: list[Task] | None  #: None in the same cases as ``y``
@@ -179,7 +179,7 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
         )
     if np.isnan(X.shape[1]):
         raise ValueError(
-            "the number of features of X is unknown. Call X.compute_chunk_sizes(), or give the "
+            "the number of features of X is unknown. Call X.compute_chunk_sizes(), or set the "
             "chunks when you create X."
         )
     if X.dtype.kind not in "biuf":
@@ -325,7 +325,7 @@ def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any
     Returns X, y and sample_domain of these rows, in the order of the partitions, and the total
     number of rows: exact if lengths are known or every partition was read, otherwise an estimate.
     """
-    layout, lengths = constant(partitions.layout, "layout"), partitions.lengths
+    layout_task, lengths = constant(partitions.layout, "layout"), partitions.lengths
     unread_ids = [i for i in range(len(partitions)) if lengths is None or lengths[i]]
     samples: dict[int, tuple[int, Array, Any, Any]] = {}
     min_rows = max(MIN_SAMPLE_ROWS, n_needed)
@@ -338,7 +338,7 @@ def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any
             fraction = min(1.0, n_requested / sum(lengths[i] for i in selected_ids))
             quotas = [int(np.ceil(fraction * lengths[i])) for i in selected_ids]
         pairs = zip(selected_ids, quotas, strict=True)
-        task_arguments = [(layout, *partitions.arguments(i), quota) for i, quota in pairs]
+        task_arguments = [(layout_task, *partitions.arguments(i), quota) for i, quota in pairs]
         samples.update(zip(selected_ids, run(calls(sample_partition, task_arguments)), strict=True))
         unread_ids = [i for i in unread_ids if i not in samples]
     n_rows = sum(length for length, *_ in samples.values())

@@ -157,7 +157,7 @@ class TorchBackend(Backend):
                 f"the device ran out of memory with {len(X)} rows. Float64 matrices of shape "
                 "(n_rows, n_classes + n_domains + n_components) must fit into its memory. Use a "
                 "smaller n_components, pass float32 rows, project fewer rows at a time, lower "
-                "sklearn.set_config(working_memory=...) if solver_info_ contains 'blocked torch', "
+                "working_memory in sklearn.set_config if solver_info_ contains 'blocked torch', "
                 "delete other tensors, or use the Fast estimators, which do not store rows. "
                 f"Error from torch: {error}"
             ) from error

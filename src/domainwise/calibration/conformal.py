@@ -133,7 +133,7 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
 
 
 def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, indices: Any = None) -> Any:
-    """Fit a clone to the rows with these indices, or to all, without warnings about domains."""
+    """Fit a clone to the rows with these indices, or to all rows; do not warn about domains."""
     if indices is not None:
         X, y = inputs.take_rows(X, indices), inputs.take_rows(y, indices)
         sample_domain = None if sample_domain is None else inputs.take_rows(sample_domain, indices)
@@ -184,7 +184,7 @@ class DomainConformal(DomainMetaEstimator):
 
     Notes
     -----
-    With K domains, the coverage can be at most K / (K + 1). If more is requested, sets contain all
+    With K domains, the coverage can be at most K / (K + 1). For a higher coverage, sets contain all
     classes and intervals are infinite, with a warning. The coverage is an average, and is lower on
     some domains. A set is empty if a row is unusual for all classes. Use "split" for models that
     interpolate their training rows or choose among many candidates, because the coverage of "cv"

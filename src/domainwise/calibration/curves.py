@@ -167,7 +167,7 @@ def adapt_class_shares(
     sample_domain : array-like of shape (n_rows,), default=None
         The domain of each row. None treats all rows as one domain.
     prior_rows : float, default=20.0
-        Strength of the prior: the number of rows with the source shares to add to each domain.
+        Strength of the prior: how many rows with the source shares are added to each domain.
 
     Returns
     -------

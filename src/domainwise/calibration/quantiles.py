@@ -1,4 +1,4 @@
-"""Thresholds for prediction sets in new domains: quantiles of nonconformity scores.
+"""Thresholds for prediction sets on new domains: quantiles of nonconformity scores.
 
 A nonconformity score says how poorly a class or value fits a prediction. All domains have equal
 weights. The functions at the end of this module compute and read the thresholds in model files.
@@ -222,7 +222,7 @@ def record_scores(record: Mapping[str, Any], classes: Any) -> tuple[str, Array, 
 def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
     """Return the name of the outputs used, and the nonconformity score of each class in each row.
 
-    The score is 1 - p for probabilities, and the distance to the largest value for decision values.
+    The score is 1 - p or, for decision values, the largest value minus that of the class.
     """
     if record.get("probabilities") is not None:
         return "probabilities", 1.0 - record["probabilities"]

@@ -32,7 +32,7 @@ MAX_CLASSES = 20
 
 @dataclass(frozen=True)
 class Labels:
-    """Targets or domains after checking: categories (codes, names) or continuous values."""
+    """Checked targets or domains: categories (codes, names) or continuous values."""
 
     #: ``codes`` and ``names`` are None for continuous values, ``values`` is None for categories.
     codes: Any = None
@@ -148,8 +148,8 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
         )
 
 
-#: Class weights change little if the distance computed by :func:`warn_about_shares`, or the ratio
-#: of the largest class to the smallest, is below its limit.
+#: Class weights have little effect if the distance computed by :func:`warn_about_shares`, or the
+#: ratio of the largest class to the smallest, is below its limit.
 MIN_SHARE_DISTANCE, MIN_CLASS_RATIO = 0.1, 3.0
 
 
@@ -176,11 +176,11 @@ def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None
     if distance < MIN_SHARE_DISTANCE or class_sizes.max() < MIN_CLASS_RATIO * class_sizes.min():
         return
     class_code = int(shares.std(axis=0).argmax())  # the class whose share varies most
-    low, high = shares[:, class_code].min(), shares[:, class_code].max()
+    min_share, max_share = shares[:, class_code].min(), shares[:, class_code].max()
     warn_caller(
         f"class frequencies differ between source domains (class {target.names[class_code]!s}: "
-        f"{100 * low:.0f} to {100 * high:.0f} %), and class_weight is None. A class that is rare "
-        "in most domains is predicted poorly in domains where it is frequent. Pass "
+        f"{100 * min_share:.0f} to {100 * max_share:.0f} %), and class_weight is None. A class "
+        "that is rare in most domains is predicted poorly in domains where it is frequent. Pass "
         'class_weight="balanced" if all classes are equally important.',
         ClassShareWarning,
     )
@@ -458,7 +458,7 @@ def check_is_table(X: Any, *, numeric: bool = False) -> None:
 
 
 def _column_types(X: Any) -> list[tuple[Any, str]]:
-    """Return the name and type of each column; an array has one entry, with its dtype as name."""
+    """Return the name and type of each column; for an array, one pair with its dtype as name."""
     if hasattr(getattr(X, "schema", None), "types"):  # an Arrow table
         return list(zip(X.schema.names, map(str, X.schema.types), strict=True))
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
@@ -480,7 +480,7 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
         is_invalid = np.array([is_missing(value) for value in objects], dtype=bool)
     if is_invalid.any():
         raise ValueError(
-            f"{name} has {_entries(is_invalid.sum(), 'missing or infinite ')} (see row "
+            f"{name} has {_entries(is_invalid.sum(), 'missing or infinite ')} (first in row "
             f"{int(np.argmax(is_invalid))}). Remove the affected rows."
         )
     return as_sortable(labels, name)

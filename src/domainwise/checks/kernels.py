@@ -1,7 +1,7 @@
 """Detect matrices and functions that are not kernels, and compute the positive part of a matrix.
 
-All methods centre their kernel, so a matrix is a kernel if it has no negative eigenvalues after
-centring. Matrices of distances and negated kernels have negative eigenvalues.
+All methods centre their kernel, so a symmetric matrix is a kernel if it has no negative eigenvalues
+after centring. Distance matrices and negated kernel matrices have negative eigenvalues.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from domainwise.arrays.namespace import evenly_spaced, namespace, precision_name
 from domainwise.checks import NotAKernelWarning, warn_caller
 from domainwise.kernels.functions import Kernel
 
-#: Maximum number of evenly spaced rows on which a matrix or a function is checked.
+#: Maximum numbers of evenly spaced rows that are used to check a matrix and a function.
 MATRIX_ROWS, FUNCTION_ROWS = 1000, 200
 #: Negative eigenvalues and asymmetries up to this share of the norm count as rounding errors.
 TOLERANCES = {"float64": 1e-8, "float32": 1e-4}
@@ -31,7 +31,7 @@ def check_precomputed(K: Any) -> bool:
     if K.shape[0] != K.shape[1]:
         raise ValueError(
             f'kernel="precomputed" requires a square matrix in fit; got shape {tuple(K.shape)}. '
-            "Pass the kernel values between all training rows."
+            "Pass the kernel values of all pairs of training rows."
         )
     row_indices = evenly_spaced(len(K), MATRIX_ROWS)
     K_sample = to_host(K[row_indices][:, row_indices]).astype(np.float64)
@@ -80,7 +80,7 @@ def positive_part(K: Any) -> tuple[Any, Any]:
 
 
 def _warn_if_not_kernel(K: Any, tolerance: float, description: str) -> str:
-    """Warn if a matrix is not a kernel, and return the reason; an empty string if it is one."""
+    """Warn if a matrix is not a kernel, and return the reason, or "" if it is a kernel."""
     limit = tolerance * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
     reasons = []
     if float(np.abs(K - K.T).max()) > limit:

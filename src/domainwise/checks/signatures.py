@@ -2,7 +2,7 @@
 
 Descriptions are in ``arguments.toml``. :func:`with_shared_arguments` inserts them into docstrings
 in place of lines such as ``{kernel} {target}``, with the indentation of the line. Descriptions may
-contain such lines, too. In the docstring of a class, ``{class}`` is replaced by its name, and
+also contain such lines. In the docstring of a class, ``{class}`` is replaced by its name, and
 ``{exact_class}`` by the name of the corresponding exact estimator.
 
 All calls to partial_fit must use the same arguments, and all or none of them must pass domains.

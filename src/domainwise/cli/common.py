@@ -75,7 +75,7 @@ def print_page(page_path: Path) -> None:
 
 
 def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
-    """Print names and values in two columns; omit values that are None."""
+    """Print names and values in two columns; omit rows whose value is None."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
@@ -134,7 +134,7 @@ def spinner(message: str) -> Iterator[Callable[[str], None]]:
 def require_extra(extra: str, unless: str = "") -> None:
     """Raise an error if an extra is missing; the option ``unless`` makes the extra unnecessary.
 
-    Packages are imported, so that a broken installation is reported before any work is done.
+    The packages are imported, so that a broken installation is reported before any work is done.
     """
     from domainwise.checks import needs_extra
 
@@ -195,10 +195,10 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
 def check_distinct(data: Path, out: Path) -> None:
     """Refuse an output that is the input, contains it, or is inside it."""
     input_path, output_path = data.resolve(), out.resolve()
-    for problem, exists in (
+    for problem, has_problem in (
         ("is the input", data.exists() and out.exists() and out.samefile(data)),
         ("contains the input", output_path in input_path.parents),
         ("is inside the input", input_path in output_path.parents),
     ):
-        if exists:
+        if has_problem:
             raise ValueError(f"the output {out} {problem}; choose another output")

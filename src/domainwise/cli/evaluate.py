@@ -253,7 +253,7 @@ def digest(path: Path) -> str:
 
 
 def next_step(evaluation: Evaluation, folder: Path, estimators: list[str] | None) -> str:
-    """Say how to fit the recommended method to all rows; return "" for a constant prediction."""
+    """Return advice on fitting the recommended method to all rows; "" for a constant prediction."""
     recommended_method = evaluation.recommended
     if recommended_method.trivial:
         return ""
