@@ -462,7 +462,7 @@ def _inverse_root(W: Matrix) -> Matrix:
 def _check_landmark_kernel(
     C: ArrayLike, W: ArrayLike, letter: str, n_samples: int | None = None
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Check C and W of points (x), targets (y) or domains (d); return centred C, W, means of C."""
+    """Check C and W of x, y or d (``letter``); return the centred C, W and column means of C."""
     C_raw = check_matrix(C, f"C_{letter}")
     if n_samples is not None and len(C_raw) != n_samples:
         raise ValueError(

@@ -272,9 +272,9 @@ def ridge_paths(run: RunSummary) -> list[str]:
         texts = {key: metric.format(cell.our_summary.mean) for key, cell in cells.items() if cell}
         paths = []
         for name in ("coir", "dcm"):
-            keys = [f"{name}{suffix}" for suffix in ("_small", "", "_inf")]
-            if all(key in texts for key in keys):
-                paths.append(f"{name.upper()} {' / '.join(texts[key] for key in keys)}")
+            method_keys = [f"{name}{suffix}" for suffix in ("_small", "", "_inf")]
+            if all(key in texts for key in method_keys):
+                paths.append(f"{name.upper()} {' / '.join(texts[key] for key in method_keys)}")
         if paths and "algorithm1" in texts:
             paths.append(f"Algorithm 1 {texts['algorithm1']}")
         if paths:

@@ -137,13 +137,13 @@ class RunSummary:
 def summarise_run(store: ResultStore) -> RunSummary:
     """Summarize the results that a store has read."""
     rows_by_case: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}  # then by method, repeat
-    failures: dict[tuple[str, str, int, str], Row] = {}
+    failures_by_key: dict[tuple[str, str, int, str], Row] = {}
     for row in store.rows("result"):
         key = (row["case"], row["setting"], row["repeat"], row["method"])
         if row["status"] != "ok":
-            failures[key] = row
+            failures_by_key[key] = row
             continue
-        failures.pop(key, None)
+        failures_by_key.pop(key, None)
         rows_by_method = rows_by_case.setdefault((row["case"], row["setting"]), {})
         rows_by_method.setdefault(row["method"], {})[row["repeat"]] = row
     timed_rows = (row for row in store.rows("timing") if row["status"] == "ok")
@@ -166,7 +166,7 @@ def summarise_run(store: ResultStore) -> RunSummary:
         projections=store.rows("projection"),
         spectrum=next(reversed(store.rows("spectrum")), None),
         long_runs={row["case"]: row for row in store.rows("long_run")},
-        failures=list(failures.values()),
+        failures=list(failures_by_key.values()),
     )
 
 

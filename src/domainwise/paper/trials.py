@@ -190,7 +190,7 @@ def tune(
 
 
 def tuning_metric(case: Case) -> str:
-    """Return the metric to tune for: the case's first, or balanced accuracy for the label AUC."""
+    """Return the tuning metric: the case's first, or balanced accuracy instead of the label AUC."""
     return "balanced_accuracy" if case.metrics[0] == "label_auc" else case.metrics[0]
 
 

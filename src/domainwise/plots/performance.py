@@ -406,9 +406,9 @@ class CalibrationByDomainDisplay(style.Display):
                 "each column as classes."
             )
         if len(class_names) == 2:
-            positive = positive_last(class_names, pos_label)[-1]
-            probabilities = p if p.ndim == 1 else p[:, class_names == positive][:, 0]
-            is_hit, about = targets == positive, style.short(positive)
+            positive_class = positive_last(class_names, pos_label)[-1]
+            probabilities = p if p.ndim == 1 else p[:, class_names == positive_class][:, 0]
+            is_hit, about = targets == positive_class, style.short(positive_class)
         else:
             probabilities, is_hit = p.max(axis=1), class_names[p.argmax(axis=1)] == targets
             about = PREDICTED_CLASS

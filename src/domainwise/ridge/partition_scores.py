@@ -92,8 +92,8 @@ def held_out_scores(
     # The values of all rows take much memory: if they are needed, score one kernel at a time.
     for kernel_group in [[by_split] for by_split in functions] if needs_all_values else [functions]:
         split_functions = [[f[i] for f in kernel_group if i in f] for i in range(len(held_out))]
-        n_scored, layout = n_candidates * len(kernel_group), partitions.layout
-        plan = ScorePlan(layout, label_rules, scorer, held_out, split_functions, n_scored)
+        n_group_candidates, layout = n_candidates * len(kernel_group), partitions.layout
+        plan = ScorePlan(layout, label_rules, scorer, held_out, split_functions, n_group_candidates)
         plan_task = graphs.constant(plan, "plan")
         task_args = [(plan_task, *partitions.arguments(i)) for i in range(len(partitions))]
         tasks = graphs.calls(held_out_summaries, task_args)
@@ -103,7 +103,7 @@ def held_out_scores(
         else:
             (summaries,) = graphs.run([graphs.tree(tasks, partial(merge_by_split, scorer))])
             scores = [None if summary is None else scorer.scores(summary) for summary in summaries]
-        nan_scores = np.full(n_scored, np.nan)
+        nan_scores = np.full(n_group_candidates, np.nan)
         score_columns = [nan_scores if column is None else column for column in scores]
         scores_by_kernel += np.vsplit(np.column_stack(score_columns), len(kernel_group))
     return scores_by_kernel
