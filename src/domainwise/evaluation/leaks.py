@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from domainwise.arrays import Array
 from domainwise.splits.folds import row_folds
 
-#: Minimum number of rows in a domain that is checked, and of its rows inside and outside a class.
+#: Minimum number of rows in a domain that is checked, and of rows inside and outside a class.
 MIN_ROWS, MIN_CLASS_ROWS = 20, 8
 #: A column with a score (AUC or rank correlation) of at least ALMOST_PERFECT may be a leak. It is
 #: reported if its score exceeds that of a model that uses all other columns by MIN_LEAD and by
@@ -44,7 +44,7 @@ class Leak:
 
     column: int
     by_missing: bool  #: whether its missing cells, not its values, predict the target
-    scores: dict[int, float]  #: score of the column alone by domain; -1 stands for all rows
+    scores: dict[int, float]  #: score of the column alone by domain; domain -1 stands for all rows
     others_score: float  #: highest score of a model that uses all other columns
     in_all_domains: bool  #: whether it is almost perfect in all domains that were checked
     is_matched: bool  #: whether a model that uses all other columns is as good
@@ -70,14 +70,14 @@ class Target:
         """AUC or rank correlation of an outcome with the ranks in each column."""
         if self.n_classes:
             n_positive = int(outcome.sum())
-            area = np.asarray(ranks[outcome].sum(axis=0) - n_positive * (n_positive + 1) / 2)
-            area = area / (n_positive * (len(outcome) - n_positive))
-            return np.maximum(area, 1 - area) if either_direction else area
+            areas = np.asarray(ranks[outcome].sum(axis=0) - n_positive * (n_positive + 1) / 2)
+            areas = areas / (n_positive * (len(outcome) - n_positive))
+            return np.maximum(areas, 1 - areas) if either_direction else areas
         outcome_ranks, deviations = rankdata(outcome), ranks - ranks.mean(axis=0)
-        scale = np.std(outcome_ranks) * np.sqrt((deviations**2).mean(axis=0))
-        covariance = (outcome_ranks - outcome_ranks.mean()) @ deviations / len(outcome)
-        correlation = np.asarray(covariance / np.maximum(scale, 1e-12))
-        return np.abs(correlation) if either_direction else correlation
+        scales = np.std(outcome_ranks) * np.sqrt((deviations**2).mean(axis=0))
+        covariances = (outcome_ranks - outcome_ranks.mean()) @ deviations / len(outcome)
+        correlations = np.asarray(covariances / np.maximum(scales, 1e-12))
+        return np.abs(correlations) if either_direction else correlations
 
     def sample(self, rows: Array) -> Array:
         """Select rows to train a model on, with the same number from each class if possible."""
@@ -143,7 +143,7 @@ def find_leaks(
             continue
         excluded_columns = {column} | {c for pair in copies if column in pair for c in pair}
         # Scores of models that are worse than the column, and number of models that are as good.
-        lower_scores, n_matched = [], 0
+        lower_scores, n_matching = [], 0
         domains = sorted(high_scores, key=lambda d: -len(samples[d]))
         for d in domains[: min(MAX_MODEL_DOMAINS, n_models_left)]:
             n_models_left -= 1
@@ -153,10 +153,10 @@ def find_leaks(
             significant_lead = LEAD_ERRORS[len(high_scores) == 1] * np.hypot(errors[0], errors[1])
             if score - others_score >= max(MIN_LEAD, significant_lead):
                 lower_scores.append(others_score)
-            n_matched += others_score >= MATCHING_SCORE
-        if lower_scores or n_matched:
+            n_matching += others_score >= MATCHING_SCORE
+        if lower_scores or n_matching:
             others_score = max(lower_scores, default=MATCHING_SCORE)
-            in_all, is_matched = len(high_scores) == len(samples), len(lower_scores) <= n_matched
+            in_all, is_matched = len(high_scores) == len(samples), len(lower_scores) <= n_matching
             leaks.append(Leak(column, by_missing, high_scores, others_score, in_all, is_matched))
     return leaks
 
@@ -168,7 +168,7 @@ def _column_scores(X: Array, categorical: Collection[int], target: Target, rows:
     n_missing = n - is_present.sum(axis=0)
     ranks = rankdata(np.where(is_present, X, np.inf), axis=0)
     bins = np.minimum((ranks - 1) * N_BINS // n, N_BINS - 1).astype(np.intp)
-    for j in range(p):  # each category, or each of a few distinct values, is a bin
+    for j in range(p):  # each category is a bin; so is each value if there are few
         distinct_values, value_codes = np.unique(X[:, j], return_inverse=True)
         if len(distinct_values) <= N_BINS or j in categorical:
             bins[:, j] = value_codes
@@ -197,8 +197,8 @@ def _column_scores(X: Array, categorical: Collection[int], target: Target, rows:
 def _score_without(
     X: Array, excluded: Collection[int], categorical: Collection[int], target: Target, rows: Array
 ) -> float:
-    """Return the better score of two cross-validated models that use all columns not excluded."""
-    y, classification = target.y[rows], bool(target.n_classes)
+    """Return the better score of two cross-validated models that do not use excluded columns."""
+    y, is_classification = target.y[rows], bool(target.n_classes)
     features = []
     for j in range(X.shape[1]):
         is_missing = np.isnan(X[:, j])
@@ -212,14 +212,14 @@ def _score_without(
             frequent_categories = categories[np.argsort(-counts)[:N_BINS]]
             features += [(X[:, j] == c).astype(np.float64) for c in frequent_categories]
     if not features:
-        return 0.5 if classification else 0.0
+        return 0.5 if is_classification else 0.0
     Z = np.column_stack(features)
-    forest_type: Any = ExtraTreesClassifier if classification else ExtraTreesRegressor
-    linear_model: Any = LogisticRegression(max_iter=200) if classification else Ridge()
+    forest_type: Any = ExtraTreesClassifier if is_classification else ExtraTreesRegressor
+    linear_model: Any = LogisticRegression(max_iter=200) if is_classification else Ridge()
     forest = forest_type(40, min_samples_leaf=2, random_state=0)
-    output_method = "predict_proba" if classification else "predict"
-    folds = row_folds(y, classification, 4)
-    outcomes = [y == c for c in np.unique(y)] if classification else [y]
+    output_method = "predict_proba" if is_classification else "predict"
+    folds = row_folds(y, is_classification, 4)
+    outcomes = [y == c for c in np.unique(y)] if is_classification else [y]
     best_score = 0.0
     for model in (forest, make_pipeline(StandardScaler(), linear_model)):
         with warnings.catch_warnings():
@@ -229,7 +229,7 @@ def _score_without(
         scores = [
             float(target.agreement(outcome, ranks[:, [c]])[0])
             for c, outcome in enumerate(outcomes)
-            if not classification or MIN_CLASS_ROWS <= outcome.sum() <= len(y) - MIN_CLASS_ROWS
+            if not is_classification or MIN_CLASS_ROWS <= outcome.sum() <= len(y) - MIN_CLASS_ROWS
         ]
         best_score = max(best_score, float(np.mean(scores or [0.0])))
     return best_score

@@ -115,7 +115,7 @@ def next_site_picture(evaluation: Results) -> Picture:
     ends, constant = evaluation.next_site, None if method.trivial else evaluation.find(TRIVIAL)
     scores = {domain: measure.shown(score) for domain, score in method.known.items()}
     worst_domain, mean = evaluation.worst_domain, measure.shown(method.mean)
-    low, high = (extreme([*scores.values(), *(ends or ())]) for extreme in (min, max))
+    low, high = (select([*scores.values(), *(ends or ())]) for select in (min, max))
     left, right, max_distance = low, high, 4 * (high - low)
     constant_score = np.nan if constant is None else measure.shown(constant.mean)
     is_near = low - max_distance <= constant_score <= high + max_distance
@@ -174,7 +174,7 @@ def _dot_heights(positions: list[float], min_distance: float) -> list[float]:
 
 
 def _selected_parameters(result: MethodResult) -> str:
-    """List the parameters of a method, with the range or the most frequent of their values."""
+    """List the selected parameters of a method, with their range or most frequent value."""
     texts = []
     for name in result.parameters[0] if result.parameters else ():
         values = [parameters[name] for parameters in result.parameters if name in parameters]
@@ -281,7 +281,7 @@ def methods_picture(evaluation: Results) -> Picture:
 
 
 def shift_picture(evaluation: Results) -> Picture | None:
-    """Plot numeric columns by domain, with the worst domain highlighted; None if there are none."""
+    """Plot numeric columns by domain, and highlight the worst domain; None without such columns."""
     differences, worst_domain = evaluation.differences, str(evaluation.worst_domain)
     columns = [column for column in differences["columns"] if column["kind"] == "number"]
     if not columns:

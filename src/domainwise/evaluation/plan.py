@@ -21,7 +21,7 @@ from domainwise.jobs.runner import Progress, Row, format_duration, on_cluster, w
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 from domainwise.splits.folds import LeaveDomainsOut, Split
 
-#: Numbers for seconds_per_cost, which times boosting: iterations of a fit, timed iterations,
+#: Numbers for seconds_per_cost, which times boosting: iterations of a full fit, timed iterations,
 #: maximum number of trees for all classes together, and seconds that are always added.
 ITERATIONS, TIMED_ITERATIONS, MAX_TREES, FIXED_SECONDS = 100, 10, 500, 0.1
 #: With less work than this, one worker is as fast as several, because starting workers takes time.
@@ -62,7 +62,7 @@ def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
     """Number of workers for work that takes ``seconds`` in total.
 
     With ``n_jobs=-1``, there is one worker per core, or only one if more would not be faster. There
-    are fewer if memory is short: each needs libraries, the table, and a few kernel matrices.
+    are fewer if memory is limited: each needs libraries, the table, and a few kernel matrices.
     """
     if n_jobs is not None and n_jobs < 0 and seconds < MIN_PARALLEL_SECONDS and not on_cluster():
         return 1
@@ -119,7 +119,7 @@ def plan_quick(
         cv = LeaveDomainsOut(max_splits=QUICK_GROUPS, random_state=full_problem.seed)
     if inner_cv is None and n_domains > 2:  # with one source domain, the default is row folds
         inner_cv = LeaveDomainsOut(max_splits=QUICK_GROUPS)
-    may_skip = [m.key for m in methods] == [m.key for m in choose_methods(None)]
+    can_skip = [m.key for m in methods] == [m.key for m in choose_methods(None)]
 
     def draw_and_time(n_rows: int) -> tuple[Problem, float]:
         """Draw rows, and estimate the seconds for a method of cost 1."""
@@ -132,7 +132,7 @@ def plan_quick(
     problem, unit_seconds = draw_and_time(QUICK_ROWS)
     if unit_seconds * sum(method.cost for method in methods) > MAX_SECONDS_QUICK_ROWS:
         problem, unit_seconds = draw_and_time(FEWER_ROWS)
-    while may_skip and unit_seconds * sum(method.cost for method in methods) > MAX_SECONDS:
+    while can_skip and unit_seconds * sum(method.cost for method in methods) > MAX_SECONDS:
         slowest_method = max(methods, key=lambda method: method.cost)
         if slowest_method.key in NEVER_SKIPPED:
             break
@@ -152,7 +152,7 @@ class JobProgress:
     """Print a line for each finished job, with the remaining time.
 
     ``rows`` contains the results of jobs that an earlier session finished. ``unit_seconds`` is the
-    estimated time for a cost of 1; it is refined for each method by the times of finished jobs.
+    estimated time for a cost of 1; it is refined with the times of each method's finished jobs.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ def printable(text: str) -> str:
 
 @contextmanager
 def job_progress(progress: bool | Progress, *arguments: Any) -> Iterator[Progress | None]:
-    """Yield the callback for finished jobs; ``arguments`` are those of :class:`JobProgress`."""
+    """Yield the callback for finished jobs; ``arguments`` are passed to :class:`JobProgress`."""
     if progress is not True:
         yield progress or None
         return

@@ -72,7 +72,7 @@ class Problem:
 
     @property
     def positive(self) -> Any:
-        """The positive class of a binary target, which some measures score; None otherwise."""
+        """The positive class of a binary target, which some measures need; None otherwise."""
         return self.classes[1] if self.classes is not None and len(self.classes) == 2 else None
 
     @property

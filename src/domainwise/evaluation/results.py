@@ -48,8 +48,8 @@ class MethodResult:
     #: baselines, and if there are too few domains.
     p_value: float | None = None
     p_adjusted: float | None = None  #: adjusted for the number of methods (Holm)
-    context: bool = False  #: whether it predicts all rows of a domain together
-    #: For a method with context: mean scores with and without it, on whole domains and on parts.
+    context: bool = False  #: whether the method predicts all rows of a domain together
+    #: Mean scores with and without context, on whole domains and on parts of them.
     batches: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: Score on each domain in random folds of all rows, where all domains have training rows.
     seen: Mapping[Any, float] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class MethodResult:
 
     @property
     def mean(self) -> float:
-        """Mean over domains, with equal weights."""
+        """Mean score over domains, with equal weights."""
         return finite_mean(self.known.values())
 
     @property
@@ -179,7 +179,7 @@ class Results:
         return [result for result in self.results if not result.context] or self.results
 
     def weighted_mean(self, result: MethodResult, excluded: Label | None = None) -> float:
-        """Mean over all domains but ``excluded``, weighted by :func:`domain_weights`."""
+        """Mean score over all domains except ``excluded``, weighted by :func:`domain_weights`."""
         weights = {name: self.weights.get(name, 1.0) for name in result.known if name != excluded}
         weighted_sum = sum(weight * result.known[name] for name, weight in weights.items())
         return weighted_sum / sum(weights.values())
@@ -225,7 +225,7 @@ class Results:
         return ends and self._shown(ends)
 
     def _shown(self, ends: Iterable[float]) -> Ends:
-        """Two scores as displayed (errors are positive), smaller one first."""
+        """Two scores as displayed (errors are positive), the smaller one first."""
         low, high = sorted(map(self.measure.shown, ends))
         return low, high
 
@@ -261,7 +261,7 @@ class Results:
 
     @property
     def hardest_first(self) -> list[Label]:
-        """Domains by the recommended method's score: worst first, those without a score last."""
+        """Domains by the recommended method's score, worst first; unscored domains are last."""
         scores = self.recommended.scores
         return sorted(scores, key=lambda name: np.nan_to_num(scores[name], nan=np.inf))
 
@@ -276,10 +276,10 @@ class Results:
     def label_gain(self) -> list[dict[str, float]]:
         """Expected score of the recommended method with 0 to 50 labels from a new domain.
 
-        Each held-out domain is treated as the new one in turn. An entry has the number of labels
-        (``n_labels``), the score as displayed, the ends of its 95 % interval (``low``, ``high``),
-        and the number of domains with enough rows (``domains``). The list is empty for a custom
-        scorer, without predictions or probabilities, and if all domains have fewer than 10 rows.
+        Each held-out domain is treated as the new one in turn. Each entry has the number of
+        labels (``n_labels``), the score as displayed, its 95 % interval (``low``, ``high``), and
+        the number of domains with enough rows (``domains``). The list is empty for a custom scorer,
+        if predictions or probabilities are missing, and if all domains have fewer than 10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
         records = grouped(self.records.get(method.key, ()))
@@ -316,7 +316,7 @@ class Results:
         return self.measure.format(score, scale=self.best.mean)
 
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
-        """Mean over domains, as displayed, with a 95 % bootstrap interval over domains."""
+        """Mean score over domains, as displayed, with a 95 % bootstrap interval over domains."""
         mean, *ends = expected_score(list(result.known.values()), 0)
         return self.measure.shown(mean), *self._shown(ends)
 
@@ -342,8 +342,8 @@ def domain_weights(
 
     The variance of a domain's score is the variance between domains plus the variance per row
     divided by the number of rows. A weight is the inverse of this sum, as in a random-effects
-    meta-analysis. Both variances are pooled over methods and domains: all methods have the same
-    weights, and a domain with three rows, all predicted correctly, does not get a large weight.
+    meta-analysis. Both variances are pooled over methods and domains, so all methods have the
+    same weights, and a domain with only three rows, all correct, does not get a large weight.
 
     >>> ends = {"a": (0.6, 0.8), "b": (0.7, 0.9)}
     >>> result = MethodResult("linear", "", "", "", {"a": 0.7, "b": 0.8}, {}, ends=ends)
@@ -360,8 +360,8 @@ def domain_weights(
     ]
     if not counts_and_variances:
         return {}
-    precise_variances = [variance for n, variance in counts_and_variances if n >= MIN_ROWS]
-    variance_per_row = float(np.median(precise_variances or [v for _, v in counts_and_variances]))
+    reliable_variances = [variance for n, variance in counts_and_variances if n >= MIN_ROWS]
+    variance_per_row = float(np.median(reliable_variances or [v for _, v in counts_and_variances]))
     within_variances = variance_per_row / np.array(list(row_counts.values()))
     between_variances: list[float] = []
     for result in results:
@@ -370,7 +370,7 @@ def domain_weights(
             total_variance = np.var(list(scores.values()), ddof=1)
             mean_within_variance = np.mean([variance_per_row / row_counts[name] for name in scores])
             between_variances.append(float(total_variance - mean_within_variance))
-    # A small variance between domains is assumed even if they seem to be equal.
+    # A small variance between domains is assumed even if their scores seem to be equal.
     between_variance = max(np.mean(between_variances or [0.0]), 0.25 * np.median(within_variances))
     weights = 1 / (between_variance + within_variances)
     return dict(zip(row_counts, (weights / weights.max()).tolist(), strict=True))
@@ -410,9 +410,9 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-#: Number of bootstrap samples of a domain's rows, and the smaller number for scikit-learn scorers.
+#: Number of bootstrap samples of a domain's rows, and a smaller number for scikit-learn scorers.
 ROW_DRAWS, SLOW_DRAWS = 400, 100
-#: If a domain has more rows than this, representative rows are drawn instead.
+#: If a domain has more rows than this, bootstrap samples are drawn from representative rows.
 MANY_ROWS = 2000
 #: Measures that are computed for all samples at once; scikit-learn scorers take 1 ms per sample.
 ACCURACIES = ("accuracy", "balanced_accuracy")
@@ -424,7 +424,7 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
     """Add intervals for domain scores, and scores on seen domains, to the results.
 
     ``seen`` contains records from random folds, by method. If a measure needs a scikit-learn
-    scorer, only the main methods have intervals.
+    scorer, only the main methods get intervals.
     """
     measure, classes = evaluation.measure, evaluation.classes
     main_keys = [result.key for result in evaluation.main]
@@ -445,7 +445,7 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
 
 
 def domain_interval(measure: Measure, records: Sequence[Record], bootstrap_scores: Array) -> Ends:
-    """Bootstrap interval for a domain's score; exact if all or no rows of a group are correct."""
+    """Bootstrap interval for a domain's score; exact if all or no rows in a group are correct."""
     fields = ("row", "target", "prediction")
     rows, targets, predictions = (np.concatenate([r[name] for r in records]) for name in fields)
     # Accuracy has one group of rows, balanced accuracy one per class, and other measures have none.
@@ -457,10 +457,10 @@ def domain_interval(measure: Measure, records: Sequence[Record], bootstrap_score
         low, high = np.nanquantile(bootstrap_scores, (TAIL, 1 - TAIL))
         return (float(low), float(high)) if high > low else UNKNOWN
     n_repeats = len(rows) / len(np.unique(rows))  # number of times that the domain was held out
-    shares = np.array([mask.mean() for mask in masks])
+    correct_shares = np.array([mask.mean() for mask in masks])
     ends = np.array([share_interval(m.sum() / n_repeats, len(m) / n_repeats) for m in masks])
-    lower_error, upper_error = np.linalg.norm(ends - shares[:, None], axis=0) / len(masks)
-    return float(shares.mean() - lower_error), float(shares.mean() + upper_error)
+    lower_error, upper_error = np.linalg.norm(ends - correct_shares[:, None], axis=0) / len(masks)
+    return float(correct_shares.mean() - lower_error), float(correct_shares.mean() + upper_error)
 
 
 def grouped(records: Sequence[Record]) -> dict[Any, list[Record]]:
@@ -542,7 +542,7 @@ def representative_rows(metric: str, record: Record) -> tuple[Record, Array]:
 
 
 def weighted_scores(metric: str, record: Record, counts: Array, classes: Array | None) -> Array:
-    """Scores of bootstrap samples; ``counts`` is how often each sample contains each row."""
+    """Scores of bootstrap samples; ``counts[i, j]`` is how often sample i contains row j."""
     targets, predictions = record["target"], record["prediction"]
     if classes is not None and metric == "balanced_accuracy":  # mean over a sample's classes
         one_hot = np.eye(len(classes))[codes_of(targets, classes)]
@@ -560,8 +560,8 @@ def _score_outputs(measure: Measure, classes: Array | None, outputs: Array, y: A
     """Score of a model's outputs; the targets ``y`` are class codes or numbers."""
     record: Record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
     if classes is not None:
-        predicted = classes[outputs.argmax(axis=1)]
-        record = {"target": classes[y], "prediction": predicted, "probabilities": outputs}
+        predicted_labels = classes[outputs.argmax(axis=1)]
+        record = {"target": classes[y], "prediction": predicted_labels, "probabilities": outputs}
     if measure.name in VECTORIZED:
         return float(weighted_scores(measure.name, record, np.ones((1, len(y))), classes)[0])
     return _score(measure, classes, {**record, "decisions": None}, slice(None))
@@ -576,13 +576,13 @@ def _held_out_outputs(
     """
     fields = ("row", "target", "prediction" if classes is None else "probabilities")
     domain_arrays = []
-    for code, records in enumerate(records_by_domain):
+    for domain_code, records in enumerate(records_by_domain):
         if any(record[fields[-1]] is None for record in records):
             return None
         if records:
             rows, y, outputs = (np.concatenate([r[name] for r in records]) for name in fields)
-            indices = np.unique(rows, return_index=True)[1]  # of the first prediction of each row
-            domain_arrays.append((y[indices], np.full(len(indices), code), outputs[indices]))
+            indices = np.unique(rows, return_index=True)[1]  # first prediction for each row
+            domain_arrays.append((y[indices], np.full(len(indices), domain_code), outputs[indices]))
     if not domain_arrays:
         return None
     y, domain_codes, outputs = map(np.concatenate, zip(*domain_arrays, strict=True))

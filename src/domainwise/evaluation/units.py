@@ -29,7 +29,7 @@ MAX_ERRORS, MAX_SHARE = 2.0, 0.1
 #: The spread of converted rows may differ from that of the other domains by at most the larger of
 #: two factors: SPREAD_FACTOR, and the factor between the units to the power of SPREAD_POWER.
 SPREAD_FACTOR, SPREAD_POWER = 1.6, 0.2
-#: A conversion must move a domain by at least this many times the range of the other domains.
+#: A conversion must change a domain's value by at least this many times the range of the others.
 MIN_MOVE = 2.0
 #: Maximum number of columns whose correlations are compared, and of groups of domains to test.
 MAX_COLUMNS, MAX_GROUPS = 200, 12
@@ -78,7 +78,7 @@ class _ColumnStatistics:
     domains: Array
     medians: Array
     spreads: Array  #: standard deviations of rows, from interquartile ranges
-    scale: str  #: "logarithm" (of positive medians), "median", or "spread" (its logarithm)
+    scale: str  #: "logarithm" (of medians), "median", or "spread" (logarithms of spreads)
     values: Array  #: compared values, on this scale
     deviations: Array  #: standard deviations of rows within domains, on this scale
     errors: Array  #: standard errors of ``values``, for normally distributed rows
@@ -92,7 +92,7 @@ class _ColumnStatistics:
     def test_domains(self) -> tuple[Array, Array]:
         """p-value of each domain, and its distance from the others in standard deviations of rows.
 
-        Groups of the highest and of the lowest domains, up to a third of all, are compared with the
+        Groups of the highest or the lowest domains, up to a third of all, are compared with the
         others by t-tests, because domains with the same fault would hide each other. All domains of
         a group must be far from the others. Only groups next to the widest gaps are compared.
         """
@@ -119,11 +119,11 @@ class _ColumnStatistics:
         max_distance = max(MAX_ERRORS * error, MAX_SHARE * abs(self.values[i] - center))
         on_log_scale = self.scale == "logarithm"
 
-        def log_spread(median: Array, spread: Array) -> Array:
+        def compute_log_spread(median: Array, spread: Array) -> Array:
             spread = spread / median if on_log_scale else spread
             return np.log(np.maximum(spread, 1e-300))
 
-        other_log_spreads = log_spread(self.medians[others], self.spreads[others])
+        other_log_spreads = compute_log_spread(self.medians[others], self.spreads[others])
         max_log_ratio = max(np.log(SPREAD_FACTOR), MAX_ERRORS * float(np.std(other_log_spreads)))
 
         def explains(factor: float, offset: float) -> bool:
@@ -132,7 +132,7 @@ class _ColumnStatistics:
             if spread <= 0 or (on_log_scale and median <= 0):
                 return False
             value = median if self.scale == "median" else np.log(median if on_log_scale else spread)
-            log_ratio = abs(log_spread(median, spread) - np.median(other_log_spreads))
+            log_ratio = abs(compute_log_spread(median, spread) - np.median(other_log_spreads))
             return bool(
                 abs(value - center) < max_distance
                 and log_ratio < max(max_log_ratio, SPREAD_POWER * abs(np.log(abs(factor))))
@@ -156,8 +156,8 @@ def find_anomalies(
 ) -> list[Anomaly]:
     """Find quantities that are anomalous in some domains.
 
-    ``quantities`` contains values by column index. ``known_pairs`` contains pairs of a column and a
-    domain in which another fault is already known.
+    ``quantities`` contains values by column index. ``known_pairs`` contains (column, domain) pairs
+    in which another fault is already known.
     """
     n_domains = int(domain_codes.max()) + 1
     all_statistics = [
@@ -241,8 +241,8 @@ def _find_reversals(
     """Find columns whose correlations with other columns have the opposite sign in one domain.
 
     In each domain, the column with the clearest reversal is tested first. Its sign is corrected
-    before the next column is tested, because correct columns that are correlated with it would
-    otherwise seem reversed, too.
+    before the next column is tested, because columns that are correlated with it would
+    otherwise seem to be reversed as well.
     """
     large_domains = [d for d, rows in enumerate(rows_by_domain) if len(rows) >= MIN_VALUES]
     if len(large_domains) <= MIN_DOMAINS or len(quantities) < 2:

@@ -324,10 +324,10 @@ def _target_text(domain: dict[str, Any], classes: list[Any] | None) -> str:
     if classes is None:
         is_integer = all(value == round(value) for value in domain["target"])
         return " / ".join(f"{v:.4g}" if is_integer else f"{v:#.4g}" for v in domain["target"])
-    counts = domain["classes"]
+    class_counts = domain["classes"]
     if len(classes) == 2:
-        return percent(counts[1] / domain["rows"])
-    frequent_classes = sorted(zip(counts, map(str, classes), strict=True), reverse=True)[:3]
+        return percent(class_counts[1] / domain["rows"])
+    frequent_classes = sorted(zip(class_counts, map(str, classes), strict=True), reverse=True)[:3]
     return ", ".join(f"{c}: {percent(n / domain['rows'])}" for n, c in frequent_classes if n)
 
 
@@ -356,9 +356,9 @@ def difference_sentence(results: Results) -> str:
     """A sentence about the columns that distinguish a domain from the others."""
     differences = results.differences
     columns = differences["columns"]
-    domains = [domain["name"] for domain in differences["domains"]]
+    names = [domain["name"] for domain in differences["domains"]]
     descriptions = [
-        f"{c['name']} ({names_of(domains[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
+        f"{c['name']} ({names_of(names[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
     ]
     n_identifying = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
     verb, pronoun = "clearly distinguishes", "its"

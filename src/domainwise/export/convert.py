@@ -57,7 +57,7 @@ from domainwise.models.table_model import TableModel
 from domainwise.search.scores import MIN_PROBABILITY
 from domainwise.shift.watch import ShiftWatch
 
-#: Operator set versions: strings can be compared since 19, and trees support float64 since 3.
+#: Operator set versions: comparing strings needs version 19, and trees in float64 need version 3.
 OPSETS = {"": 19, "ai.onnx.ml": 3}
 #: ONNX types of labels, by the kind of their NumPy dtype; all other labels are text.
 LABEL_TYPES = {"i": Int64TensorType, "f": DoubleTensorType}
@@ -94,7 +94,7 @@ def convert(model: Any) -> Any:
         "final_types": [(name + "_" * (name in input_names), None) for name in output_names],
     }
     try:
-        graph = skl2onnx.convert_sklearn(
+        onnx_model = skl2onnx.convert_sklearn(
             make_pipeline(*steps), "model", inputs, target_opset=OPSETS, **options
         )
     except RuntimeError as error:
@@ -103,15 +103,15 @@ def convert(model: Any) -> Any:
             f"domainwise.save. Error from skl2onnx: {error}"
         ) from error
     # skl2onnx converts names such as "Well Name" to identifiers: restore them.
-    for graph_input, (name, _) in zip(graph.graph.input, inputs, strict=True):
-        for node in graph.graph.node:
+    for graph_input, (name, _) in zip(onnx_model.graph.input, inputs, strict=True):
+        for node in onnx_model.graph.node:
             node.input[:] = [name if n == graph_input.name else n for n in node.input]
         graph_input.name = name
     metadata = {"domainwise": __version__}
     if hasattr(last_step, "classes_"):
         metadata["classes"] = json.dumps(np.asarray(last_step.classes_).tolist())
-    onnx.helper.set_model_props(graph, metadata)
-    return graph
+    onnx.helper.set_model_props(onnx_model, metadata)
+    return onnx_model
 
 
 def _iter_steps(model: Any) -> Iterator[Any]:
@@ -270,7 +270,7 @@ def _convert_svc(model: SVC, X: Tensor) -> ClassifierOutput:
 
 
 def _sum_kernel_values(model: Any, X: Tensor, dual: Array) -> Tensor:
-    """Sum the kernel values at the support vectors with the weights ``dual``."""
+    """Sum the kernel values at the support vectors, weighted by ``dual``."""
     if model.kernel == "precomputed":
         row_weights = np.zeros((model.shape_fit_[0], dual.shape[1]))
         row_weights[model.support_] = dual
@@ -350,7 +350,7 @@ def _convert_forest(model: Any, X: Tensor) -> Any:
 
 
 def _sum_trees(X: Tensor, field_names: tuple[str, ...], trees: list[Any]) -> Tensor:
-    """Add up trees, which are tuples of nodes, leaf mask, node values and output indices."""
+    """Add up trees, each a tuple of its nodes, leaf mask, node values and output indices."""
     nodes, leaf_masks, node_values, output_ids = zip(*trees, strict=True)
     is_leaf, tree_sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
     tree_ids = np.repeat(np.arange(len(trees)), tree_sizes)

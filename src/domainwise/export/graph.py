@@ -26,11 +26,11 @@ class Tensor:
 
     def op(self, op_type: str, *operands: Any, domain: str = "", **attributes: Any) -> Tensor:
         """Add a node with this tensor as its first input; arrays become constants."""
-        inputs = [self.name, *(self._constant(operand).name for operand in operands)]
-        output = self.scope.get_unique_variable_name(op_type)
-        name = self.scope.get_unique_operator_name(op_type)
-        self.container.add_node(op_type, inputs, output, domain, name=name, **attributes)
-        return Tensor(self.scope, self.container, output)
+        input_names = [self.name, *(self._constant(operand).name for operand in operands)]
+        output_name = self.scope.get_unique_variable_name(op_type)
+        attributes["name"] = self.scope.get_unique_operator_name(op_type)
+        self.container.add_node(op_type, input_names, output_name, domain, **attributes)
+        return Tensor(self.scope, self.container, output_name)
 
     def _constant(self, array: Any) -> Tensor:
         if isinstance(array, Tensor):
@@ -116,10 +116,10 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
         angles = X @ rows[:, :-1].T + (rows[:, -1] + pi / 2)
         return angles.op("Sin") * np.full(len(rows), sqrt(2.0 / len(rows)))
     if kernel.function is not None:
-        name = getattr(kernel.function, "__name__", str(kernel.function))
+        function_name = getattr(kernel.function, "__name__", str(kernel.function))
         raise ValueError(
-            f"to_onnx cannot convert the kernel {name}, because it is a Python function. Use a "
-            'named kernel, such as kernel="rbf".'
+            f"to_onnx cannot convert the kernel {function_name}, because it is a Python function. "
+            'Use a named kernel, such as kernel="rbf".'
         )
     rows = np.asarray(rows, dtype=np.float64)
     if kernel.name == "laplacian" or kernel.by_differences:

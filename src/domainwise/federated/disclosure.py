@@ -70,7 +70,7 @@ class Request:
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_landmarks: int) -> Self:
         """Return the request of a plan that compares new rows at ``n_landmarks`` landmarks."""
         schema = plan.schema
-        # 3 numbers, 4 for each numeric column, 2 for each text column, and one for each landmark.
+        # 3 numbers, 4 for each numeric column, 2 for each text column, and 1 for each landmark.
         n_per_domain = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_landmarks
         return cls(len(schema.features), plan.n_classes, n_maps, width, by_class, n_per_domain)
 
@@ -142,7 +142,7 @@ def choose_sizes(
 
     by_class = plan.second_moments == "classes"
     if plan.n_features == "auto":
-        # Maps are removed from the end: the first map is the smoothest and needs fewest columns.
+        # Maps are removed from the end: the first is the smoothest and needs the fewest columns.
         smaller_map_counts = [3, 1] if isinstance(plan.gammas, str) else []
         n_columns_by_map_count = {}
         for k in [n_maps, *(k for k in smaller_map_counts if k < n_maps)]:
@@ -211,8 +211,8 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept_disclosure
         merged_text = describe_names([rows.domain_names[d] for d in domain_groups[-1]])
         notes.append(f"merged into one domain, {group_names[-1]!r}: {merged_text}")
     group_codes = np.zeros(len(rows.domain_names), dtype=np.int64)
-    for index, group in enumerate(domain_groups):
-        group_codes[group] = index
+    for group_code, group in enumerate(domain_groups):
+        group_codes[group] = group_code
     return replace(
         rows,
         X=rows.X.iloc[np.flatnonzero(is_used)],
@@ -288,8 +288,8 @@ def read_site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     check_plan(plan)
     frame, schema, min_rows = named_frame(frame), plan.schema, plan.smallest_cell
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")
-    labelled_indices, y, domain_labels = schema.read_labels(frame, plan.classes)
-    if not len(labelled_indices):
+    labeled_indices, y, domain_labels = schema.read_labels(frame, plan.classes)
+    if not len(labeled_indices):
         raise TableError(
             f"no row has both a target ({schema.target!r}) and a domain ({schema.domain!r}). Check "
             "that these are the right columns"
@@ -313,10 +313,10 @@ def read_site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
             f"{subject} has fewer than {min_rows} rows with a target and a domain, the smallest "
             "number that the plan allows sites to report. Use a table with more rows"
         )
-    notes, n_left_out = [], len(frame) - len(labelled_indices)
+    notes, n_left_out = [], len(frame) - len(labeled_indices)
     if n_excluded := int((~is_used).sum()):
         notes.append(f"left out: {n_excluded} rows from classes with fewer than {min_rows} rows")
-    X = schema.prepare(frame.iloc[labelled_indices[is_used]])
+    X = schema.prepare(frame.iloc[labeled_indices[is_used]])
     for name in (*schema.numbers, *schema.categorical):
         if 0 < X[name].notna().sum() < min_rows:
             X[name] = X[name].where(X[name].isna())

@@ -81,7 +81,7 @@ def statistics(
     Returns
     -------
     file : SiteFile
-        ``describe()`` describes its content, and ``save(path)`` writes it.
+        ``describe()`` returns a description of its content, and ``save(path)`` writes the file.
 
     See Also
     --------
@@ -134,7 +134,7 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
         if len(sent_counts) < len(all_counts):
             notes.append(f"categories of {name!r} with fewer than {min_rows} rows were not sent")
         n_other_rows = n - sum(sent_counts.values())
-        if sent_counts and n_other_rows < min_rows:  # count other rows in the largest category
+        if sent_counts and n_other_rows < min_rows:  # add other rows to the largest category
             sent_counts[max((count, k) for k, count in sent_counts.items())[1]] += n_other_rows
         category_counts.append(sent_counts)
     sizes = {"n": n, "n_numbers": len(column_names), "n_texts": len(category_counts)}
@@ -158,7 +158,7 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
 
 
 def _compute_block_means(values: Array, min_rows: int) -> Array:
-    """Sort values into blocks of nearly equal size, and return the means of the blocks."""
+    """Sort values, divide them into blocks of nearly equal size, and return the blocks' means."""
     if not len(values):
         return np.zeros(0)
     n_blocks = min(MAX_BLOCKS, max(len(values) // (MIN_BLOCK_CELLS * min_rows), 1))
@@ -258,8 +258,8 @@ def check_units(plan: Plan, site_files: list[SiteFile]) -> None:
 
 def unpack_sketches(file: SiteFile) -> list[Sketch]:
     """Return the block means of each column, and the number of rows in each block."""
-    column_means = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
-    columns = zip(column_means, file.arrays["numbers"][0], strict=True)
+    block_means = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
+    columns = zip(block_means, file.arrays["numbers"][0], strict=True)
     return [(means, np.full(len(means), n / max(len(means), 1))) for means, n in columns]
 
 
@@ -339,17 +339,17 @@ def _list_kernels(plan: Plan, site_files: list[SiteFile]) -> list[dict[str, Any]
     """List each kernel with each gamma; "auto" gammas are computed from distances within sites."""
     weights = np.repeat([float(file.content["rows"]) for file in site_files], len(QUANTILE_LEVELS))
     kernels: list[dict[str, Any]] = []
-    for i, kernel in enumerate(METRICS):
+    for i, kernel_name in enumerate(METRICS):
         gammas: Any = plan.gammas
         if isinstance(gammas, str):
             distances = np.concatenate([file.arrays["distances"][i] for file in site_files])
             median = quantile(make_sketch(distances, weights), 0.5)
             if median <= 0:
                 raise PlanError("the median distance between rows is 0. Pass a list of gammas")
-            median_gamma = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
+            median_gamma = 1.0 / (2.0 * median**2) if kernel_name == "rbf" else 1.0 / median
             gammas = [median_gamma * factor for factor in RIDGE_GAMMAS]
-        if kernel in plan.kernels:
-            kernels += [{"kernel": kernel, "gamma": float(gamma)} for gamma in gammas]
+        if kernel_name in plan.kernels:
+            kernels += [{"kernel": kernel_name, "gamma": float(gamma)} for gamma in gammas]
     return kernels
 
 
@@ -374,17 +374,17 @@ def _choose_shift_settings(
     """Return column ranges, and landmarks for comparing new rows with domains."""
     preprocessing = pooled_statistics.preprocessing(plan.schema)
     rng = np.random.RandomState(plan.seed)
-    p, n_points = len(preprocessing.mean), min(disclosure.MAX_WATCH_LANDMARKS, n_columns)
+    p, n_landmarks = len(preprocessing.mean), min(disclosure.MAX_WATCH_LANDMARKS, n_columns)
     scales = np.sqrt(np.where(preprocessing.variance > 0, preprocessing.variance, 1.0))
-    ranges, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))
+    ranges, landmarks = np.full((2, p), np.nan), np.zeros((n_landmarks if p else 0, p))
     for j, (block_means, weights) in enumerate(pooled_statistics.sketches[:p]):
         if not len(block_means):
             continue
-        site_block_means = [site[j][0] for site in site_sketches if len(site[j][0])]
+        site_block_means = [sketches[j][0] for sketches in site_sketches if len(sketches[j][0])]
         ranges[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in site_block_means)
         ranges[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in site_block_means)
         levels = (np.cumsum(weights) - weights / 2) / weights.sum()
-        draws = np.interp(rng.uniform(size=n_points), levels, block_means)
-        points[:, j] = np.clip((draws - preprocessing.mean[j]) / scales[j], -CLIP, CLIP)
-    gamma = resolve_gamma("median", "rbf", points) if p and np.ptp(points, axis=0).any() else 1.0
-    return {"ends": ranges, "landmarks": points, "gamma": gamma}
+        draws = np.interp(rng.uniform(size=n_landmarks), levels, block_means)
+        landmarks[:, j] = np.clip((draws - preprocessing.mean[j]) / scales[j], -CLIP, CLIP)
+    gamma = resolve_gamma("median", "rbf", landmarks) if p and np.ptp(landmarks, 0).any() else 1.0
+    return {"ends": ranges, "landmarks": landmarks, "gamma": gamma}

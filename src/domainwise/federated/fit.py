@@ -1,4 +1,4 @@
-"""Fit a model from moments that were sent by several sites."""
+"""Fit a model from the moments that several sites sent."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ Candidate = dict[str, Any]  #: arguments of a model
 def fit(plan: Plan, files: SiteFiles) -> TableModel:
     """Fit a model from the moments of several sites; candidates are scored on held-out sites.
 
-    Candidates give the same models as if all rows were in one table. The commands ``predict`` and
-    ``info``, and :func:`~domainwise.check_shift`, accept the model like any other. A site can join
-    later with the same plan. A site whose file is omitted affects the model only through the plan.
+    Each candidate gives the same model as if all rows were in one table. The commands ``predict``
+    and ``info``, and :func:`~domainwise.check_shift`, accept the model like any other. A site can
+    join later with the same plan. A site without a file affects the model only through the plan.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     search, watch = method.make(setting), plan.watch
     search.set_fitted(model, best_candidate, candidates)
     search.expected_score_ = errors = site_search.convert_scores(best_scores)
-    # For each domain: totals over rows (first, the row count) and kernel degrees of freedom.
+    # For each domain: totals over rows (the row count is first), and kernel degrees of freedom.
     summary_by_domain: dict[str, tuple[Array, float]] = {}
     for file in site_files:
         domain_fields = [file.content["domains"], file.arrays["watch"], file.arrays["freedom"]]
@@ -146,9 +146,9 @@ def _list_notes(plan: Plan, site_files: list[SiteFile]) -> list[str]:
 
 
 class _Search:
-    """Searches for the best candidate, given moments from all sites; each site is held out once.
+    """A search for the best candidate, given moments from all sites; each site is held out once.
 
-    A search returns the model, all candidates, and the scores and arguments of the best candidate.
+    Both fits return the model, all candidates, and the scores and arguments of the best candidate.
     """
 
     def __init__(self, plan: Plan, site_files: list[SiteFile]) -> None:

@@ -113,7 +113,7 @@ class Plan:
         number ``n_average``. For projections, lists of values for arguments such as ``ridge``.
     class_weight : {"balanced", None}, default=None
     smallest_cell : int, default=10
-        Sites report nothing about classes, categories or missing values in fewer rows than this.
+        Sites report nothing about classes, categories or missing values that occur in fewer rows.
     merged : dict, default=None
         Merged first-round results.
 

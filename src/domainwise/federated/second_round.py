@@ -33,11 +33,11 @@ from domainwise.shift.watch import CLIP
 BLOCK_ROWS = 2**17  #: number of rows that are preprocessed at a time
 MEMORY_ADVICE = "use a plan with a smaller n_features, or fewer kernels or gammas"
 DOMAIN_STATISTICS = "the domain statistics ('watch')"  #: name of the array ``watch`` in messages
-COUNT_NAMES = ("missing", "beyond", "unknown")  #: counts of missing, out-of-range, unknown values
+COUNT_NAMES = ("missing", "beyond", "unknown")  #: missing, out-of-range and unknown values
 ROUNDING = 1e-9  #: tolerance for rounding, relative to a bound or the trace of a second moment
-#: Targets may lie outside the range of all block means by this multiple of the range.
+#: Targets may lie outside the range of all block means by up to this multiple of the range.
 TARGET_MARGIN = 1e3
-#: A site that joins late may have up to this many times the rows of all first-round sites.
+#: A site that joins late may have up to this many times as many rows as all first-round sites.
 MAX_LATE_RATIO = 10
 
 
@@ -61,8 +61,8 @@ def moments(
     site : str, default=None
         Name of the site. None uses the domain name, if all rows belong to one domain.
     accept_disclosure : bool, default=False
-        Include every domain and class with at least ``smallest_cell`` rows, whatever could be
-        inferred about these rows, and even if the rows differ from those in the first round.
+        Include every domain and class with at least ``smallest_cell`` rows, no matter what could
+        be inferred about these rows, and even if the rows differ from those in the first round.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def _check_centres(plan: Plan, X: Any) -> None:
 def unpack_sums(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
     """Return the sums of map ``i`` for each class, grouped by label and domain.
 
-    A second moment over all classes is divided among them in proportion to their numbers of rows.
+    A second moment over all classes is divided in proportion to the number of rows in each class.
     Unweighted results are then exact; results with class weights assume equal covariances.
     """
     counts, sums, class_sums = file.arrays["counts"], file.arrays[f"sums{i}"], []
