@@ -180,7 +180,7 @@ class RowSearch(RidgeSearch):
         ]
 
     def groups(self) -> list[list[NystromMap]]:
-        """Return groups of maps to sum in one pass, or one map per group if memory is limited."""
+        """Return groups of maps whose sums share a pass; one map per group if memory is limited."""
         n_cells = max(len(cell_rows.cell_keys) for cell_rows, _, _ in self.passes)
         n_extra_columns, advice = self.passes[0][0].n_extra_columns, ADVICE
         if self.by_class and self.scorer is None and self.penalties.class_weight is None:
@@ -415,11 +415,11 @@ class SumSearch(RidgeSearch):
         return cells
 
 
-def _collect_functions(functions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
+def _collect_functions(expansions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
     """Return a score function that stores the expansion of each split, and returns NaN."""
 
     def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
-        functions[split] = expansion(nystrom, problem, solutions)
+        expansions[split] = expansion(nystrom, problem, solutions)
         return np.array(np.nan)
 
     return score

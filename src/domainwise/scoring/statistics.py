@@ -140,11 +140,11 @@ def summarize(values: Sequence[float]) -> Summary:
     >>> summarize([1.0, 3.0])
     Summary(mean=2.0, deviation=1.4142135623730951, n=2)
     """
-    array = np.asarray(values, dtype=np.float64)
-    if not len(array):
+    numbers = np.asarray(values, dtype=np.float64)
+    if not len(numbers):
         return Summary(float("nan"), float("nan"), 0)
-    deviation = float(np.std(array, ddof=1)) if len(array) > 1 else float("nan")
-    return Summary(float(np.mean(array)), deviation, len(array))
+    deviation = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else float("nan")
+    return Summary(float(np.mean(numbers)), deviation, len(numbers))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ All classes that choose arguments by holding out domains call :func:`search`. Th
 
 1. ``candidates(data)`` returns the candidates, which are dicts of arguments.
 2. ``batches(candidates)`` returns lists of indices of candidates that share computations, such as a
-   kernel matrix. ``batches_by(candidates, names)`` groups candidates with the same values of some
+   kernel matrix. ``batches_by(candidates, names)`` groups candidates with the same values of these
    arguments. If nothing is shared, each candidate is a batch.
 3. ``outcomes(data, splits, batch, score)`` fits the candidates of a batch to the training rows of
    each split, and passes each fitted model to ``score.outcome(model, X_test, y_test)``. A kind that
@@ -129,8 +129,8 @@ class Race:
 
     The rounds depend only on the number of splits, so that the choice is the same for every
     ``n_jobs``. A candidate is dropped if the rule does not choose it and its mean score is worse
-    than that of the last chosen one by more than ``margin`` standard errors of their difference
-    (paired over the domains or splits). The other candidates are scored on all splits.
+    than that of the last chosen candidate by more than ``margin`` standard errors of their
+    difference (paired over the domains or splits). The other candidates are scored on all splits.
     """
 
     first: int = 2  #: number of splits in round 1; rounds 1 and 2 contain half of all splits
@@ -207,8 +207,8 @@ def search(
         return replace(result, reusable=reusable)
     test_sets = [test for _, test in splits]
     n_rows = 1 + max(int(test.max()) for test in test_sets) if data.y is None else len(data.y)
-    held_out = np.stack([outputs_by_row(values, test_sets, n_rows) for values in chosen_outcomes])
-    return replace(result, held_out=held_out, reusable=reusable)
+    outputs = np.stack([outputs_by_row(values, test_sets, n_rows) for values in chosen_outcomes])
+    return replace(result, held_out=outputs, reusable=reusable)
 
 
 def limit_jobs(n_jobs: int | None, data: Data) -> int | None:

@@ -84,7 +84,7 @@ class ProjectedMoments:
         return np.asarray(np.sqrt(squares.clip(0.0) / n))
 
     def fit(self, head: Any) -> Any:
-        """Return a fitted default head of a search; ``head`` must be this default."""
+        """Fit the default head of a search, which ``head`` must be, and return it."""
         return QuickRidge(self) if self.classes is None else QuickDiscriminant().fit_moments(self)
 
 
@@ -145,8 +145,8 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         whitening = directions[singular_values > 1e-4].T / singular_values[singular_values > 1e-4]
         deviations = (means - overall_mean) @ whitening
         weighted_deviations = np.sqrt(counts / (k - 1))[:, None] * deviations
-        _, between_values, V = np.linalg.svd(weighted_deviations, full_matrices=False)
-        V = V[between_values > 1e-4 * between_values.max(initial=0.0)]
+        _, between_singular_values, V = np.linalg.svd(weighted_deviations, full_matrices=False)
+        V = V[between_singular_values > 1e-4 * between_singular_values.max(initial=0.0)]
         deviations = deviations @ V.T
         coef = deviations @ (whitening @ V.T).T
         bias = -0.5 * (deviations**2).sum(axis=1) - coef @ overall_mean

@@ -325,7 +325,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _standardize(self, numbers: Array) -> Array:
         return np.clip((numbers - self.mean_) / self.scale_, -CLIP, CLIP)
 
-    def _choose_sources(self, domains: Any, n: int) -> Array:
+    def _choose_sources(self, domains: Any, n_rows: int) -> Array:
         """Set ``sources_``, and return the index of each row's source; -1 means none.
 
         Domains with few rows, and domains that are not among the largest, are pooled. The
@@ -333,11 +333,11 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         if domains.codes is None or domains.n_categories == 1:
             self.sources_ = ["all"] if domains.codes is None else [str(domains.names[0])]
-            return np.zeros(n, dtype=np.intp)
+            return np.zeros(n_rows, dtype=np.intp)
         domain_sizes = np.bincount(domains.codes)
         largest_codes = np.argsort(-domain_sizes, kind="stable")[:MAX_SOURCES]
         separate_codes = np.sort(largest_codes[domain_sizes[largest_codes] >= MIN_SOURCE_ROWS])
-        n_separate, n_pooled_rows = len(separate_codes), n - domain_sizes[separate_codes].sum()
+        n_separate, n_pooled_rows = len(separate_codes), n_rows - domain_sizes[separate_codes].sum()
         has_pool = bool(n_pooled_rows >= MIN_SOURCE_ROWS or not n_separate)
         self.sources_ = [str(domains.names[i]) for i in separate_codes] + [POOLED] * has_pool
         source_of_domain = np.full(len(domain_sizes), n_separate if has_pool else -1)
@@ -347,7 +347,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _draw_landmarks(self, Z: Array, sizes: Array) -> Array:
         """Set ``gamma_`` and ``landmarks_``, and return the number of landmarks for each source."""
         filled_rows, p = np.nan_to_num(Z), Z.shape[1]
-        # Statistics (landmarks, 4 per column and 3 others) are at most half as many as values.
+        # Store at most half as many statistics (landmarks, 4 per column and 3 others) as values.
         limits = np.minimum(sizes // 3, sizes * p // 2 - 4 * p - 3)
         n_features = np.where(sizes < MIN_SOURCE_ROWS, 0, limits).clip(0, MAX_LANDMARKS if p else 0)
         is_constant = not p or bool((filled_rows == filled_rows[0]).all())
@@ -392,10 +392,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         totals, _ = self._sum_groups(columns, group_of_domain[pooled_codes], len(largest_codes))
         domain_sums = self.split_totals(totals)["kernel"][:, :n_features]
         pooled_totals, n_pooled = self.split_totals(self.totals_[-1]), domain_sizes.sum()
-        n_rows, pooled_sum = domain_sizes[largest_codes, None], pooled_totals["kernel"][:n_features]
+        sizes, pooled_sum = domain_sizes[largest_codes, None], pooled_totals["kernel"][:n_features]
         variance = pooled_totals["norms"][0] / n_pooled - np.sum((pooled_sum / n_pooled) ** 2)
-        mean_differences = domain_sums / n_rows - (pooled_sum - domain_sums) / (n_pooled - n_rows)
-        squared_distances = (mean_differences**2).sum(axis=1, keepdims=True) - variance / n_rows
+        mean_differences = domain_sums / sizes - (pooled_sum - domain_sums) / (n_pooled - sizes)
+        squared_distances = (mean_differences**2).sum(axis=1, keepdims=True) - variance / sizes
         return float(np.sqrt(np.max(squared_distances).clip(0)))
 
     def _sum_groups(

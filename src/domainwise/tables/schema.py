@@ -478,7 +478,7 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
 
 
 def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
-    """Return the index of each text in ``classes``, the classes of ``owner`` in messages."""
+    """Return the index of each text in ``classes``; messages call them the classes of ``owner``."""
     code_by_class = {str(label): code for code, label in enumerate(classes)}
     if unknown_texts := sorted({*texts.tolist()} - {*code_by_class}):
         raise TableError(
