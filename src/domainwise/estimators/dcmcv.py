@@ -229,7 +229,7 @@ class DCMCV(ExactArguments, DCMSearch):
 
     Each combination of arguments is scored with a simple predictor on projected rows from held-out
     domains, and DCM is fitted to all rows with the best combination. Candidates with the same gamma
-    share products with the Gram matrix, so all of them take little more time than the slowest.
+    share products with the Gram matrix, so together they take little longer than the slowest one.
 
     Parameters
     ----------

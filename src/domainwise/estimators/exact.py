@@ -242,8 +242,8 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
     .. math:: \left(b K B K + \tfrac{1 - b}{N} K^2\right) \beta
        = \gamma \, (w K D K + v K W K + K + N \rho I) \beta
 
-    where :math:`K` is the centred kernel matrix of the N rows, :math:`B` is the scatter of class
-    means, :math:`D` that of domain means, and :math:`W` that within classes; :math:`b`, :math:`w`,
+    where :math:`K` is the centred kernel matrix of the N rows, :math:`B`, :math:`D` and :math:`W`
+    are the scatter of class means, of domain means and within classes; :math:`b`, :math:`w`,
     :math:`v` and :math:`\rho` are ``between``, ``domain_weight``, ``within_weight`` and ``ridge``.
 
     Parameters

@@ -43,13 +43,13 @@ class OnePass:
     #: Checks targets and domains.
     _check_labels: Callable[..., tuple[Any, Labels]]
     #: Chooses the landmarks and everything else that must not depend on later rows. ``n_rows`` is
-    #: the total number of rows, if only some of them are passed.
+    #: the total number of rows if only some of them are passed.
     _begin: Callable[..., None]
     #: Computes sums over rows whose labels have been checked.
     _sum_rows: Callable[..., NystromSums | CellSums]
 
     def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
-        """Choose landmarks from X, a sample of the ``n_rows`` rows, and record label types."""
+        """Choose landmarks from X (a sample of the ``n_rows`` rows), and record label types."""
         vars(self).pop("_sums", None)  # from an earlier fit
         backend = Backend()
         target, domain = self._check_labels(backend, y, sample_domain, X, min_classes=1)
@@ -340,7 +340,7 @@ def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -
 def _assign_groups(
     target: Labels | None, domain: Labels | None, n: int
 ) -> tuple[Array, list[tuple[Any, Any]]]:
-    """Return the group code of each row, and the (class, domain) of each group."""
+    """Return the group code of each row, and the (class, domain) pair of each group."""
     (class_codes, classes), (domain_codes, domains) = (
         (0, [None])
         if labels is None or labels.codes is None

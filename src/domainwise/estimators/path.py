@@ -206,7 +206,7 @@ class MomentFold:
         self.template, self.cells, self.target, self.X_test = template, cells, target, X_test
         n_targets = 0 if target.values is None else target.values.shape[1]
         self.is_continuous, self.sums = n_targets > 0, sums.joined_cells(cells)
-        self.first_target = len(self.sums.mean) - n_targets  # column of the moments
+        self.first_target = len(self.sums.mean) - n_targets  # column index in the moments
         for moment in (self.sums.mean, self.sums.second):
             check_finite(moment, template._map.landmarks.dtype)
 

@@ -262,7 +262,7 @@ class MethodProjection(Projection):
         """Function that solves the eigenproblem; its arguments are named like the estimator's."""
 
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        """Call the method with those of the estimator's arguments that it accepts."""
+        """Call the method with the estimator's arguments that it accepts."""
         names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
         options = {key: continuous if key == "continuous" else getattr(self, key) for key in names}
         return self._method(gram, labels, **options)

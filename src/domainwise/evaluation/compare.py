@@ -37,13 +37,13 @@ from domainwise.tables.schema import Table
 class Difference:
     """Scores in two evaluations, and the second minus the first; for errors, negative is better.
 
-    ``mean`` and the entries of ``per_domain`` contain ``first``, ``second``, ``difference``, and
-    ``low`` and ``high``, the ends of a 95 % bootstrap interval for it, over domains or over rows.
+    ``mean`` and each entry of ``per_domain`` contain ``first``, ``second``, ``difference``, ``low``
+    and ``high`` (a 95 % bootstrap interval for the difference, over domains or over rows).
     """
 
     method: str
     mean: dict[str, float]
-    p_value: float | None  #: Wilcoxon's signed-rank test over domains
+    p_value: float | None  #: from Wilcoxon's signed-rank test over domains
     words: str  #: the result, such as "better, but not significantly"
     per_domain: list[dict[str, Any]]  #: largest deterioration first
 
@@ -293,7 +293,7 @@ class Check:
     worst: float  #: the model's score on ``worst_domain``
     worst_domain: Any
     n_domains: int
-    better: bool  #: whether the mean gain over ``constant`` is significant (one-sided, 10 %)
+    better: bool  #: whether the mean gain over ``constant`` is significant (one-sided test, 10 %)
     low: float | None = None  #: lower end of a 95 % bootstrap interval for ``model``, over domains
     high: float | None = None  #: upper end of this interval
     calibration: dict[str, Any] | None = None  #: calibration of prediction sets

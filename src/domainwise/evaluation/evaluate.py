@@ -95,7 +95,7 @@ def evaluate(
         takes ``sample_domain``, there is a second result, ``name+context``, for which all rows of
         the held-out domain are predicted together.
     task : {"auto", "classification", "regression"}, default="auto"
-        With "auto", text and targets with at most 20 distinct whole numbers are classes.
+        With "auto", text and up to 20 distinct whole numbers are treated as classes.
     scoring : str, callable or list of str, default=None
         A scikit-learn scorer, or a list of scorer names. None means RMSE for a continuous target.
         For classes, it means balanced accuracy if a class is rare, or if the share of a class
@@ -118,9 +118,9 @@ def evaluate(
         Whether to show scores and the remaining time: in a terminal, as a table that is updated
         (with Rich), otherwise as one line per fit. A callable gets each fit's cost and result rows.
     max_rows : int, "auto" or None, default="auto"
-        Maximum number of rows to train on, drawn evenly from the domains; "auto" is 2,000, and
-        None uses all rows. Scores are computed on all rows, up to 100,000. With more than 5,000
-        source rows, projections are approximated with landmarks.
+        Maximum number of rows to train on, drawn evenly from the domains; "auto" means 2,000,
+        and None uses all rows. Scores are computed on all rows, up to 100,000. With more than
+        5,000 source rows, projections are approximated with landmarks.
     pos_label : object, default=None
         The positive class of a binary target, for scores such as F1; None means the second class.
     prepare : bool, default=True
@@ -378,26 +378,26 @@ def _score_without_leaks(
             for method in methods
         ]
         run_jobs(jobs, memory, n_jobs=n_workers)
-        with suppress(ValueError):  # no method could be evaluated
+        with suppress(ValueError):  # raised if no method could be evaluated
             rerun = scored_evaluation(problem, evaluation.measure, methods, splits, memory.rows)
             scores = {result.label: result.mean for result in rerun.results}
     return {"columns": leaking_names, "scores": scores}
 
 
 def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> str:
-    """Remove splits that some methods have not finished; if none remains, keep the first split.
+    """Remove the rows of incomplete splits; if all splits are incomplete, keep the first.
 
     Return a sentence about the missing splits.
     """
     unfinished_jobs = memory.unfinished(jobs)
     split_numbers = sorted({job.split_number for job in jobs})
     incomplete_numbers = {job.split_number for job in unfinished_jobs}
-    complete_numbers = sorted({*split_numbers} - incomplete_numbers) or split_numbers[:1]
-    memory.rows = [row for row in memory.rows if row["split"] in complete_numbers]
+    remaining_numbers = sorted({*split_numbers} - incomplete_numbers) or split_numbers[:1]
+    memory.rows = [row for row in memory.rows if row["split"] in remaining_numbers]
     return (
         f"Interrupted after {len(jobs) - len(unfinished_jobs)} of {len(jobs)} fits: scores are "
-        f"based on {len(complete_numbers)} of {len(split_numbers)} groups of held-out domains. Run "
-        "the same command again to continue."
+        f"based on {len(remaining_numbers)} of {len(split_numbers)} groups of held-out domains. "
+        "Run the same command again to continue."
     )
 
 

@@ -48,9 +48,9 @@ class Evaluation(Results):
     domains : list
         The held-out domains.
     measure : Measure
-        How scores are computed.
+        The rule by which scores are computed.
     left_out : dict
-        Why methods have no score, by method.
+        Reasons for missing scores, by method.
     facts : dict
         Task, sizes, seed and versions.
     records : dict
@@ -73,7 +73,7 @@ class Evaluation(Results):
     differences : dict
         Differences between the domains, and possible problems in the table.
     lacking : str
-        The reason that the report gives if it needs predictions that are not available.
+        The reason given in the report if the predictions that it needs are not available.
     weights : dict
         Weight of each domain in the mean that decides which method is recommended.
     """
@@ -145,7 +145,7 @@ class Evaluation(Results):
         Returns
         -------
         table : data frame
-            The report explains the columns.
+            The columns are also explained in the report.
         """
         rows = [{"method": result.label, **self._summary(result)} for result in self.results]
         return import_pandas().DataFrame(rows)

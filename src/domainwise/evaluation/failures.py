@@ -62,7 +62,7 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
 
 
 def predictions_by_domain(records: Sequence[Record], order: Sequence[Any]) -> DomainPredictions:
-    """Predictions for all rows of each domain, with the domains in this order."""
+    """Predictions for all rows of each domain, with the domains in the given ``order``."""
     grouped_records = grouped(records)
     return {d: joined(grouped_records[d]) for d in order if d in grouped_records}
 
@@ -198,17 +198,17 @@ def calibration_section(name: str, predictions: DomainPredictions, classes: Any)
         caption = "On the dotted line, predicted probabilities equal observed frequencies"
         picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
     worst_domain = max(errors, key=lambda d: errors[d])
-    predicted, observed, counts, _ = display.curves[worst_domain]
-    subject, frequency = f"class {display.about}", percent(counts @ observed / counts.sum())
-    outcome = f"its observed frequency is {frequency}"
+    probabilities, frequencies, counts, _ = display.curves[worst_domain]
+    subject, frequency_text = f"class {display.about}", percent(counts @ frequencies / counts.sum())
+    outcome = f"its observed frequency is {frequency_text}"
     if len(classes) > 2:
-        subject, outcome = display.about, f"it is correct in {frequency} of the rows"
+        subject, outcome = display.about, f"it is correct in {frequency_text} of the rows"
     sentence = (
         f"The calibration error of {name}, which is the mean absolute difference between "
         f"predicted probabilities and observed frequencies, is {_mean(errors):.2f} on average over "
         f"held-out domains. It is largest on {names_of(worst_domain)}: {errors[worst_domain]:.2f}. "
         f"There, the mean predicted probability of {subject} is "
-        f"{percent(counts @ predicted / counts.sum())}, and {outcome}."
+        f"{percent(counts @ probabilities / counts.sum())}, and {outcome}."
     )
     columns = {"calibration error": {d: f"{error:.2f}" for d, error in errors.items()}}
     return Section("Calibration", [sentence], [picture], columns)
@@ -217,13 +217,13 @@ def calibration_section(name: str, predictions: DomainPredictions, classes: Any)
 def residual_section(name: str, predictions: DomainPredictions, classes: Any = None) -> Section:
     """Residuals, and the bias (their mean) on each domain."""
     residuals = {d: r["prediction"] - r["target"].astype(float) for d, r in predictions.items()}
-    biases = {d: float(np.mean(differences)) for d, differences in residuals.items()}
-    mean_squares = {d: float(np.mean(differences**2)) for d, differences in residuals.items()}
+    biases = {d: float(np.mean(errors)) for d, errors in residuals.items()}
+    mean_squares = {d: float(np.mean(errors**2)) for d, errors in residuals.items()}
     bias_shares = {d: biases[d] ** 2 / s if s else 0.0 for d, s in mean_squares.items()}
-    worst_domain = max(biases, key=lambda d: abs(biases[d]))
-    bias, bias_share = biases[worst_domain], bias_shares[worst_domain]
+    most_biased_domain = max(biases, key=lambda d: abs(biases[d]))
+    bias, bias_share = biases[most_biased_domain], bias_shares[most_biased_domain]
     sentence = (
-        f"The bias of {name} is largest on {names_of(worst_domain)}: predictions are "
+        f"The bias of {name} is largest on {names_of(most_biased_domain)}: predictions are "
         f"{abs(bias):.3g} too {'high' if bias > 0 else 'low'} on average, which accounts for "
         f"{percent(bias_share)} of the squared error there. On average over held-out domains, bias "
         f"accounts for {percent(_mean(bias_shares))} of the squared error."

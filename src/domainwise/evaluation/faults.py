@@ -36,7 +36,7 @@ FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
 MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
 #: Minimum absolute correlation of copied columns, and minimum share of copies in a domain's rows.
 MIN_COPY_CORRELATION, MIN_COPIED_SHARE = 0.9995, 0.05
-#: Rows below which a domain is tiny, and domains above which copied rows are not searched for.
+#: Row count below which a domain is tiny, and domain count above which rows are not compared.
 TINY_ROWS, MAX_DOMAINS = 10, 2000
 
 
@@ -150,8 +150,8 @@ class _Table:
         """
         if rows is None:
             rows = sum(self.sizes[d] for d in domains) if len(domains) else len(self.domain_codes)
-        names = [self.domain_names[d] for d in domains]
-        return Fault(kind, columns, names, int(rows), severity, message, action, leak)
+        domain_names = [self.domain_names[d] for d in domains]
+        return Fault(kind, columns, domain_names, int(rows), severity, message, action, leak)
 
 
 def describe_differences(problem: Problem) -> dict[str, Any]:
@@ -219,17 +219,17 @@ def _drop_option(columns: Sequence[str]) -> str:
 
 
 def _format_number(value: float) -> str:
-    """Format a number with four digits, with an exponent only if it is very large or small."""
+    """Format a number with four significant digits; only extreme numbers have an exponent."""
     return f"{float(f'{value:.4g}'):,.12g}"
 
 
 def _check_leaks(table: _Table) -> Iterator[Fault]:
     """Find columns that leak the target, or predict it as well as all other columns together."""
     X = np.column_stack([column.numbers for column in table.columns])
-    text_columns = {j for j, column in enumerate(table.columns) if not column.is_number}
+    text_indices = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
     matched_scores: dict[str, float] = {}  # for columns that are as good as all others together
-    for leak in find_leaks(X, text_columns, table.target, table.rows_by_domain, table.copied_pairs):
+    for leak in find_leaks(X, text_indices, table.target, table.rows_by_domain, table.copied_pairs):
         name = table.columns[leak.column].name
         if leak.is_matched:
             matched_scores[name] = max(leak.scores.values())
@@ -454,8 +454,8 @@ def _check_small_domains(table: _Table) -> Iterator[Fault]:
     ):
         if is_affected.any():
             domains, n_rows = np.flatnonzero(is_affected), table.sizes[is_affected].sum()
-            where = "each of " * (len(domains) > 1) + table.names_of(domains)
-            message = f"{description} in {where} ({n_rows:,} rows in total)."
+            domains_text = "each of " * (len(domains) > 1) + table.names_of(domains)
+            message = f"{description} in {domains_text} ({n_rows:,} rows in total)."
             yield table.make_fault(kind, 1, [], domains, message, consequence)
 
 
@@ -463,7 +463,7 @@ def _check_small_domains(table: _Table) -> Iterator[Fault]:
 
 
 def upgrade_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a fault, stored by this or an earlier version, to the current form."""
+    """Convert a fault stored by this or an earlier version to the current form."""
     if "words" not in fault:
         return dict(fault)
     columns, domains = [fault["column"]], [fault["domain"]]
@@ -482,19 +482,19 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
     its median gain on the domains without the fault.
     """
     constant_scores = next((result.known for result in results.results if result.trivial), {})
-    methods = [result for result in results.results if not result.trivial]
+    nontrivial_results = [result for result in results.results if not result.trivial]
     gains = [
         {str(d): s - constant_scores[d] for d, s in result.known.items() if d in constant_scores}
-        for result in methods
+        for result in nontrivial_results
     ]
     new_faults, reported_domains = [], set()
     for fault in faults:
         domain, effect = _effect(fault, gains)
         new_faults.append({**fault, "effect": "" if domain in reported_domains else effect})
         reported_domains.add(domain)
-    if not methods or leaking_columns(faults):
+    if not nontrivial_results or leaking_columns(faults):
         return new_faults
-    leader = methods[0]
+    leader = nontrivial_results[0]
     if results.measure.sign > 0:
         is_suspect = leader.worst >= 0.99 and leader.mean >= 0.995
     else:
@@ -515,7 +515,7 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
 
 
 def _effect(fault: Mapping[str, Any], gains: Sequence[Mapping[str, float]]) -> tuple[str, str]:
-    """Return an affected domain on which most methods score poorly, and a sentence, or "", ""."""
+    """Return an affected domain where most methods score poorly, and a sentence, or "" for both."""
     n_poor: dict[str, int] = {}  # number of methods that score poorly, by domain
     for gain_by_domain in gains:
         other_gains = [gain for d, gain in gain_by_domain.items() if d not in fault["domains"]]

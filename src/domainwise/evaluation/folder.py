@@ -52,7 +52,7 @@ UNFINISHED_FILE = re.compile(rf"\.[0-9a-f]{{12}}\.{PREDICTION_FILE.pattern}")
 
 # Forms of evaluation.json and of the lines in results.jsonl; see check_form.
 NUMBER = (int, float)
-NAME = (str, int, float, bool)  #: types of the name of a domain or a class
+NAME = (str, int, float, bool)  #: types that the name of a domain or class can have
 ENDS = [Maybe(NUMBER), Maybe(NUMBER)]  #: ends of the interval of a score
 _METHOD: Form = {
     **dict.fromkeys(("key", "label", "about"), str),
@@ -190,7 +190,7 @@ class JobMemory:
         self.rows = [*(row for row in self.rows if job_key(row) not in new_keys), *rows]
 
     def unfinished(self, jobs: Sequence[MethodJob]) -> list[MethodJob]:
-        """Return those of ``jobs`` that are not finished."""
+        """Return the ``jobs`` that are not finished."""
         finished_keys = set(map(job_key, self.rows))
         return [job for job in jobs if not finished_keys.issuperset(job.row_keys)]
 
@@ -438,7 +438,7 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
 
 
 def _finished_jobs(store: ResultStore) -> dict[tuple[str, int, str], Row]:
-    """Rows of finished jobs by their :func:`job_key`; the last row if a job was run again."""
+    """Rows of finished jobs by their :func:`job_key`; if a job was run again, its last row."""
     jobs = {}
     for job_number, row in enumerate(store.rows("job"), 1):
         if "error" not in row:
@@ -518,20 +518,20 @@ def _describe_method(method: Method, problem: Problem) -> str:
 
 def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
     """Digest of the rows, targets, domains and splits."""
-    digest, full = hashlib.sha256(), problem.full
-    for X in (full.X, full.raw):
+    sha256, source = hashlib.sha256(), problem.full
+    for X in (source.X, source.raw):
         if hasattr(X, "columns"):
             frame = X.to_pandas() if hasattr(X, "to_pandas") else X
-            digest.update("\0".join(map(str, frame.columns)).encode())
+            sha256.update("\0".join(map(str, frame.columns)).encode())
             for name in frame.columns:
-                digest.update(_to_bytes(frame[name].to_numpy()))
+                sha256.update(_to_bytes(frame[name].to_numpy()))
         else:
-            digest.update(_to_bytes(X))
-    for array in (full.y, full.domains, full.codes, problem.index, problem.classes):
-        digest.update(_to_bytes(array))
+            sha256.update(_to_bytes(X))
+    for array in (source.y, source.domains, source.codes, problem.index, problem.classes):
+        sha256.update(_to_bytes(array))
     for train, test in splits:
-        digest.update(_to_bytes(train) + _to_bytes(test))
-    return digest.hexdigest()
+        sha256.update(_to_bytes(train) + _to_bytes(test))
+    return sha256.hexdigest()
 
 
 def _to_bytes(values: Any) -> bytes:
@@ -547,6 +547,6 @@ def _digest(content: bytes) -> str:
 
 
 def _content_digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of the content of evaluation.json, independent of its layout."""
+    """SHA-256 of the content of evaluation.json, independent of its formatting."""
     entries = {name: value for name, value in content.items() if name != "digest"}
     return _digest(json.dumps(entries, sort_keys=True, separators=(",", ":")).encode())

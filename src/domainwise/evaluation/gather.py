@@ -84,7 +84,7 @@ def scored_evaluation(
         if not np.isfinite(list(scores.values())).any():
             left_out[key] = f"{measure.label} is not defined on any domain"
             continue
-        column_drops = [item for job in method_jobs for item in job.get("worth", {}).items()]
+        score_drops = [item for job in method_jobs for item in job.get("worth", {}).items()]
         batches = {}
         if context:
             records = _select_records(method_jobs, (HELD_OUT, HALVES, TENTHS))
@@ -105,7 +105,7 @@ def scored_evaluation(
                 tuple(dict.fromkeys(text for job in method_jobs for text in job["warnings"])),
                 context=context,
                 batches=batches,
-                importance=_means((name, drop) for name, drops in column_drops for drop in drops),
+                importance=_means((name, drop) for name, drops in score_drops for drop in drops),
             )
         )
         for fold, records_by_key in records_by_fold.items():
@@ -158,7 +158,7 @@ def _select_records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Record]:
 
 
 def _means(pairs: Iterable[tuple[Any, float]]) -> dict[Any, float]:
-    """Mean value for each key, from pairs of a key and a value."""
+    """Mean value for each key, from (key, value) pairs."""
     values_by_key: dict[Any, list[float]] = {}
     for key, value in pairs:
         values_by_key.setdefault(key, []).append(value)

@@ -118,7 +118,7 @@ class MethodJob:
         return rows
 
     def _fit(self) -> Pipeline:
-        """Fit to the source domains; some methods use all their rows, not only the drawn ones."""
+        """Fit to the source domains; some methods use all rows, not only those drawn."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
         fit_problem, fit_rows, fit_params = problem, train, {}
@@ -229,8 +229,8 @@ class SeenJob(MethodJob):
                 for code in np.unique(problem.codes[test]):
                     indices = np.flatnonzero(problem.codes[test] == code)
                     domain_outputs = {k: v if v is None else v[indices] for k, v in outputs.items()}
-                    fields = (problem, test[indices], problem.y[train], SEEN)
-                    row["predictions"].append(self._record(model, domain_outputs, *fields))
+                    arguments = (problem, test[indices], problem.y[train], SEEN)
+                    row["predictions"].append(self._record(model, domain_outputs, *arguments))
 
     def _predict_folds(self, chosen_model: Any) -> list[Record]:
         """Predict the folds within the held-out domains.
@@ -314,8 +314,8 @@ class Scorer:
             except FAILURES as error:
                 return {**row, "error": f"{error}" or type(error).__name__}
             within_scores = {c: self._within_score(row["split"], c, records) for c in codes}
-        texts = sorted({*row["warnings"], *reported_warnings(caught_warnings)})
-        return {**row, "scores": scores, "within": within_scores, "warnings": texts}
+        warning_texts = sorted({*row["warnings"], *reported_warnings(caught_warnings)})
+        return {**row, "scores": scores, "within": within_scores, "warnings": warning_texts}
 
     def _held_out_score(self, record: Record, y_train: Array) -> float:
         """Score on a held-out domain; NaN if it is not defined."""
@@ -360,7 +360,7 @@ MAX_ROWS, QUICK_ROWS, BATCH_ROWS = 400, 100, 2000
 def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     """Permutation importance by column, for each domain on which the measure is defined.
 
-    It is the drop in the score without context when a column is shuffled within a domain. It is
+    It is the drop in the score (without context) when a column is shuffled within a domain. It is
     not computed for custom scorers, which call the model themselves and would be slow.
     """
     problem, prepare, measure = job.problem, job.method.prepare, job.problem.measure
@@ -403,7 +403,7 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
 
 
 def _shuffle(X: Any, start: int, codes: Array, column: str, rng: np.random.Generator) -> None:
-    """Shuffle a column of X in place, within domains, in the copy of the rows from ``start`` on."""
+    """Shuffle a column of X in place, within domains, in the copy that begins at row ``start``."""
     shuffled_rows = start + np.lexsort([rng.random(len(codes)), codes])
     ordered_rows = start + np.lexsort([np.arange(len(codes)), codes])
     if isinstance(X, np.ndarray):
