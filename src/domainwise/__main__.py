@@ -15,11 +15,11 @@ def main() -> None:
     """Run the command line; print an error if the ``cli`` extra is not installed."""
     # Until there is something to clean up, Ctrl-C ends the process without an exception.
     signal.signal(signal.SIGINT, _exit_immediately)
-    for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:  # closed: the next file opened would get its descriptor
-            setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    for stream_name in ("stdout", "stderr"):
+        if getattr(sys, stream_name) is None:  # closed: another file would get its descriptor
+            setattr(sys, stream_name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         # Characters that the terminal cannot display are printed as escape sequences.
-        getattr(sys, stream).reconfigure(errors="backslashreplace")
+        getattr(sys, stream_name).reconfigure(errors="backslashreplace")
     try:
         from domainwise.cli import app
     except ModuleNotFoundError as error:

@@ -153,12 +153,12 @@ class LabelRules:
         """Check the labels of ``n_rows`` later rows, which are in memory."""
         target = None
         if y is not None and self.target_kernel is not None:
-            kernel = self._label_kernel(y, self.kinds[0], "y", "target_kernel")
-            target = check_target(y, n_rows, kernel, min_classes=1)
+            target_kernel = self._label_kernel(y, self.kinds[0], "y", "target_kernel")
+            target = check_target(y, n_rows, target_kernel, min_classes=1)
         if domains is None or self.domain_kernel is None:
             return target, check_sample_domain(None, n_rows)
-        kernel = self._label_kernel(domains, self.kinds[1], "sample_domain", "domain_kernel")
-        return target, check_sample_domain(domains, n_rows, kernel)
+        domain_kernel = self._label_kernel(domains, self.kinds[1], "sample_domain", "domain_kernel")
+        return target, check_sample_domain(domains, n_rows, domain_kernel)
 
     def _label_kernel(self, labels: Array, kind: str, name: str, kernel_argument: str) -> Any:
         kernel = getattr(self, kernel_argument)

@@ -81,7 +81,7 @@ def to_device(array: Any, device: Any) -> Any:
 
 
 def to_portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
-    """Return a state in which each tensor is replaced by a dict of an array and a device name."""
+    """Return a state in which each tensor is replaced by a dict with an array and its device."""
     return {
         name: {_DEVICE_KEY: str(value.device), "array": value.cpu().numpy()}
         if name in names and is_tensor(value)

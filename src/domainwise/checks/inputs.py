@@ -73,7 +73,7 @@ def check_target(
     is_constant = labels.values is not None and not np.ptp(labels.values, axis=0).any()
     if is_constant and min_classes > 1:
         raise ValueError(
-            f"y is constant (every row is {y[0]}), so there is nothing to learn. Pass a target "
+            f"y is constant (every value is {y[0]}), so there is nothing to learn. Pass a target "
             "that varies or, if the estimator does not require y, omit y."
         )
     return labels
@@ -102,6 +102,7 @@ def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
 
 
 def _entries(n: int, adjective: str = "") -> str:
+    """Return a count and its noun, such as "1 entry"; an adjective must end with a space."""
     return f"{n} {adjective}" + ("entry" if n == 1 else "entries")
 
 
