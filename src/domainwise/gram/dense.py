@@ -45,7 +45,7 @@ class DenseGram(RowsGram):
     """A centred Gram matrix that is stored.
 
     ``matrix`` is the uncentred matrix minus a constant; if it is float64, it is centred in place.
-    ``dtype`` is the precision of the rows. ``lapack=True`` solves all eigenproblems by LAPACK.
+    ``dtype`` is the precision of the rows. ``lapack=True`` solves all eigenproblems with LAPACK.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class DenseGram(RowsGram):
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
     ) -> RitzPairs:
-        """Return leading eigenpairs; by LAPACK, without an iteration, if ``lapack`` is True."""
+        """Return leading eigenpairs; ``lapack=True`` uses LAPACK instead of an iteration."""
         if not self.lapack:
             # With a preconditioner, add only a few columns per step: small products are cheap.
             options |= {"n_residuals": k + 4} if options.get("precondition") else {}

@@ -294,12 +294,12 @@ class StreamedGram(IterativeGram):
 
     def _landmark_features(self) -> Array:
         """Return centred Nystrom features of the rows; float32 is enough for a preconditioner."""
-        is_compiled = tiles.use_compiled(self.n_samples**2)
-        max_landmarks = COMPILED_RANK * self.n_samples**0.5 if is_compiled else float("inf")
+        use_numba = tiles.use_compiled(self.n_samples**2)
+        max_landmarks = COMPILED_RANK * self.n_samples**0.5 if use_numba else float("inf")
         landmarks = self.X[landmark_rows(self.n_samples, self.seed, max_landmarks)]
         nystrom = LandmarkFeatures(self.kernel, landmarks, float(np.finfo(self.dtype).eps))
         features = np.empty((self.n_samples, nystrom.root.shape[1]), dtype=np.float32)
-        for rows, panel_features in nystrom.panels(self.X, compiled=is_compiled):
+        for rows, panel_features in nystrom.panels(self.X, compiled=use_numba):
             features[rows] = panel_features
         features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
         return features

@@ -249,8 +249,8 @@ def _target_landmarks(points: Any, labels: Array, kernel: Kernel) -> Array:
                 f"target_landmarks={points!r} is a range, which needs an RBF target kernel. Pass "
                 "an array of landmarks."
             )
-        step = GRID_STEP / np.sqrt(2.0 * kernel.gamma)
-        n_points = int(np.ceil((points[1] - points[0]) / step)) + 1
+        spacing = GRID_STEP / np.sqrt(2.0 * kernel.gamma)
+        n_points = int(np.ceil((points[1] - points[0]) / spacing)) + 1
         if n_points > MAX_GRID:
             raise ValueError(
                 f"target_landmarks={points!r} needs a grid of {n_points} landmarks for this "

@@ -175,13 +175,13 @@ def sum_rows(
     see :meth:`NystromSums.partial` for the other arguments.
     """
     batches = panels(len(X), batch_rows or BATCH_ROWS)
-    is_compiled = use_compiled(len(X) * nystrom.n_features)
+    use_numba = use_compiled(len(X) * nystrom.n_features)
 
     def work(thread: int, pool_size: int) -> NystromSums:
         memory = _batch_memory([nystrom], X)
 
         def sum_batch(rows: slice) -> NystromSums:
-            summands = nystrom.summands(X[rows], memory, compiled=is_compiled)
+            summands = nystrom.summands(X[rows], memory, compiled=use_numba)
             label_args = group_codes[rows], group_keys, get_label_features(rows)
             return NystromSums.partial(summands, *label_args, moments=moments)
 
@@ -354,7 +354,7 @@ def sum_cells(
     xp, batches = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
     landmarks = None if landmarks is None else cast(landmarks, X.dtype)
-    compiled_flags = [use_compiled(len(X) * nystrom.n_features) for nystrom in maps]
+    numba_flags = [use_compiled(len(X) * nystrom.n_features) for nystrom in maps]
 
     def work(thread: int, pool_size: int) -> CellSums:
         start, stop = (t * len(batches) // pool_size for t in (thread, thread + 1))
@@ -367,8 +367,8 @@ def sum_cells(
             distances = None if landmarks is None else cross_distances(batch, landmarks, l1=True)
             extra_columns = None if rows.extra_columns is None else rows.extra_columns[indices]
             label_args = rows.group_codes[indices], rows.group_keys, extra_columns
-            for cells, nystrom, is_compiled in zip(cells_by_map, maps, compiled_flags, strict=True):
-                summands = nystrom.summands(batch, memory, distances, compiled=is_compiled)
+            for cells, nystrom, use_numba in zip(cells_by_map, maps, numba_flags, strict=True):
+                summands = nystrom.summands(batch, memory, distances, compiled=use_numba)
                 sums = NystromSums.partial(cast(summands, xp.float64), *label_args)
                 cells[key] = cells[key].merge(sums) if key in cells else sums
         return CellSums(cells_by_map)

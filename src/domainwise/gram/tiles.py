@@ -314,11 +314,11 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
     K = xp.empty((n, n), dtype=xp.float64, device=X.device)
     max_bytes = None if kernel.function or is_tensor(X) else COPIED_TILE_BYTES
     tiles = upper_tiles(n, _device_tile_side(X, rows.left.dtype, max_bytes))
-    is_compiled = use_compiled(n * n)
+    use_numba = use_compiled(n * n)
 
     def work(thread: int, pool_size: int) -> None:
         for a, b in tiles[thread::pool_size]:
-            tile = kernel.block(rows.left[a], rows.right[b], compiled=is_compiled)
+            tile = kernel.block(rows.left[a], rows.right[b], compiled=use_numba)
             K[a, b] = (tile + tile.T) / 2 if a == b else tile
             if a != b:
                 K[b, a] = tile.T

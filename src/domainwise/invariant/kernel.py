@@ -105,7 +105,7 @@ class InvariantKernel(
         return bool(self.conditional)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
-        """Fit the kernel to source domains; memory is linear in the number of rows.
+        """Fit the kernel to source domains; memory use is linear in the number of rows.
 
         {source_rows}
         y : array-like of shape (n_samples,), default=None

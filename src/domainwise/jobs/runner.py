@@ -1,4 +1,4 @@
-"""Run jobs on several workers, and store the rows that each job returns when it finishes.
+"""Run jobs on several workers, and store the rows of each job as soon as it finishes.
 
 A job is any picklable object with a ``cost`` and a method ``run()`` that returns rows. To resume
 a run, omit the jobs whose rows are already in the results file.

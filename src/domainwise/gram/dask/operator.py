@@ -191,11 +191,11 @@ def _add_pair(
     dtype = left.dtype
     V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
     left_sum, right_sum = left_sum.copy(), right_sum.copy()
-    side, is_compiled = tiles.tile_side(dtype.itemsize), tiles.use_compiled(len(left) * len(right))
+    side, use_numba = tiles.tile_side(dtype.itemsize), tiles.use_compiled(len(left) * len(right))
     buffer = np.empty(side * side, dtype=dtype)
     for i in tiles.panels(len(left), side):
         for j in tiles.panels(len(right), side):
-            tile = tiles.tile_values(kernel, left[i], right[j], buffer, compiled=is_compiled)
+            tile = tiles.tile_values(kernel, left[i], right[j], buffer, compiled=use_numba)
             left_sum[i] += tile @ W[j]
             right_sum[j] += tile.T @ V[i]
     return left_sum, right_sum

@@ -137,7 +137,7 @@ class FusedKernel:
         elif self.formula != POLYNOMIAL and not self.uses_exp2m1:
             self.lift = LIFT
             self.typical_value = 2.0 ** (LIFT - self.mean_exponent)
-        # The number of features p, increased to a size that tl.dot accepts.
+        # The number of features p, padded to a size that tl.dot accepts.
         self.padded_p = next((w for w in (16, 32, 64) if self.p <= w), -(-self.p // 64) * 64)
         self.right = self._side(scaled_right)
         self.left = self.right if left is None else self._side(scaled_left)

@@ -133,7 +133,7 @@ def kernel_product(
 
 
 def sum_rows(nystrom: NystromMap, X: Tensor, group_codes: Any, *labels: Any, **options: Any) -> Any:
-    """Sum over the rows of X as :func:`domainwise.gram.sums.sum_rows` does."""
+    """Sum over the rows of X as :func:`domainwise.gram.sums.sum_rows` does, but on the device."""
     options["batch_rows"] = _batch_rows([nystrom], X)
     nystrom = TensorMap.on_device_of(X, nystrom)
     with full_precision(X):
