@@ -260,7 +260,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         member_names = [member_type.name for member_type in member_types]
         if not member_names or len(set(member_names)) < len(member_names):
             raise ValueError(
-                f"members must contain at least one member, and no name twice; got {self.members!r}"
+                f"members must list at least one member, and each name once; got {self.members!r}"
             )
         return member_types
 
