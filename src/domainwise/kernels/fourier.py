@@ -100,7 +100,7 @@ class FourierMap:
                     vector = vector - (basis[:i] @ vector) @ basis[:i]
                 basis[i] = vector / np.linalg.norm(vector)
             for phase in (-pi / 2, 0.0):
-                points += [np.append(length * frequency, phase) for frequency in basis]
+                points += [np.append(length * direction, phase) for direction in basis]
         return np.array(points[: self.n_features])
 
     def transform(self, X: Any) -> Any:

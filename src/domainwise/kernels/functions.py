@@ -380,10 +380,10 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     if kernel not in ("rbf", "laplacian"):
         return 1.0 / p
     rows = cast(X if n <= MEDIAN_ROWS else X[evenly_spaced(n, MEDIAN_ROWS)], xp.float64)
-    max_value = float(abs(rows).max())
-    if kernel == "rbf" and max_value > 0 and not MIN_MAGNITUDE < max_value < MAX_MAGNITUDE:
+    max_abs = float(abs(rows).max())
+    if kernel == "rbf" and max_abs > 0 and not MIN_MAGNITUDE < max_abs < MAX_MAGNITUDE:
         raise ValueError(
-            f"gamma={gamma!r} cannot be computed: the largest absolute value is {max_value:.0e}, "
+            f"gamma={gamma!r} cannot be computed: the largest absolute value is {max_abs:.0e}, "
             "so squared distances overflow or underflow. Rescale the values, or pass gamma as a "
             "number."
         )

@@ -200,10 +200,10 @@ def dica(
     S = np.linalg.solve(core, gram.inner(Z, KY_F))
     X = Y_F - gram.combine(W, S)  # R^-1 F
     KX = KY_F - gram.combine(KW, S)
-    values, C = real_positive_pairs(gram.inner(KF, KX), gram.tolerance)
-    m, n_extra = component_count(values, len(values), n_components, continuous)
+    eigenvalues, C = real_positive_pairs(gram.inner(KF, KX), gram.tolerance)
+    m, n_extra = component_count(eigenvalues, len(eigenvalues), n_components, continuous)
     X, KX = gram.combine(X, C[:, :m]), gram.combine(KX, C[:, :m])
-    components = Components(X, KX, values[:m], len(values), dict(solution.info))
+    components = Components(X, KX, eigenvalues[:m], len(eigenvalues), dict(solution.info))
     if not n_extra:
         return components
     # With epsilon 0, label_factor returns orthogonal, non-zero columns with the same span.

@@ -190,18 +190,18 @@ def sca(
 def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> components.Components:
     """Solve a problem whose left side B has the range of ``K Q``; solutions are ``A^-1 K Q a``."""
     Q, KQ, J, M, A = problem
-    inverse = A.inverse_of_image(Q, KQ)
-    S = A.quadratic_form(inverse, KQ)
-    values, a = label_pairs(S, J, M, gram.tolerance)
-    m, n_extra = components.component_count(values, len(values), n_components, False)
+    solution = A.inverse_of_image(Q, KQ)
+    S = A.quadratic_form(solution, KQ)
+    eigenvalues, a = label_pairs(S, J, M, gram.tolerance)
+    m, n_extra = components.component_count(eigenvalues, len(eigenvalues), n_components, False)
     a = a[:, :m]
-    b = Solution(gram.combine(inverse.X, a), gram.combine(inverse.image, a), inverse.info)
-    if inverse.is_approximate:  # S is precise enough, but the vectors are not
+    b = Solution(gram.combine(solution.X, a), gram.combine(solution.image, a), solution.info)
+    if solution.is_approximate:  # S is precise enough, but the vectors are not
         b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
     info: dict[str, Any] = {**b.info, "label_rank": len(S)}
-    leading_components = components.Components(b.X, b.image, values[:m], len(values), info)
+    first_components = components.Components(b.X, b.image, eigenvalues[:m], len(eigenvalues), info)
     G = gram.inner(Q, KQ) if n_extra else S
-    return components.with_extras(gram, leading_components, Q, KQ, G, n_extra, extra_eigenvalue=0.0)
+    return components.with_extras(gram, first_components, Q, KQ, G, n_extra, extra_eigenvalue=0.0)
 
 
 def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:
@@ -311,9 +311,9 @@ class Quadratic:
         while len(residuals) < gram.max_iter:
             KP = gram.product(P)
             AP = self.image(P, KP, gram.product(KP))
-            step = np.diag(_ratio(rz, _dots(gram, P, AP)))
-            X, KX = X + gram.combine(P, step), KX + gram.combine(KP, step)
-            R_old, R = R, R - gram.combine(AP, step)
+            step_sizes = np.diag(_ratio(rz, _dots(gram, P, AP)))
+            X, KX = X + gram.combine(P, step_sizes), KX + gram.combine(KP, step_sizes)
+            R_old, R = R, R - gram.combine(AP, step_sizes)
             residuals.append(float((components.norms(gram, R) / V_norms).max(initial=0.0)))
             is_stalled = len(residuals) > 8 and residuals[-1] > 0.5 * min(residuals[:-8])
             if residuals[-1] <= max_residual or is_stalled:

@@ -86,14 +86,14 @@ def summarize_domains(model: Any, X: Any, domains: Array) -> Summaries:
     X = np.asarray(X, dtype=np.float64)
     moments_by_domain = getattr(estimator, "domain_context_", estimator).domain_moments(X, domains)
     summaries = {}
-    for name, domain_moments in moments_by_domain.items():
-        rows = X[domains == name]
+    for domain, domain_moments in moments_by_domain.items():
+        rows = X[domains == domain]
         n_rows = len(rows)
         if isinstance(estimator, DomainContext):
             rows = rows[:0]  # moments are sufficient
         draws = random_numbers(row_keys(rows, 0))
         order = np.argsort(draws, kind="stable")[:DOMAIN_SAMPLE_ROWS]
-        summaries[name] = DomainSummary(n_rows, domain_moments, draws[order], rows[order])
+        summaries[domain] = DomainSummary(n_rows, domain_moments, draws[order], rows[order])
     return summaries
 
 

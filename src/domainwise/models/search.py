@@ -72,8 +72,8 @@ class MethodSearchKind:
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Group candidates that share a kernel; otherwise each candidate is a batch."""
         estimator = self._searched_estimator
-        is_svm = type(estimator) in (SVC, SVR) and estimator.kernel == "rbf"
-        if self.use_shortcuts and (is_svm or isinstance(estimator, KernelProjection)):
+        is_rbf_svm = type(estimator) in (SVC, SVR) and estimator.kernel == "rbf"
+        if self.use_shortcuts and (is_rbf_svm or isinstance(estimator, KernelProjection)):
             return batches_by(candidates, ("kernel", "gamma"))
         return [[i] for i in range(len(candidates))]
 

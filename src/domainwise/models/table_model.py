@@ -126,8 +126,8 @@ class TableModel:
     def adapt(self, X: Any, y: Array, *, X_site: Any = None) -> TableModel:
         """Return a model that is adapted to the site from which the labelled rows come.
 
-        ``X`` and ``X_site`` are data frames from :meth:`Schema.prepare`, and ``y`` contains targets
-        as in the training table.
+        ``X`` and ``X_site`` (unlabelled rows) are data frames from :meth:`Schema.prepare`, and
+        ``y`` contains targets as in the training table.
         """
         estimator = self.pipeline[-1]
         if not hasattr(estimator, "adapt"):

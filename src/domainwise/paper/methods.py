@@ -76,18 +76,18 @@ class ReferenceFastDCM(ReferenceDCM):
     def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
         """Solve the eigenproblem on the source domains."""
         rng = np.random.default_rng(self.random_state)
-        landmark_rows = np.sort(rng.choice(len(X), min(self.n_landmarks, len(X)), replace=False))
-        landmarks = X[landmark_rows]
+        landmark_indices = np.sort(rng.choice(len(X), min(self.n_landmarks, len(X)), replace=False))
+        landmarks = X[landmark_indices]
         # The extension to new points is affine in their kernel values. Projecting a zero column and
         # unit columns gives its offset and its matrix.
-        probes = np.hstack([np.zeros((len(landmark_rows), 1)), np.eye(len(landmark_rows))])
+        probes = np.hstack([np.zeros((len(landmark_indices), 1)), np.eye(len(landmark_indices))])
         solution = algorithm2_stable(
             rbf_kernel(X, landmarks, gamma=self.gamma),
             rbf_kernel(landmarks, gamma=self.gamma),
-            self._target_kernel(y, y[landmark_rows]),
-            self._target_kernel(y[landmark_rows], y[landmark_rows]),
-            delta_kernel(sample_domain, sample_domain[landmark_rows]),
-            delta_kernel(sample_domain[landmark_rows], sample_domain[landmark_rows]),
+            self._target_kernel(y, y[landmark_indices]),
+            self._target_kernel(y[landmark_indices], y[landmark_indices]),
+            delta_kernel(sample_domain, sample_domain[landmark_indices]),
+            delta_kernel(sample_domain[landmark_indices], sample_domain[landmark_indices]),
             probes,
             epsilon=self.epsilon,
             n_components=self.n_components,
