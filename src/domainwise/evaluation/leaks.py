@@ -181,8 +181,8 @@ def _column_scores(X: Array, categorical: Collection[int], target: Target, rows:
     presence_ranks = rankdata(is_present, axis=0)
     scores, outcomes = np.zeros((2, p)), target.outcomes(rows)
     for outcome in outcomes:
-        weights = np.repeat(outcome.astype(np.float64), p)
-        bin_sums = np.bincount(bin_ids.ravel(), weights, minlength=n_bins * p)
+        cell_outcomes = np.repeat(outcome.astype(np.float64), p)
+        bin_sums = np.bincount(bin_ids.ravel(), cell_outcomes, minlength=n_bins * p)
         # Mean outcome in each row's bin, with the row's own outcome replaced with the overall mean.
         means = (bin_sums[bin_ids] - outcome[:, None] + outcome.mean()) / bin_sizes[bin_ids]
         bin_scores = target.agreement(outcome, rankdata(means, axis=0))

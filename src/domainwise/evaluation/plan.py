@@ -62,7 +62,7 @@ def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
     """Number of workers for work that takes ``seconds`` in total.
 
     With ``n_jobs=-1``, there is one worker per core, or only one if more would not be faster. There
-    are fewer if memory is limited: each needs libraries, the table, and a few kernel matrices.
+    are fewer if memory is limited: each worker needs libraries, the table, and kernel matrices.
     """
     if n_jobs is not None and n_jobs < 0 and seconds < MIN_PARALLEL_SECONDS and not on_cluster():
         return 1

@@ -296,10 +296,10 @@ class Results:
             for d in method.scores
         ]
         outputs = replace(outputs, balanced=measure.balanced)
-        gains, counts = label_gain(outputs, scores, scorer)
-        gains[0, 1:] = expected_score(list(method.known.values()), 0)
+        table, counts = label_gain(outputs, scores, scorer)
+        table[0, 1:] = expected_score(list(method.known.values()), 0)
         entries = []
-        for (n_labels, mean, *ends), n_domains in zip(gains.tolist(), counts.tolist(), strict=True):
+        for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
             if n_domains and np.isfinite(mean):
                 low, high = self._shown(ends)
                 score_and_ends = {"score": measure.shown(mean), "low": low, "high": high}

@@ -115,8 +115,8 @@ class _ColumnStatistics:
         """Return the kind of anomaly in domain i, and the units that would explain it."""
         others = np.flatnonzero(~is_distant)
         center, variance = self.predict(others)
-        error = np.sqrt(variance + self.errors[i] ** 2)
-        max_distance = max(MAX_ERRORS * error, MAX_SHARE * abs(self.values[i] - center))
+        standard_error = np.sqrt(variance + self.errors[i] ** 2)
+        max_distance = max(MAX_ERRORS * standard_error, MAX_SHARE * abs(self.values[i] - center))
         on_log_scale = self.scale == "logarithm"
 
         def compute_log_spread(median: Array, spread: Array) -> Array:

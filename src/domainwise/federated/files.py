@@ -185,9 +185,9 @@ def load_files(
     if not isinstance(files, (str, Path, SiteFile, Iterable)):
         raise TypeError(f"files must be SiteFile objects or paths; got {type(files).__name__}")
     files_by_site: dict[str, SiteFile] = {}
-    for item in [files] if isinstance(files, (str, Path, SiteFile)) else files:
-        file = item if isinstance(item, SiteFile) else SiteFile.load(item)
-        file_label = f"the file from site {file.site!r}" if file is item else str(item)
+    for source in [files] if isinstance(files, (str, Path, SiteFile)) else files:
+        file = source if isinstance(source, SiteFile) else SiteFile.load(source)
+        file_label = f"the file from site {file.site!r}" if file is source else str(source)
         if file.kind != kind:
             requirement = f"{kind} are needed. Pass {ROUNDS[kind]}-round files"
             raise SiteFileError(f"{file_label} contains {file.kind}, but {requirement}")

@@ -148,7 +148,7 @@ def _list_notes(plan: Plan, site_files: list[SiteFile]) -> list[str]:
 class _Search:
     """A search for the best candidate, given moments from all sites; each site is held out once.
 
-    Both fits return the model, all candidates, and the scores and arguments of the best candidate.
+    The fit methods return the model, all candidates, and the best candidate's scores and arguments.
     """
 
     def __init__(self, plan: Plan, site_files: list[SiteFile]) -> None:
