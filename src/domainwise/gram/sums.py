@@ -349,7 +349,7 @@ def sum_cells(
 ) -> CellSums:
     """Sum over the rows of X in each cell, in threads whose results are merged in order.
 
-    If there are several maps, they must have Laplacian kernels, so that they share distances.
+    Several maps share the distances to the landmarks, so their kernels must be Laplacian.
     """
     xp, batches = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
@@ -456,7 +456,7 @@ def _joint_space(
     sums: NystromSums,
     group_space: LabelSpace,
     centred_sums: Array,
-    counts: Array,
+    group_sizes: Array,
     m: int,
     target: LabelMap | None,
     domain: LabelMap | None,
@@ -465,9 +465,9 @@ def _joint_space(
 
     The rows of ``cross`` are products of an orthonormal basis with the ``m`` features of X.
     """
-    n_groups, root_counts, label_moments = len(counts), np.sqrt(counts), sums.second[m:, m:]
+    n_groups, root_sizes, label_moments = len(group_sizes), group_sizes**0.5, sums.second[m:, m:]
     # Group directions are orthonormal, except that centring removes the constant vector.
-    group_gram = np.eye(n_groups) - np.outer(root_counts, root_counts) / sums.n_samples
+    group_gram = np.eye(n_groups) - np.outer(root_sizes, root_sizes) / sums.n_samples
     gram = np.block([[group_gram, centred_sums[:, m:]], [centred_sums[:, m:].T, label_moments]])
     # Scale label features to norm 1. Group directions are not scaled: they can be zero.
     squared_norms = np.diagonal(label_moments)

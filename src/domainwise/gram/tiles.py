@@ -76,7 +76,7 @@ def single_blas_thread(active: bool = True) -> AbstractContextManager[Any]:
 
 
 def tile_side(itemsize: int, max_bytes: int | None = None) -> int:
-    """Return the side of a square tile that fits into ``max_bytes`` and scikit-learn's limit."""
+    """Return the side of a square tile; scikit-learn's ``working_memory`` is an upper limit."""
     tile_bytes = min(float(get_config()["working_memory"]) * 2**20, max_bytes or MAX_TILE_BYTES)
     return max(1, int(np.sqrt(tile_bytes / itemsize)))
 
