@@ -224,10 +224,10 @@ def check_outputs(values: Array, n_rows: int, name: str) -> None:
             f"member {name!r} returned {len(values)} predictions for {n_rows} rows. Make it return "
             "one prediction per row."
         )
-    is_not_finite = ~np.isfinite(values).all(axis=1)
-    if is_not_finite.any():
+    is_invalid = ~np.isfinite(values).all(axis=1)
+    if is_invalid.any():
         raise ValueError(
-            f"member {name!r} returned NaN or infinite values for {is_not_finite.sum()} of "
+            f"member {name!r} returned NaN or infinite values for {is_invalid.sum()} of "
             f"{n_rows} rows. Make it return finite numbers, or remove it from members."
         )
 
