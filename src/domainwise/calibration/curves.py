@@ -154,7 +154,7 @@ def adapt_class_shares(
     r"""Re-estimate class shares in each domain, and adapt probabilities to them.
 
     If the features of each class have the same distribution in all domains, and only class shares
-    differ, the shares in a new domain can be estimated from unlabeled rows with the EM algorithm
+    differ, the shares in a new domain can be estimated from unlabelled rows with the EM algorithm
     of Saerens, Latinne and Decaestecker. If the distributions differ as well, probabilities can
     become worse. Use this function only if it improves scores on held-out domains.
 

@@ -31,7 +31,7 @@ def make_synthetic(
     c: float = 2.0,
     random_state: int | np.random.RandomState | None = None,
 ) -> Bunch:
-    r"""Draw the paper's synthetic domains: covariances differ, but the labeling rule does not.
+    r"""Draw the paper's synthetic domains: covariances differ, but the labelling rule does not.
 
     Domain i has :math:`n_i \sim \mathrm{Poisson}(n)` rows
     :math:`x \sim N(0, \Sigma_i)`, :math:`\Sigma_i \sim \mathrm{Wishart}(\eta I_p, p)`, and

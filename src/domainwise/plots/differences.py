@@ -74,7 +74,7 @@ class ShiftDisplay(style.Display):
     ) -> Self:
         """Draw medians and quartiles of numeric columns.
 
-        Columns are centered at the median of the source domains' medians and scaled by the median
+        Columns are centred at the median of the source domains' medians and scaled by the median
         of their interquartile ranges, so a source domain with another unit has little influence.
 
         Parameters

@@ -64,7 +64,7 @@ class ProjectedMoments:
     means: Array  #: column means of each class, or of all rows
     scatter: Array  #: sums of squares and products of deviations from these means
     classes: Array | None = None
-    cross: Any = None  #: sums of products of the columns with the centered continuous target
+    cross: Any = None  #: sums of products of the columns with the centred continuous target
     target_mean: Any = None  #: mean of the continuous target
 
     def mapped(self, W: Array) -> ProjectedMoments:
