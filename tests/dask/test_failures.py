@@ -56,7 +56,7 @@ def fit_while(client, slow_fit, harm, *tasks):
 
 def fit_harmed(client, fit, harm, tasks):
     """Return the fitted model, and whether the fit was running when ``harm`` was called."""
-    tasks = tasks or ("partial_sums", "square", "pair")
+    tasks = tasks or ("partial_sums", "diagonal_product", "add_pair")
     fitted, failure = [], []
 
     def fit_there():
