@@ -225,7 +225,7 @@ def times(factor):
             2,
             "counts",
             at((0, 0), 2),
-            "'counts' must be 0 or at least 5; no domain may be empty",
+            "each entry of 'counts' must be 0 or at least 5, and each domain must have a nonzero",
         ),
         (2, "counts", at((0, 0), 10**12), "'counts' must contain integers from 0 to 10000000000"),
         (2, "counts", at((0, 0), 10**9), "all sites together had 120 in the first round"),

@@ -58,12 +58,12 @@ def precision_name(X: Any) -> str:
 
 
 @contextmanager
-def full_precision(X: Any, *, tf32: bool = False) -> Iterator[None]:
-    """Prevent torch from multiplying float32 tensors in TF32, regardless of its settings.
+def matmul_precision(X: Any, *, allow_tf32: bool = False) -> Iterator[None]:
+    """Multiply float32 tensors in full precision, or in TF32, regardless of torch's settings.
 
-    ``tf32=True`` allows TF32 instead. Products of NumPy arrays are not affected.
+    Products of NumPy arrays are not affected.
     """
-    xp, setting = namespace(X), "high" if tf32 else "highest"
+    xp, setting = namespace(X), "high" if allow_tf32 else "highest"
     previous_setting = setting if xp is np else xp.get_float32_matmul_precision()
     if previous_setting == setting:
         yield
@@ -86,7 +86,7 @@ def column_norms(V: Any) -> Any:
     return (V * V).sum(0) ** 0.5
 
 
-def cholesky(A: Any) -> Callable[[Any], Any] | None:
+def cholesky_solver(A: Any) -> Callable[[Any], Any] | None:
     """Return a function that applies ``A^-1``, or None if A is not positive definite.
 
     A may be overwritten.
@@ -112,7 +112,7 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
     """Return ``(S + shift I)^-1 B`` for an S that is positive semi-definite up to rounding."""
     A, indices = S + 0.0, np.arange(len(S))
     A[indices, indices] += shift
-    solve = cholesky(A)
+    solve = cholesky_solver(A)
     if solve is not None:
         return solve(B)
     eigenvalues, U = namespace(S).linalg.eigh(S)
@@ -133,7 +133,7 @@ def group_sums(rows: Any, group_codes: Any, n_groups: int) -> Any:
 
 
 def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
-    """Compute L1 or squared Euclidean distances between rows of X and Y from their differences."""
+    """Return L1 or squared Euclidean distances between rows, without inner products (precise)."""
     if not is_tensor(X):
         return cdist(X, Y, "cityblock" if l1 else "sqeuclidean")
     if l1 and X.device.type == "cuda" and X.shape[1] <= MAX_LOOP_FEATURES:

@@ -17,7 +17,7 @@ from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels, plain_array, refuse_too_large, validate_rows
 from domainwise.checks.signatures import arguments, batch_record, check_batch, with_shared_arguments
 from domainwise.ensemble.batches import Batch
-from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
+from domainwise.ensemble.moments import FeatureRanges, Moments, no_moments, rows_moments
 
 #: Factor by which a feature and its relative value are multiplied.
 RELATIVE_FACTOR = 2**-0.5
@@ -148,7 +148,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     #: Properties of the first batch that later batches must share; None in older model files.
     _first_batch: dict[str, str] | None = field(default=None, init=False)
     _moments: Moments = field(init=False)
-    _levels: Levels = field(init=False)
+    _feature_ranges: FeatureRanges = field(init=False)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
         """Compute the mean and standard deviation of each feature over the source rows.
@@ -264,23 +264,23 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if is_dask(X):
             from domainwise.ensemble.context_dask import source_moments
 
-            n_rows, moments, levels = source_moments(self, X, sample_domain, reset=reset)
+            n_rows, moments, ranges = source_moments(self, X, sample_domain, reset=reset)
         else:
             X = self._check_rows(X, reset=reset)
             domain_labels(sample_domain, X)
-            n_rows, moments, levels = len(X), *rows_moments(X)
+            n_rows, moments, ranges = len(X), *rows_moments(X)
         if reset:
             self._first_batch = batch_record(self, sample_domain)
         else:
-            moments, levels = self._moments.merged(moments), self._levels.merged(levels)
-        self._moments, self._levels = moments, levels
+            moments, ranges = self._moments.merged(moments), self._feature_ranges.merged(ranges)
+        self._moments, self._feature_ranges = moments, ranges
         self.n_samples_seen_: int = n_rows if reset else n_rows + self.n_samples_seen_
         self.mean_ = np.where(moments.count[0] > 0, moments.mean[0], 0.0)
         deviation = np.sqrt(moments.variance[0])
         # If the deviation is a rounding error of the mean, the feature is constant.
         is_constant = deviation <= 10 * np.finfo(np.float64).eps * np.abs(self.mean_)
         self.scale_ = np.where(is_constant, 1.0, deviation)
-        self.relative_features_ = np.flatnonzero(levels.many & ~is_constant)
+        self.relative_features_ = np.flatnonzero(ranges.many & ~is_constant)
         return self
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:

@@ -12,10 +12,10 @@ from domainwise.backends import backend_of, partitions
 from domainwise.backends.dask import collect, refuse_output_in_memory
 from domainwise.backends.partitions import Layout
 from domainwise.checks.inputs import check_sample_domain
-from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
+from domainwise.ensemble.moments import FeatureRanges, Moments, no_moments, rows_moments
 from domainwise.gram.dask.graphs import call, constant, run, task, tree
 
-SourceMoments = tuple[int, Moments, Levels]
+SourceMoments = tuple[int, Moments, FeatureRanges]
 DomainMoments = tuple[Array, Moments]
 
 
@@ -59,17 +59,17 @@ def _moments(rows: Any, layout: Layout) -> SourceMoments:
     X = layout.values(rows, allow_missing=True)
     if not len(X):
         nan_values = np.full(layout.n_features, np.nan)
-        levels = Levels(nan_values, nan_values, np.zeros(layout.n_features, dtype=bool))
-        return 0, no_moments(X), levels
+        ranges = FeatureRanges(nan_values, nan_values, np.zeros(layout.n_features, dtype=bool))
+        return 0, no_moments(X), ranges
     return len(X), *rows_moments(X)
 
 
 @task
 def _join_moments(partition_moments: list[SourceMoments]) -> SourceMoments:
-    n, moments, levels = partition_moments[0]
-    for next_n, next_moments, next_levels in partition_moments[1:]:
-        n, moments, levels = n + next_n, moments.merged(next_moments), levels.merged(next_levels)
-    return n, moments, levels
+    n, moments, ranges = partition_moments[0]
+    for next_n, next_moments, next_ranges in partition_moments[1:]:
+        n, moments, ranges = n + next_n, moments.merged(next_moments), ranges.merged(next_ranges)
+    return n, moments, ranges
 
 
 @task

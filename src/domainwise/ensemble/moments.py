@@ -62,7 +62,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Levels:
+class FeatureRanges:
     """Range of each feature, and whether it has more than two distinct values."""
 
     lowest: Array  #: NaN if no value is observed
@@ -70,8 +70,8 @@ class Levels:
     many: Array  #: whether a value lies between the lowest and the highest
 
     @classmethod
-    def of_rows(cls, X: Any) -> Levels:
-        """Compute the levels of rows; missing values are NaN."""
+    def of_rows(cls, X: Any) -> FeatureRanges:
+        """Compute the ranges of rows; missing values are NaN."""
         xp = namespace(X)
         is_missing = xp.isnan(X)
         lowest = xp.where(is_missing, np.inf, X).min(0)
@@ -83,13 +83,15 @@ class Levels:
         is_empty = lowest > highest
         return cls(np.where(is_empty, np.nan, lowest), np.where(is_empty, np.nan, highest), many)
 
-    def merged(self, other: Levels) -> Levels:
-        """Return the levels of both sets of rows together."""
+    def merged(self, other: FeatureRanges) -> FeatureRanges:
+        """Return the ranges of both sets of rows together."""
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
         bounds = (self.lowest, self.highest, other.lowest, other.highest)
         is_between = [(lowest < bound) & (bound < highest) for bound in bounds]
-        return Levels(lowest, highest, np.logical_or.reduce([self.many, other.many, *is_between]))
+        return FeatureRanges(
+            lowest, highest, np.logical_or.reduce([self.many, other.many, *is_between])
+        )
 
 
 def no_moments(X: Any) -> Moments:
@@ -107,14 +109,14 @@ def group_sums(values: Any, group_codes: Any, n_groups: int) -> Any:
     return np.asarray(indicators @ values)
 
 
-def rows_moments(X: Any) -> tuple[Moments, Levels]:
-    """Return the moments and levels of all rows, on the host."""
+def rows_moments(X: Any) -> tuple[Moments, FeatureRanges]:
+    """Return the moments and ranges of all rows, on the host."""
     xp = namespace(X)
     group_codes = cast(as_type_of(np.zeros(len(X)), X), xp.int64)
     device_moments = Moments.of_rows(cast(X, xp.float64), group_codes, 1)
     arrays = (device_moments.count, device_moments.mean, device_moments.squares)
     moments = Moments(*map(to_host, arrays))
-    return moments, Levels.of_rows(X)
+    return moments, FeatureRanges.of_rows(X)
 
 
 def source_limits(X: Array, domain_codes: Array, n_domains: int) -> Array:

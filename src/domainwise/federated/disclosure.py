@@ -68,7 +68,7 @@ class Request:
 
     @classmethod
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_landmarks: int) -> Self:
-        """Return the request of a plan that compares new rows at ``n_landmarks`` landmarks."""
+        """Return the request of a plan; the shift check has ``n_landmarks`` landmarks."""
         schema = plan.schema
         # 3 numbers, 4 for each numeric column, 2 for each text column, and 1 for each landmark.
         n_per_domain = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_landmarks
@@ -147,8 +147,8 @@ def choose_sizes(
         n_columns_by_map_count = {}
         for k in [n_maps, *(k for k in smaller_map_counts if k < n_maps)]:
             n_columns = find_max_columns(k, MIN_SHARE, MAX_AUTO_COLUMNS)
-            n_few_columns = find_max_columns(k, MIN_SHARE_FEW_COLUMNS, FEW_COLUMNS)
-            n_columns_by_map_count[k] = max(n_columns, n_few_columns)
+            n_relaxed = find_max_columns(k, MIN_SHARE_FEW_COLUMNS, FEW_COLUMNS)
+            n_columns_by_map_count[k] = max(n_columns, n_relaxed)
         min_columns = max(MIN_COLUMNS, min(ENOUGH_COLUMNS, max(n_columns_by_map_count.values())))
         map_counts = [k for k, n in n_columns_by_map_count.items() if n >= min_columns]
         if not map_counts:
@@ -288,8 +288,8 @@ def read_site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     check_plan(plan)
     frame, schema, min_rows = named_frame(frame), plan.schema, plan.smallest_cell
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")
-    labeled_indices, y, domain_labels = schema.read_labels(frame, plan.classes)
-    if not len(labeled_indices):
+    labelled_indices, y, domain_labels = schema.read_labels(frame, plan.classes)
+    if not len(labelled_indices):
         raise TableError(
             f"no row has both a target ({schema.target!r}) and a domain ({schema.domain!r}). Check "
             "that these are the right columns"
@@ -310,13 +310,13 @@ def read_site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     if not is_used.any():
         subject = "the table" if plan.classes is None else f"every class of {schema.target!r}"
         raise TableError(
-            f"{subject} has fewer than {min_rows} rows with a target and a domain, the smallest "
-            "number that the plan allows sites to report. Use a table with more rows"
+            f"{subject} has fewer than {min_rows} rows with a target and a domain. The plan does "
+            "not allow sites to send statistics of fewer rows. Use a table with more rows"
         )
-    notes, n_left_out = [], len(frame) - len(labeled_indices)
+    notes, n_left_out = [], len(frame) - len(labelled_indices)
     if n_excluded := int((~is_used).sum()):
         notes.append(f"left out: {n_excluded} rows from classes with fewer than {min_rows} rows")
-    X = schema.prepare(frame.iloc[labeled_indices[is_used]])
+    X = schema.prepare(frame.iloc[labelled_indices[is_used]])
     for name in (*schema.numbers, *schema.categorical):
         if 0 < X[name].notna().sum() < min_rows:
             X[name] = X[name].where(X[name].isna())

@@ -211,7 +211,10 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     counts, n_first_rows = arrays["counts"], int(plan.preprocessing.n_rows)
     n = int(counts.sum())
     if (counts[counts > 0] < min_rows).any() or not counts.any(axis=0).all():
-        raise ValueError(f"'counts' must be 0 or at least {min_rows}; no domain may be empty")
+        raise ValueError(
+            f"each entry of 'counts' must be 0 or at least {min_rows}, and each domain must have a "
+            "nonzero entry"
+        )
     max_rows = n_first_rows * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO)
     if n > max_rows:
         raise ValueError(
@@ -249,7 +252,7 @@ def _check_watch(totals: dict[str, Array], n_rows: Array, degrees_of_freedom: Ar
     if (sums**2 > n_rows * squares * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain sums that contradict the sums of squares")
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
-        raise ValueError(f"{DOMAIN_STATISTICS} contain negative or too large squared norms")
+        raise ValueError(f"{DOMAIN_STATISTICS} contain squared norms outside the possible range")
     if ((kernel_sums**2).sum(axis=1, keepdims=True) > n_rows * norms * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain kernel means that contradict 'norms'")
     if (degrees_of_freedom <= 0).any() or (degrees_of_freedom > n_landmarks * (1 + 1e-6)).any():

@@ -13,7 +13,7 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, eigsh
 
 from domainwise.arrays import Array, is_tensor
-from domainwise.arrays.namespace import cast, cholesky, column_norms, namespace
+from domainwise.arrays.namespace import cast, cholesky_solver, column_norms, namespace
 from domainwise.checks import warn_caller
 from domainwise.gram.rows import RowsGram
 from domainwise.kernels.functions import check_finite
@@ -151,9 +151,9 @@ class DenseGram(RowsGram):
             # With a preconditioner, add only a few columns per step: small products are cheap.
             options |= {"n_residuals": k + 4} if options.get("precondition") else {}
             return super().ritz(images, k, depth=depth, start=start, **options)
-        identity = self.to_device(np.eye(self.n_samples) - 1.0 / self.n_samples)
+        centring = self.to_device(np.eye(self.n_samples) - 1.0 / self.n_samples)
         KK = self.K @ self.K if depth == 2 else None
-        return pairs_within(self, images, k, identity, self.K, KK)
+        return pairs_within(self, images, k, centring, self.K, KK)
 
 
 def check_dense_memory(
@@ -199,7 +199,7 @@ def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
     n = len(K)
     A = K + max(float(namespace(K).trace(K)), shift) / n
     A.reshape(-1)[:: n + 1] += shift
-    apply_inverse = cholesky(A)
+    apply_inverse = cholesky_solver(A)
     if apply_inverse is None:
         return None
 

@@ -27,7 +27,7 @@ from sklearn.utils import check_array
 from threadpoolctl import ThreadpoolController
 
 from domainwise.arrays import Array, is_tensor
-from domainwise.arrays.namespace import cast, full_precision, namespace, squared_norms
+from domainwise.arrays.namespace import cast, matmul_precision, namespace, squared_norms
 from domainwise.checks.inputs import encode_labels, is_continuous, label_array
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import (
@@ -266,7 +266,7 @@ def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, float32: bool = 
                 total[b] += tile.T @ V[a]
         return total
 
-    with full_precision(V):
+    with matmul_precision(V):
         return sum(in_threads(len(tiles), work, sequential=is_tensor(V))) * scales
 
 
@@ -295,7 +295,7 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
             for b in panels(len(rows.right), side):
                 total[a] += tile_values(kernel, left, rows.right[b], buffer) @ V[b]
 
-    with full_precision(V):
+    with matmul_precision(V):
         in_threads(len(row_panels), work, sequential=is_tensor(V))
     return total * scales
 
@@ -323,7 +323,7 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
             if a != b:
                 K[b, a] = tile.T
 
-    with full_precision(X):
+    with matmul_precision(X):
         in_threads(len(tiles), work, sequential=is_tensor(X))
     return K
 

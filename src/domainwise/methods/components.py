@@ -59,8 +59,9 @@ def standardize(
         )
     scaling = np.eye(len(deviations))[:, is_varying] / deviations[is_varying]
     dual, values = gram.combine(components.dual, scaling), gram.combine(components.values, scaling)
-    anchors = gram.anchors(dual, values)
-    signs = np.sign(anchors[np.abs(anchors).argmax(axis=0), np.arange(anchors.shape[1])])
+    anchor_values = gram.anchors(dual, values)
+    largest_rows = np.abs(anchor_values).argmax(axis=0)
+    signs = np.sign(anchor_values[largest_rows, np.arange(anchor_values.shape[1])])
     if (direction := labels.sign_direction) is not None and direction.any():
         direction = direction[:, None] / (np.linalg.norm(direction) * np.sqrt(gram.n_samples))
         correlations = gram.inner(gram.lift(direction), values)[0]

@@ -3,8 +3,8 @@
 A model file is a zip archive in the skops format with an additional member, ``domainwise.json``:
 the version that wrote the file, a digest of the other members, and the methods that worked when the
 file was written. :func:`load` rejects some files that skops accepts: archives that could unpack to
-more than their own size; older skops formats, which do not declare all types that they trust; and
-types or values that the modules ``types`` and ``values`` in this folder do not allow.
+more than their own size; files in older skops formats, which do not declare all types; and files
+with types or values that the modules ``types`` and ``values`` in this folder do not allow.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ OWN = {
     "domainwise.ensemble.ensemble": "DomainEnsembleClassifier DomainEnsembleRegressor",
     "domainwise.ensemble.held_out": "ShareRange",
     "domainwise.ensemble.members": "Member",
-    "domainwise.ensemble.moments": "Levels Moments",
+    "domainwise.ensemble.moments": "FeatureRanges Moments",
     "domainwise.ensemble.symmetric": "SymmetricBoostingClassifier SymmetricBoostingRegressor",
     "domainwise.estimators.dcmcv": "DCMCV FastDCMCV",
     "domainwise.estimators.exact": "COIR DCM DICA KPCA MDA MIDA SCA",
@@ -92,10 +92,10 @@ SKLEARN = {
 }
 
 #: Types that had another name in older files: {old name: current name}.
-RENAMED_TYPES: dict[str, str] = {}
+RENAMED_TYPES: dict[str, str] = {"Levels": "FeatureRanges"}
 #: Attributes that had another name in older files: {current type names: {old name: current name}}.
 #: Never give an old name a new meaning. Any other change belongs in ``__setstate__`` of the type.
-RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {}
+RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {"DomainContext": {"_levels": "_feature_ranges"}}
 
 _SCALARS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8"
 _LOSSES = "CyAbsoluteError CyHalfBinomialLoss CyHalfMultinomialLoss CyHalfSquaredError"

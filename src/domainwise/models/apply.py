@@ -254,9 +254,9 @@ def apply_to_file(
 
     With a ``client``, its workers apply the model; a destination without a file extension is then a
     folder of Parquet files. Otherwise the output is one file, which replaces an older file when it
-    is complete. The columns in ``keep`` and the domain column are copied. ``strict`` and
-    ``context`` read the source twice. ``strict`` first checks for shift, and raises ShiftError if
-    there is any. The context is "column" (rows of the same domain) or "one" (all rows).
+    is complete. The columns in ``keep`` and the domain column are copied. With ``strict`` or
+    ``context``, the source is read twice. ``strict`` first checks for shift, and raises ShiftError
+    if there is any. The context is "column" (rows of the same domain) or "one" (all rows).
     ``progress`` is called with the number of finished rows. ``decimal``, ``encoding`` and ``na``
     are described in :func:`~domainwise.tables.files.read_table`; by default, ambiguous cells are
     read as in the training table.

@@ -304,7 +304,7 @@ _linear = partial(_by_task, partial(LogisticRegression, max_iter=1000), Ridge)
 _dica = partial(_by_n_rows, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
 _DCM_TEXT = "domain-based covariance minimization (DCM)"
-_LINEAR_TEXT = "and a linear model, with tuned"
+_LINEAR_TEXT = "followed by a linear model, with tuned"
 _SCATTER_TEXT = f"{_LINEAR_TEXT} gamma, ridge and domain_weight"
 _MIDA_TEXT = f"{_LINEAR_TEXT} gamma, n_components and domain_weight"
 #: One-line description of each method, or a pair for classification and for regression.

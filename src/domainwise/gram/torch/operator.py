@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import full_precision, to_device_of, to_host
+from domainwise.arrays.namespace import matmul_precision, to_device_of, to_host
 from domainwise.gram import sums, tiles
 from domainwise.gram.dense import DenseGram
 from domainwise.gram.iterative import (
@@ -136,7 +136,7 @@ def sum_rows(nystrom: NystromMap, X: Tensor, group_codes: Any, *labels: Any, **o
     """Sum over the rows of X as :func:`domainwise.gram.sums.sum_rows` does, but on the device."""
     options["batch_rows"] = _batch_rows([nystrom], X)
     nystrom = TensorMap.on_device_of(X, nystrom)
-    with full_precision(X):
+    with matmul_precision(X):
         total = sums.sum_rows(nystrom, X, _on_device(group_codes, X), *labels, **options)
     return total.mapped(to_host)
 
@@ -151,7 +151,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sum
     rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in field_names})
     use_tf32 = X.dtype == torch.float32 and current_precision() == "tf32"
     device_maps = [TensorMap.on_device_of(X, nystrom, use_tf32) for nystrom in maps]
-    with full_precision(X, tf32=use_tf32):
+    with matmul_precision(X, allow_tf32=use_tf32):
         return sums.sum_cells(device_maps, X, rows, batch_rows=_batch_rows(maps, X))
 
 
