@@ -98,8 +98,8 @@ def test_stages_equal_models_with_fewer_trees(n_classes):
 def test_many_rows_and_features_are_searched_in_parts(monkeypatch):
     X, y = make_friedman1(1200, 30, noise=0.5, random_state=0)
     train, test = np.arange(800), np.arange(800, 1200)
-    monkeypatch.setattr(symmetric, "SEARCHED_ROWS", 200)
-    monkeypatch.setattr(symmetric, "SEARCHED_FEATURES", 12)
+    monkeypatch.setattr(symmetric, "MAX_SPLIT_ROWS", 200)
+    monkeypatch.setattr(symmetric, "MAX_SPLIT_FEATURES", 12)
     model = SymmetricBoostingRegressor(200, max_depth=4).fit(X[train], y[train])
     assert model.score(X[test], y[test]) > 0.85
 

@@ -1,4 +1,4 @@
-"""The command fit, which fits a model to a table and saves the model in a file."""
+"""The ``fit`` command, which fits a model to a table and saves the model in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DomainContext, and ensembles whose members are weighted on held-out domains."""
+"""DomainContext, and ensembles whose members are weighted by scores on held-out domains."""
 
 from domainwise.ensemble.context import DomainContext
 from domainwise.ensemble.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor

@@ -21,7 +21,7 @@ from domainwise.ensemble.held_out import HeldOutScore, mixed_domains
 @with_shared_arguments
 @arguments
 class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
-    """Classifier that averages models of different types, weighted on held-out domains.
+    """Classifier that averages models, weighted by their scores on held-out domains.
 
     No type of model is best on all data sets, and scores on a few domains are too noisy to select
     the best one. The ensemble therefore averages kernel ridge regression and support vector
@@ -86,13 +86,13 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         Mean score over domains, and its approximate 95 % interval (bootstrap over domains). With
         context, it is the score if all rows of a domain are predicted together.
     context_batch_size_ : int
-        Median number of rows in a source domain, to which scores with context refer.
+        Batch size for which scores with context are computed: the median size of a source domain.
     expected_range_, context_expected_range_ : tuple of float or None
         Range that contains the score of *one* new domain with a probability of 90 %. None with
         fewer than four domains.
     label_gain_, context_label_gain_ : structured array
-        Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new site: ``score``, and
-        the bounds ``low`` and ``high`` of an approximate 95 % interval for its mean over sites.
+        Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new domain: ``score``,
+        and the bounds ``low`` and ``high`` of an approximate 95 % interval for its mean.
         NaN if no source domain has at least twice as many rows as labels.
     label_gain_domains_ : ndarray of int
         Number of source domains from which each row of ``label_gain_`` is computed.
@@ -119,9 +119,9 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     Notes
     -----
     Features are standardized with the means and standard deviations of the source rows, and missing
-    values (NaN) are replaced by the mean. Values from a new domain are clipped if they are farther
-    outside the range of all source domains than the most extreme source domain is outside the range
-    of the others. Without ``sample_domain`` in ``fit``, members are compared on folds of rows.
+    values (NaN) are replaced by the mean. Values from a new domain are clipped if they are far
+    outside the range of the source domains: farther than any source domain is from the range of
+    the others. Without ``sample_domain`` in ``fit``, members are compared on folds of rows.
 
     Any number of rows can be predicted together. If a domain has more rows than a typical source
     domain, they are divided at random into parts of that size, and each row is predicted in the
@@ -237,7 +237,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
 @with_shared_arguments
 @arguments
 class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsemble):
-    """Regressor that averages models of different types, weighted on held-out domains.
+    """Regressor that averages models, weighted by their scores on held-out domains.
 
     Like :class:`DomainEnsembleClassifier`, but for a continuous target. Parameters are chosen by
     the mean squared error on held-out source domains, which have equal weights. The weights of

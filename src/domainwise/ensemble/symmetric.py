@@ -3,8 +3,8 @@
 All nodes on a level have the same split, and all classes share a tree, so a tree has few
 parameters for its number of leaves. On small tables, such trees generalize better to unseen domains
 than trees that grow leaf by leaf (``benchmarks/ENSEMBLE_DESIGN.md``). Splits are chosen among the
-borders of bins, on at most ``SEARCHED_ROWS`` rows and ``SEARCHED_FEATURES`` features that are drawn
-for each tree. The values of leaves are computed from all rows.
+borders of bins, on at most ``MAX_SPLIT_ROWS`` rows and ``MAX_SPLIT_FEATURES`` features, drawn for
+each tree. The values of leaves are computed from all rows.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from domainwise.arrays import Array
 
 #: Maximum number of rows on which the splits of a tree are chosen.
-SEARCHED_ROWS = 2000
+MAX_SPLIT_ROWS = 2000
 #: Maximum number of features among which the splits of a tree are chosen.
-SEARCHED_FEATURES = 24
+MAX_SPLIT_FEATURES = 24
 
 
 class SymmetricBoosting(BaseEstimator, ABC):
@@ -37,7 +37,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
     learning_rate : float
         Factor by which the values of each tree are multiplied.
     l2_regularization : float
-        Weight of the penalty on the values of leaves, as a number of rows of average weight.
+        Strength of the penalty on leaf values, expressed as a number of rows with average weight.
     max_bins : int
         Maximum number of bins per feature; bins contain about the same number of rows.
     random_state : int
@@ -85,9 +85,9 @@ class SymmetricBoosting(BaseEstimator, ABC):
             residuals, curvatures = self._derivatives(outputs, target)
             residuals, curvatures = (row_weights[:, None] * v for v in (residuals, curvatures))
             rows: Any = slice(None)
-            if len(X) > SEARCHED_ROWS:
-                rows = rng.permutation(len(X))[:SEARCHED_ROWS]
-            features = np.sort(rng.permutation(np.flatnonzero(n_borders))[:SEARCHED_FEATURES])
+            if len(X) > MAX_SPLIT_ROWS:
+                rows = rng.permutation(len(X))[:MAX_SPLIT_ROWS]
+            features = np.sort(rng.permutation(np.flatnonzero(n_borders))[:MAX_SPLIT_FEATURES])
             row_values = np.column_stack([residuals[rows], row_weights[rows]])
             row_values *= rng.exponential(size=(len(row_values), 1))
             # A cell is a pair of a feature and a bin; a row adds the same values to all its cells.
@@ -112,12 +112,12 @@ class SymmetricBoosting(BaseEstimator, ABC):
             self.leaves_[i] = self.learning_rate * numerator / denominator
             outputs += self.leaves_[i][leaf_indices]
 
-    def _gains(self, cells: Array, leaves: Array, cell_values: list[Array], n_leaves: int) -> Array:
-        """Return the gain of each cut of each feature, summed over the leaves."""
+    def _gains(self, cells: Array, leaf_indices: Array, values: list[Array], n: int) -> Array:
+        """Return the gain of each cut of each feature, summed over ``n`` leaves."""
         n_cells = len(cells) * self.max_bins
-        indices = (cells + n_cells * leaves).ravel()
-        cell_sums = [np.bincount(indices, values, n_leaves * n_cells) for values in cell_values]
-        shape = (len(cell_sums), n_leaves, -1, self.max_bins)
+        indices = (cells + n_cells * leaf_indices).ravel()
+        cell_sums = [np.bincount(indices, summands, n * n_cells) for summands in values]
+        shape = (len(cell_sums), n, -1, self.max_bins)
         left_sums = np.stack(cell_sums).reshape(shape).cumsum(axis=-1)
         right_sums = (left_sums[..., -1:] - left_sums)[..., :-1]
         left_sums = left_sums[..., :-1]
@@ -128,7 +128,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
         return np.asarray(gains.sum(axis=0))
 
     def staged(self, X: Array, tree_counts: set[int]) -> Iterator[Array]:
-        """Yield outputs after these numbers of trees, of shape (n_rows, n_outputs)."""
+        """Yield outputs of shape (n_rows, n_outputs), for each number of trees."""
         outputs = np.tile(self.start_, (len(X), 1))
         powers = 1 << np.arange(self.features_.shape[1])[::-1]
         trees = zip(self.features_, self.thresholds_, self.leaves_, strict=True)

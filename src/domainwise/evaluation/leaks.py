@@ -40,7 +40,7 @@ MAX_ROWS, MAX_MODEL_ROWS, MAX_MODELS, MAX_MODEL_DOMAINS = 5000, 600, 40, 6
 
 @dataclass(frozen=True)
 class Leak:
-    """A column that leaks, or that predicts the target as well as all other columns together."""
+    """A column that leaks, or that predicts the target no better than all other columns do."""
 
     column: int
     by_missing: bool  #: whether its missing cells, not its values, predict the target

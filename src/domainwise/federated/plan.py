@@ -203,8 +203,9 @@ class Plan:
         table: Any = named_frame(frame)
         if domain not in table.columns:
             table[domain] = "all"
-        arguments = {name: options.pop(name) for name in TABLE_OPTIONS if name in options}
-        table = check_table(table, target=target, domain=domain, several_domains=False, **arguments)
+        table_options = {name: options.pop(name) for name in TABLE_OPTIONS if name in options}
+        table_options |= {"target": target, "domain": domain, "several_domains": False}
+        table = check_table(table, **table_options)
         if options.get("centres") is not None:
             options = {"feature_map": "centres", **options}
             centres = _make_centres(table, **options)

@@ -402,8 +402,8 @@ class CalibrationByDomainDisplay(style.Display):
             shape_text = "is 1-D" if p.ndim == 1 else f"has {p.shape[1]} columns"
             raise ValueError(
                 f"y_prob {shape_text}, but there are {len(class_names)} classes: "
-                f"{', '.join(map(str, class_names))}. Pass one column per class, and the class of "
-                "each column as classes."
+                f"{', '.join(map(str, class_names))}. Pass one column per class, and list the "
+                "classes in the order of the columns with classes=."
             )
         if len(class_names) == 2:
             positive_class = positive_last(class_names, pos_label)[-1]

@@ -364,8 +364,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         use_fewer = n_rows > SEARCH_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
         template = clone(self).set_params(n_landmarks=SEARCH_LANDMARKS) if use_fewer else self
         maps, domain_codes = template._feature_maps(*map_args), to_host(rows.codes()[1])
-        n_predicted_rows = max(MAX_HELD_OUT_ROWS, 2 * len(np.unique(domain_codes)))
-        predicted_rows = draw_rows(domain_codes, n_predicted_rows, 0)
+        max_predicted_rows = max(MAX_HELD_OUT_ROWS, 2 * len(np.unique(domain_codes)))
+        predicted_rows = draw_rows(domain_codes, max_predicted_rows, 0)
         self._record_labels(rows.target.names, rows.domain.names)
         row_search = RowSearch(self, maps, penalties, rows, predicted_rows)
         problems = self._search(row_search, self.n_jobs)
