@@ -8,7 +8,7 @@ import pytest
 from domainwise import evaluate
 from domainwise.evaluation.faults import Fault, find_faults, leaking_columns, with_effects
 from domainwise.evaluation.problem import make_problem
-from domainwise.tables.schema import identifier_reason
+from domainwise.tables.notes import identifier_reason
 
 SITES = [f"site {mark}" for mark in "ABCDEF"]
 N = 80

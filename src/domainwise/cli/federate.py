@@ -82,8 +82,8 @@ def plan(
     first-round plan and the files from the sites.
     """
     from domainwise.federated import Plan, merge
-    from domainwise.tables.cells import split_names
     from domainwise.tables.files import read_table
+    from domainwise.tables.names import split_names
 
     common.check_distinct(source, out)
     common.check_output(out, force, ".json")

@@ -21,7 +21,7 @@ from domainwise.evaluation.units import correlations, find_anomalies
 from domainwise.evaluation.verdict import names_of
 from domainwise.scoring.statistics import in_words
 from domainwise.tables.errors import import_pandas
-from domainwise.tables.schema import identifier_reason
+from domainwise.tables.notes import identifier_reason
 from domainwise.tables.statistics import columns_of, describe_column
 
 #: Maximum number of columns that are described: those that distinguish domains best.

@@ -30,7 +30,8 @@ from domainwise.arrays import Array
 from domainwise.federated.plan import Plan, PlanError, check_plan
 from domainwise.shift.watch import MAX_SOURCES
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
-from domainwise.tables.schema import class_codes, named_frame, require_columns
+from domainwise.tables.names import named_frame, require_columns
+from domainwise.tables.schema import class_codes
 
 #: Minimum number of rows per column of a map (rule 2), and of values per number (rule 1).
 ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2

@@ -38,7 +38,8 @@ from domainwise.search.grids import LAMBDAS, RIDGES, WEIGHTS
 from domainwise.shift.watch import CLIP, ShiftWatch
 from domainwise.splits.folds import LeaveDomainsOut
 from domainwise.tables.errors import import_pandas
-from domainwise.tables.schema import Schema, check_table, named_frame
+from domainwise.tables.names import named_frame
+from domainwise.tables.schema import Schema, check_table
 from domainwise.tables.statistics import Preprocessing
 
 TEXTS = tomllib.loads((files("domainwise.federated") / "texts.toml").read_text(encoding="utf-8"))

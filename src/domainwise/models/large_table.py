@@ -26,10 +26,10 @@ from domainwise.gram.dense import available_memory
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, describe_model, table_setting
 from domainwise.shift.watch import ShiftWatch
-from domainwise.tables.cells import split_names
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
-from domainwise.tables.schema import Schema, Table, check_table, choose_features
+from domainwise.tables.names import choose_features, split_names
+from domainwise.tables.schema import Schema, Table, check_table
 from domainwise.tables.statistics import Statistics, labels_by_text, make_sketch
 
 #: Number of copies of a table that a fit in memory needs, at eight bytes per cell.
@@ -68,12 +68,15 @@ class Reader:
 
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
         """Return X, y, domains as text, and the number of rows without a target or domain."""
-        frame = parquet.read_piece(piece, self.columns)
-        row_arrays: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
-        n_left_out = len(frame) - len(row_arrays[0])
-        is_kept = ~np.isin(row_arrays[2], list(self.drop_domains))
-        row_indices, y, domains = (array[is_kept] for array in row_arrays)
-        return self.schema.prepare(frame.iloc[row_indices]), y, domains, n_left_out
+        frame = parquet.read_piece(piece, self.columns, exact=True)
+        try:
+            row_arrays: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
+            n_left_out = len(frame) - len(row_arrays[0])
+            is_kept = ~np.isin(row_arrays[2], list(self.drop_domains))
+            rows, y, domains = (array[is_kept] for array in row_arrays)
+            return self.schema.prepare(frame, rows=rows), y, domains, n_left_out
+        except TableError as error:
+            raise TableError(f"{piece.source}: ", *error.parts) from None
 
     def preprocessed_rows(self, piece: parquet.Piece) -> Any:
         """Return the preprocessed features, with the columns ``y`` and ``domain``."""
@@ -141,7 +144,7 @@ class LargeTable:
         piece_indices = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))
         frames = []
         for i in piece_indices:
-            frame = parquet.read_piece(pieces[i], columns)
+            frame = parquet.read_piece(pieces[i], columns, exact=True)
             positions = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(piece_indices))
             frames.append(frame.iloc[np.unique(positions.astype(int))])
         sample = import_pandas().concat(frames, ignore_index=True)
@@ -149,7 +152,7 @@ class LargeTable:
             sample, features=feature_names, drop_domains=drop_domains, **label_args, **options
         )
         columns = [*table.schema.features, target, domain]
-        excluded_domains = frozenset(split_names(drop_domains, []) or [])
+        excluded_domains = frozenset(table.dropped_domains)
         reader = Reader(table.schema, columns, excluded_domains, tuple(table.classes or ()))
         return cls(table, reader, pieces)
 
@@ -255,7 +258,7 @@ def _apply(
 ) -> tuple[Any, Any]:
     """Apply a model to rows; with ``path``, write the output with the first task's column types."""
     if isinstance(source, parquet.Piece):
-        source = parquet.read_piece(source, application.columns)
+        source = parquet.read_piece(source, application.columns, exact=True)
     chunk_result = application(source.iloc[rows].reset_index(drop=True), first_row)
     if path is None:
         return chunk_result, None

@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import scores_by_class, stored_quantiles
-from domainwise.checks import ClassShareWarning, ContextWarning
+from domainwise.checks import ClassShareWarning, ContextWarning, warn_caller
 from domainwise.model_files.persistence import ModelFileError, load, read_info, save
 from domainwise.model_files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
@@ -28,8 +28,9 @@ from domainwise.models.search import MethodSearch
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import Predictions, fit_with_domains
 from domainwise.tables.errors import Argument, TableError, import_pandas
-from domainwise.tables.files import iter_table, table_columns
-from domainwise.tables.schema import Schema, Table, class_codes, make_preprocessor, require_columns
+from domainwise.tables.files import open_table
+from domainwise.tables.names import require_columns
+from domainwise.tables.schema import Schema, Table, class_codes, make_preprocessor
 
 WITHOUT_ROWS = ("constant", "linear", "boosting")  #: methods whose models contain no training rows
 
@@ -104,22 +105,33 @@ class TableModel:
         is_in_set = quantiles.sets(class_scores, coverage)
         return {f"in_set_{label}": is_in_set[:, i] for i, label in enumerate(outputs.classes)}
 
+    def with_options(self, decimal: str | None = None, na: Sequence[str] = ()) -> TableModel:
+        """Return the model for tables with another decimal mark, or more missing values."""
+        return replace(self, schema=self.schema.with_options(decimal, na))
+
     def read(
-        self, path: str | Path, columns: Sequence[str], *, na: Sequence[str] = (), **options: Any
+        self,
+        path: str | Path,
+        columns: Sequence[str],
+        *,
+        encoding: str | None = None,
+        chunk_rows: int | None = None,
     ) -> Iterator[Any]:
-        """Read columns of a table in chunks; ambiguous cells are read as in the training table.
+        """Read columns of a table, in chunks of ``chunk_rows`` rows; None reads one chunk.
 
-        See :func:`~domainwise.tables.files.iter_table` for the other arguments.
+        ``encoding=None`` detects the encoding of a CSV file; an ambiguous file is read like the
+        training table. The schema determines what the cells mean.
         """
-        existing_columns = table_columns(path, encoding=options.get("encoding"))
-        require_columns(columns, existing_columns, str(path), reason=", which the model needs")
-        schema, fallback = self.schema, (self.schema.decimal, self.schema.encoding)
-        options |= {"text_columns": schema.categorical, "fallback": fallback}
-        return iter_table(path, columns=columns, na=[*schema.na, *na], **options)
+        options: dict[str, Any] = {"encoding": encoding, "fallback": self.schema.encoding}
+        table = open_table(path, in_chunks=chunk_rows is not None, **options)
+        require_columns(columns, table.names, str(path), reason=", which the model needs")
+        for note in table.notes:
+            warn_caller(note)
+        return table.frames(columns, chunk_rows)
 
-    def read_rows(self, path: str | Path, **options: Any) -> Any:
-        """Read and prepare the feature columns of a table; see :meth:`read` for the options."""
-        (frame,) = self.read(path, self.schema.features, **options)
+    def read_rows(self, path: str | Path, *, encoding: str | None = None) -> Any:
+        """Read and prepare the feature columns of a table."""
+        (frame,) = self.read(path, self.schema.features, encoding=encoding)
         return self.schema.prepare(frame)
 
     @config_context(transform_output="default")
@@ -163,16 +175,14 @@ class TableModel:
 
 
 def read_labelled_rows(
-    model: TableModel, path: str | Path, **options: Any
+    model: TableModel, path: str | Path, *, encoding: str | None = None
 ) -> tuple[Any, Array, int]:
     """Read labelled rows for :meth:`TableModel.adapt`, and count the rows without a label.
 
     Labels must be classes of the model, or numbers in the unit of the training table.
     """
     schema, classes = model.schema, model.info["classes"]
-    label_columns = [schema.target] if classes is not None else []
-    (frame,) = model.read(path, [*schema.features, schema.target], labels=label_columns, **options)
-    schema = replace(schema, na=(*schema.na, *options.get("na", ())))
+    (frame,) = model.read(path, [*schema.features, schema.target], encoding=encoding)
     row_indices, y, _ = schema.read_labels(frame, classes)
     if not len(row_indices):
         raise TableError(
@@ -190,7 +200,7 @@ def read_labelled_rows(
                 f"{y.max():.4g}, but the model was fitted to values between {low:.4g} and "
                 f"{high:.4g}. Check that the target and its unit have not changed"
             )
-    return schema.prepare(frame.iloc[row_indices]), y, len(frame) - len(row_indices)
+    return schema.prepare(frame, rows=row_indices), y, len(frame) - len(row_indices)
 
 
 def table_setting(

@@ -300,5 +300,5 @@ class Statistics:
 
 def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
     """Map labels that were read as text to integers if all are whole numbers, otherwise to text."""
-    column = import_pandas().Series(sorted(texts), dtype=object)
-    return dict(zip(column, as_labels(column).tolist(), strict=True))
+    names = np.array(sorted(texts), dtype=object)
+    return dict(zip(names.tolist(), as_labels(names).tolist(), strict=True))
