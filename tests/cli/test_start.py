@@ -75,8 +75,8 @@ def test_the_list_of_commands_has_whole_sentences_in_80_columns(group, monkeypat
 
 
 def test_the_usage_shows_required_arguments_without_braces():
-    output = CliRunner().invoke(app, ["compare", "--help"]).output
-    assert output.split("\n\n")[0].split()[-2:] == ["FIRST", "SECOND"]
+    output = CliRunner().invoke(app, ["adapt", "--help"]).output
+    assert output.split("\n\n")[0].split()[-2:] == ["MODEL", "LABELLED"]
 
 
 def test_every_option_says_what_it_does_and_what_its_value_is():

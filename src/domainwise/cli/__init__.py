@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from domainwise import __version__
 from domainwise.cli.apply import adapt, predict, transform
-from domainwise.cli.evaluate import compare, evaluate
+from domainwise.cli.evaluate import evaluate
 from domainwise.cli.federate import federate
 from domainwise.cli.fit import fit
 from domainwise.cli.info import export, info
@@ -66,7 +66,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # Rich is slow to import
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_commands = (evaluate, compare, fit, predict, adapt, transform, info, export, reproduce, report)
+_commands = (evaluate, fit, predict, adapt, transform, info, export, reproduce, report)
 for command in (*_commands, datasets):
     app.command()(command)
 _federate_help = """Fit one model to data from sites that do not share their rows.

@@ -361,12 +361,10 @@ def read_content(folder: Path) -> dict[str, Any]:
     return content
 
 
-def read_evaluation(
-    folder: Path, *, all_methods: bool = False
-) -> tuple[Evaluation, dict[str, Any]]:
+def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
     """Read an evaluation from a folder, and return it with the content of its file.
 
-    Predictions are read only for methods in ``evaluation.main``, unless ``all_methods`` is True.
+    Predictions are read only for methods in ``evaluation.main``.
     """
     content = read_content(folder)
     evaluation = _build_evaluation(content)
@@ -382,10 +380,10 @@ def read_evaluation(
     domain_by_name = {str(name): name for name in evaluation.domains}
     main_keys = {result.key for result in evaluation.main}
     jobs = _finished_jobs(store)
-    keys_to_read = {key for key, _, _ in jobs if all_methods or key in main_keys}
+    keys_to_read = {key for key, _, _ in jobs if key in main_keys}
     # Some predictions may be missing from a copied folder; everything else can still be shown.
     keys_to_read -= {k[0] for k, job in jobs.items() if not _predictions_path(store, job).exists()}
-    if not all_methods and find_spec("pyarrow") is None:
+    if find_spec("pyarrow") is None:
         keys_to_read = set()
         evaluation.lacking = "reading them needs pyarrow, which is not installed"
     for (method, split, part), job in jobs.items():

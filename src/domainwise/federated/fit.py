@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import label_array
-from domainwise.evaluation.compare import compare_with_constant
+from domainwise.evaluation.constant import compare_with_constant
 from domainwise.federated.files import (
     SiteFile,
     SiteFileError,
