@@ -41,10 +41,6 @@ class Backend:
 
     # Argument checks
 
-    def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-        """Return X, y and sample_domain; with Dask, y or sample_domain can name columns of X."""
-        return X, y, sample_domain
-
     def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
@@ -117,10 +113,6 @@ class Backend:
 
     def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
         """Return ``(k(rows, support) - kernel.constant) dual``."""
-        if is_dask(support):
-            from domainwise.gram.dask.operator import cross_in_memory
-
-            return cross_in_memory(kernel, rows, support, dual)
         return cross_product(kernel, rows, kernel.prepare(support), dual)
 
     def transform(self, model: Any, rows: Any) -> Any:

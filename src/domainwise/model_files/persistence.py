@@ -257,18 +257,14 @@ def _method_errors(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
 def _check_arguments(model: Any) -> None:
     """Raise ModelFileError for arguments that are functions, tensors or Dask collections."""
     for name, argument in {"the model": model, **model.get_params(deep=True)}.items():
-        attributes = vars(argument).values() if hasattr(argument, "get_params") else ()
         if callable(argument) and not isinstance(argument, type):
             raise ModelFileError(
                 f"{name} is the function {getattr(argument, '__name__', argument)!r}. Functions "
                 "cannot be saved, because loading one would run code. Use a named kernel or scorer"
             )
-        if any(map(is_dask, [argument, *attributes])):
-            raise ModelFileError(
-                f'{name} contains Dask collections. Call to("numpy") on the fitted projection first'
-            )
-        if is_tensor(argument):
-            raise ModelFileError(f"{name} is a tensor, which cannot be saved. Pass an array")
+        if is_tensor(argument) or is_dask(argument):
+            kind = "tensor" if is_tensor(argument) else "Dask collection"
+            raise ModelFileError(f"{name} is a {kind}, which cannot be saved. Pass an array")
 
 
 @contextmanager
