@@ -245,9 +245,9 @@ def test_tensors_and_arrays_give_the_same_values(missing):
 @pytest.mark.dask
 def test_a_dask_array_is_refused_with_the_names_of_estimators_that_accept_it():
     da = pytest.importorskip("dask.array")
-    X, domain = rows()
+    X, _ = rows()
     blocks = da.from_array(X, chunks=(17, 2))
-    context = DomainContext().fit(X, sample_domain=domain)
+    context = DomainContext().fit(X)
     for use in (context.fit, context.partial_fit, context.transform):
         with pytest.raises(TypeError, match="a Dask Array. On a cluster, use FastDCM or Invar"):
             use(blocks)

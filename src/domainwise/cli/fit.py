@@ -190,7 +190,7 @@ class Recipe:
 
     def find_key(self, name: str | None) -> str:
         """Return the key of an evaluated method, by default the recommended one."""
-        query = (name or self.evaluation.get("recommended", self.evaluation["best"])).lower()
+        query = (name or self.evaluation["recommended"]).lower()
         methods = self.evaluation["methods"]
         for method in methods:
             if query in (method["key"].lower(), method["label"].lower()):

@@ -145,7 +145,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     clip: float = 6.0
     _statistics: DomainStatistics | None = field(default=None, init=False)
     #: Properties of the first batch that later batches must share; None in older model files.
-    _first_batch: dict[str, str] | None = field(default=None, init=False)
+    _first_batch: dict[str, str] = field(init=False)
     _moments: Moments = field(init=False)
     _feature_ranges: FeatureRanges = field(init=False)
 

@@ -462,14 +462,6 @@ def _check_small_domains(table: _Table) -> Iterator[Fault]:
 # After the evaluation -----------------------------------------------------------------------------
 
 
-def upgrade_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a fault stored by this or an earlier version to the current form."""
-    if "words" not in fault:
-        return dict(fault)
-    columns, domains = [fault["column"]], [fault["domain"]]
-    return asdict(Fault(fault["kind"], columns, domains, 0, 2, f"{fault['words']}.", ""))
-
-
 def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return columns that may leak the target; methods are also compared without them."""
     return list(dict.fromkeys(c for fault in faults if fault["leak"] for c in fault["columns"]))

@@ -11,8 +11,8 @@ calling a trusted type (``numpy.ndarray`` with any shape) or from other data (a 
 matrix), and use one object many times, so that a few bytes can fill all memory.
 
 In files, types of this package have names without a module, such as ``domainwise.DCM``, so that a
-type can move to another module. Before names are compared with the list, :func:`localize` replaces
-them, and names from older files, with the current ones.
+type can move to another module. Before names are compared with the list, :func:`localize` adds the
+modules.
 """
 
 from __future__ import annotations
@@ -91,12 +91,6 @@ SKLEARN = {
     "ExtraTreeRegressor",
 }
 
-#: Types that had another name in older files: {old name: current name}.
-RENAMED_TYPES: dict[str, str] = {"Levels": "FeatureRanges"}
-#: Attributes that had another name in older files: {current type names: {old name: current name}}.
-#: Never give an old name a new meaning. Any other change belongs in ``__setstate__`` of the type.
-RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {"DomainContext": {"_levels": "_feature_ranges"}}
-
 _SCALARS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8"
 _LOSSES = "CyAbsoluteError CyHalfBinomialLoss CyHalfMultinomialLoss CyHalfSquaredError"
 
@@ -133,7 +127,6 @@ TRUSTED = sorted(frozenset().union(*ALLOWED.values()))
 #: Module name of this package's types in model files.
 PACKAGE = "domainwise"
 _MODULE_BY_TYPE = {name: module for module, names in OWN.items() for name in names.split()}
-_RENAMED_BY_TYPE = {t: names for types, names in RENAMED_ATTRIBUTES.items() for t in types.split()}
 
 
 def trusted_types() -> list[str]:
@@ -193,26 +186,20 @@ def forbidden_types(schema: Any) -> list[str]:
 
 
 def localize(schema: Any) -> None:
-    """Replace names of types and attributes in a file with the current names.
+    """Add the modules of this package's types, which :func:`shorten_names` has removed.
 
-    Older files (format 3) contain the former modules of types. Names that are not listed are not
-    changed, and :func:`forbidden_types` returns them.
+    Names that are not listed are not changed, and :func:`forbidden_types` returns them.
 
-    >>> node = {"__loader__": "ObjectNode", "__module__": "domainwise.old", "__class__": "DCM"}
+    >>> node = {"__loader__": "ObjectNode", "__module__": "domainwise", "__class__": "DCM"}
     >>> localize(node)
     >>> node["__module__"]
     'domainwise.estimators.exact'
     """
     for node in nodes(schema):
-        module, name = node.get("__module__"), node.get("__class__")
-        is_own = isinstance(module, str) and module.partition(".")[0] == PACKAGE
-        name = RENAMED_TYPES.get(name, name) if isinstance(name, str) else None
-        if not is_own or node["__loader__"] != "ObjectNode" or name not in _MODULE_BY_TYPE:
-            continue
-        node.update(__module__=_MODULE_BY_TYPE[name], __class__=name)
-        if new_names := _RENAMED_BY_TYPE.get(name):  # the order of keys must not change
-            attributes = node["content"]["content"].items()
-            node["content"]["content"] = {new_names.get(old, old): v for old, v in attributes}
+        name = node.get("__class__")
+        is_own = node.get("__module__") == PACKAGE and node["__loader__"] == "ObjectNode"
+        if is_own and isinstance(name, str) and name in _MODULE_BY_TYPE:
+            node["__module__"] = _MODULE_BY_TYPE[name]
 
 
 def shorten_names(schema: Any) -> dict[str, str]:

@@ -422,7 +422,7 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     """
     if isinstance(name, Method):
         return name
-    lower_name = "constant" if name == "majority" else str(name).lower()  # the name before 0.2
+    lower_name = str(name).lower()
     if lower_name == "auto" and n_rows is not None:
         return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
     if lower_name.endswith(CONTEXT):  # the same model; its predict gets domains

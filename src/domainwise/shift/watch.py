@@ -140,12 +140,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    # Defaults for a watch that was created by from_summary or loaded from a model file in format 3.
-    # In that format, landmarks are training rows, and _root maps kernel values to features.
+    # Defaults for a watch that was created by from_summary.
     _uses_target = False
     n_features_: Array | None = None
     pooled_distance_: float = 0.0
-    _root: Array | None = None
 
     def fit(self, X: ArrayLike, y: object = None, sample_domain: MaybeArray = None) -> Self:
         """Collect statistics of the source domains.
@@ -281,9 +279,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _n_sums_by_name(self) -> dict[str, int]:
         p, q = len(self.numeric_), len(self.categorical_)
-        r = len(self.landmarks_) if self._root is None else self._root.shape[1]
         n_sums = {"rows": 1, "missing": p + q, "beyond": p, "level": p, "spread": p, "unknown": q}
-        return n_sums | {"kernel": r, "norms": 1}
+        return n_sums | {"kernel": len(self.landmarks_), "norms": 1}
 
     @property
     def n_totals(self) -> int:
@@ -364,8 +361,6 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not (len(self.landmarks_) and len(Z)):
             return np.zeros((len(Z), self._n_sums_by_name()["kernel"]))
         kernel_values = rbf_kernel(np.nan_to_num(Z), self.landmarks_, gamma=self.gamma_)
-        if self._root is not None:
-            return np.asarray(kernel_values @ self._root)
         K = rbf_kernel(self.landmarks_, gamma=self.gamma_)
         factor = cholesky(K + JITTER * np.eye(len(K)), lower=True)
         return np.asarray(solve_triangular(factor, kernel_values.T, lower=True).T)
