@@ -34,8 +34,6 @@ C = TypeVar("C")
 
 #: Methods that fit a model.
 FIT_METHODS = ("fit", "partial_fit", "fit_transform")
-#: Names that other libraries use for ``sample_domain``.
-DOMAIN_ALIASES = ("groups", "group", "domains", "domain")
 
 #: A line of placeholders for shared descriptions.
 PLACEHOLDERS = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
@@ -87,7 +85,7 @@ def arguments(cls: type[C]) -> type[C]:
 
 
 def with_domain_checks(cls: type[C]) -> type[C]:
-    """Make fit methods reject masked labels, and domains that are passed under another name."""
+    """Make fit methods reject masked labels."""
     for base in cls.__mro__:
         for name in FIT_METHODS if base.__module__.startswith("domainwise.") else ():
             method = vars(base).get(name)
@@ -101,13 +99,6 @@ def _with_checks(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def method_with_checks(self: Any, *args: Any, **kwargs: Any) -> Any:
-        for name in DOMAIN_ALIASES:
-            if name in kwargs and name not in signature.parameters:
-                raise TypeError(
-                    f"{type(self).__name__}.{method.__name__}() got an unexpected keyword argument "
-                    f"{name!r}. Pass the domain of each row as sample_domain: "
-                    f"{method.__name__}(X, y, sample_domain={name})."
-                )
         bound_arguments = dict(zip(signature.parameters, (self, *args), strict=False)) | kwargs
         if getattr(self, "_uses_target", True):
             refuse_masked_targets(bound_arguments.get("y"), bound_arguments.get("sample_domain"))
