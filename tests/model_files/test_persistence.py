@@ -35,9 +35,10 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 
 import domainwise as dw
+from domainwise import API
 from domainwise.datasets import make_synthetic
 from domainwise.model_files.persistence import FORMAT, ModelFileError, digest, load, read_info, save
-from domainwise.model_files.types import OWN, SKLEARN, TRUSTED, localize, nodes
+from domainwise.model_files.types import OWN, PARTS, SKLEARN, TRUSTED, localize, nodes
 from domainwise.selection import (
     DCMCV,
     DomainConformal,
@@ -569,8 +570,10 @@ def test_files_name_own_types_without_modules(path):
 
 
 def test_type_names_are_unique():
-    names = [name for names in OWN.values() for name in names.split()]
+    names = [name for names in (*API.values(), *PARTS.values()) for name in names.split()]
     assert len(names) == len(set(names))
+    assert {"DCM", "Moments"} <= OWN.keys()
+    assert not {"Evaluation", "evaluate", "load"} & OWN.keys()
 
 
 @pytest.mark.parametrize("content", [3, [], {}, {"content": []}])
@@ -589,7 +592,8 @@ def test_files_are_reproducible_and_every_listed_type_exists(path):
         with zipfile.ZipFile(path) as archive:
             contents.append({name: archive.read(name) for name in archive.namelist()})
     assert contents[0] == contents[1]
-    for module, names in (OWN | SKLEARN).items():
+    own = ((module, name) for name, module in OWN.items())
+    for module, names in (*own, *SKLEARN.items()):
         for name in names.split():
             assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
 

@@ -19,10 +19,11 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Frame, Label, MaybeArray
+from domainwise.arrays.namespace import group_sums
 from domainwise.backends import refuse_tensors_and_dask
 from domainwise.checks.inputs import check_sample_domain, validate_rows
 from domainwise.checks.signatures import with_domain_checks
-from domainwise.ensemble.moments import Moments, group_sums, rows_moments
+from domainwise.ensemble.moments import Moments, rows_moments
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.tables.statistics import column_kind, missing_cells
 
