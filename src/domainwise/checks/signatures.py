@@ -193,8 +193,10 @@ def batch_record(estimator: Any, sample_domain: Any) -> dict[str, str]:
     return record | {_DOMAINS_KEY: "missing" if sample_domain is None else "given"}
 
 
-def check_batch(estimator: Any, first_record: dict[str, str], sample_domain: Any) -> None:
-    """Reject a batch that differs from the record of the first batch."""
+def check_batch(estimator: Any, first_record: dict[str, str] | None, sample_domain: Any) -> None:
+    """Reject a batch that differs from the record of the first batch (None in older files)."""
+    if first_record is None:
+        return
     check_same_arguments(estimator, first_record)
     presence = batch_record(estimator, sample_domain)[_DOMAINS_KEY]
     if presence != first_record[_DOMAINS_KEY]:
@@ -206,11 +208,11 @@ def check_batch(estimator: Any, first_record: dict[str, str], sample_domain: Any
 
 
 def check_same_arguments(
-    estimator: Any, first_record: dict[str, str], names: Collection[str] | None = None
+    estimator: Any, first_record: dict[str, str] | None, names: Collection[str] | None = None
 ) -> None:
     """Reject arguments (all, or those in ``names``) that have changed since the first batch."""
     current_record = batch_record(estimator, None)
-    for name, first_value in first_record.items():
+    for name, first_value in (first_record or {}).items():
         is_checked = name != _DOMAINS_KEY and (names is None or name in names)
         if is_checked and current_record.get(name) != first_value:
             raise ValueError(

@@ -87,7 +87,7 @@ class LandmarkProjection(Projection, OnePass):
     _sums: NystromSums
     _map: NystromMap
     #: Properties of the first batch that later batches must share; None in older model files.
-    _first_batch: dict[str, str]
+    _first_batch: dict[str, str] | None = None
 
     #: Whether the method needs the second moment of the features, the most expensive of the sums.
     _needs_moments = True

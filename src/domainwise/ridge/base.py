@@ -189,7 +189,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     _sums: CellSums
     _maps: list[NystromMap]
     #: Properties of the first batch that later batches must have; None in older model files.
-    _first_batch: dict[str, str]
+    _first_batch: dict[str, str] | None = None
     classes_: Array
     curve_: Any  # classifiers only
     domains_: Array | None
