@@ -37,7 +37,6 @@ LAYERS = [
     ["export"],
     ["report"],
     ["evaluation"],
-    ["federated"],
     ["reference"],
     ["paper"],
     ["cli"],
