@@ -140,7 +140,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    # Defaults for a watch that was loaded from a model file in format 3. In that format, landmarks are training rows, and _root maps kernel values to features.
+    # Defaults for a watch that was loaded from a model file in format 3. In that format, landmarks
+    # are training rows, and _root maps kernel values to features.
     _uses_target = False
     n_features_: Array | None = None
     pooled_distance_: float = 0.0
