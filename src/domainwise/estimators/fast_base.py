@@ -76,7 +76,8 @@ class OnePass:
         Estimators at several sites can be fitted together without exchanging rows. Both need the
         same ``landmarks`` (an array), or ``feature_map="fourier"`` and the same integer
         ``random_state``; numbers as ``gamma``, or ``gammas``; and, for a continuous target, the
-        same ``target_landmarks`` and a number as ``target_gamma``, if the estimator has them.
+        same ``target_landmarks`` and a number as ``target_gamma``, if the estimator has them. The
+        result is in host memory, even if rows were on a device.
 
         Parameters
         ----------
@@ -104,7 +105,7 @@ class OnePass:
                 )
         previous_state = dict(vars(self))
         try:
-            self._use_sums(self._sums.merge(other._sums))
+            self._use_sums(self._sums.mapped(to_host).merge(other._sums.mapped(to_host)))
         except BaseException:
             self.__dict__ = previous_state
             raise
