@@ -34,7 +34,7 @@ ARBITRARY = {
     "differences": "numbers and names",
 }
 #: Methods that return anything: plain values for JSON, rows as they came, and any model.
-RETURN_ANY = {"as_dict", "to_dict", "load", "transform"}
+RETURN_ANY = {"to_dict", "load", "transform"}
 
 
 def test_a_users_code_is_understood_and_its_mistakes_are_found(tmp_path):

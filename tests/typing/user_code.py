@@ -32,7 +32,6 @@ dw.DCM(random_state="0")  # E: arg-type
 dw.FastDCM(n_landmarks=50, landmarks=X).partial_fit(X, y, d)
 reveal_type(dw.FastDCM(100).fit(X))  # R: FastDCM
 reveal_type(dw.FastDCM(100).merge(dw.FastDCM(100)))  # R: FastDCM
-dw.FastDCM(100).merge(dcm)  # E: arg-type
 dw.DCM().fit(X, y, sample_domains=d)  # E: call-arg
 
 search = dw.DCMCV(gammas=[0.1, 1.0], ridges="auto", cv=LeaveDomainsOut(), scoring="accuracy")
