@@ -37,7 +37,6 @@ LAYERS = [
     ["export"],
     ["report"],
     ["evaluation"],
-    ["federated"],
     ["cli"],
 ]
 HEIGHT = {folder: height for height, layer in enumerate(LAYERS) for folder in layer}

@@ -263,29 +263,6 @@ def evaluation():
     return result.fit("linear")
 
 
-def federated():
-    """Yield models for sites that do not share rows."""
-    from domainwise.federated import Plan, fit, merge, moments, statistics
-
-    sites = {f"s{i}": table(2, 30, seed=i) for i in range(3)}
-    for target, other in (("state", "value"), ("value", "state")):
-        plan = Plan.of_table(
-            sites["s0"],
-            target=target,
-            domain="site",
-            drop=[other],
-            n_features=10,
-            kernels=("rbf",),
-            gammas=(0.1,),
-            smallest_cell=3,
-        )
-        plan = merge(plan, [statistics(frame, plan, site=s) for s, frame in sites.items()])
-        yield (
-            f"federated-{target}",
-            fit(plan, [moments(frame, plan, site=s) for s, frame in sites.items()]),
-        )
-
-
 def table_answers(path):
     """Return the results of a table model for rows from two domains."""
     import pandas as pd
@@ -316,9 +293,6 @@ def main(destination):
             record(name, answers(next_batch(name, model)))
         names = [*tables(folder), "evaluation-linear"]
         dw.save(evaluation(), folder / f"{names[-1]}.skops")
-        for name, model in federated():
-            model.save(folder / f"{name}.skops")
-            names.append(name)
         for name in names:
             record(name, table_answers(folder / f"{name}.skops"))
         contents = {path.name: path.read_bytes() for path in sorted(folder.glob("*.skops"))}
