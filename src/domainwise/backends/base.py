@@ -167,7 +167,7 @@ class LabelRules:
 
 
 #: Names of the kinds of labels in messages, where they differ from those in model files.
-_KIND_NAMES = {
+KIND_NAMES = {
     "continuous values (1 columns)": "continuous values (1 column)",
     "labels": "numeric labels",
     "nothing": "no labels",
@@ -194,7 +194,7 @@ def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -
     for name, label_kind, earlier_kind in comparisons:
         if label_kind != earlier_kind:
             raise ValueError(
-                f"{name} contains {_KIND_NAMES.get(label_kind, label_kind)} in this batch, but "
-                f"{_KIND_NAMES.get(earlier_kind, earlier_kind)} in earlier batches. Pass the same "
+                f"{name} contains {KIND_NAMES.get(label_kind, label_kind)} in this batch, but "
+                f"{KIND_NAMES.get(earlier_kind, earlier_kind)} in earlier batches. Pass the same "
                 "kind of labels in every batch."
             )

@@ -1,4 +1,4 @@
-"""The command evaluate."""
+"""The commands evaluate and report."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def evaluate(
     if estimator:
         selected_methods = choose_methods([*selected_methods, *own_methods(estimator)])
     if report:
-        common.require_extra("report", "--no-report")
+        common.require_report("--no-report")
     stem = _EXTENSIONS.sub("", data.name) or data.name
     folder = out or Path("domainwise-evaluation") / stem
     output_paths = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
@@ -263,3 +263,17 @@ def next_step(evaluation: Evaluation, folder: Path, estimators: list[str] | None
         command_words += ["--estimator", estimator]
     command_words += ["-o", f"{folder.name}.skops"]
     return f"To fit {recommended_method.label} to all rows{advice}: {shlex.join(command_words)}"
+
+
+@options.command
+def report(folder: Annotated[Path, "Results folder written by evaluate."]) -> None:
+    """Regenerate the HTML report for a results folder."""
+    common.require_report()
+    from domainwise.evaluation.folder import read_evaluation
+
+    evaluation, contents = read_evaluation(folder)
+    page = evaluation.report(folder / REPORT_NAME, title=contents.get("title"))
+    common.print_json({**contents, "files": [str(page)]}, then_exit=True)
+    print_evaluation(evaluation)
+    stdout().print()
+    common.print_page(page)

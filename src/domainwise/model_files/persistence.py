@@ -230,6 +230,8 @@ def _method_errors(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
     n_columns = getattr(model, "n_features_in_", None)
     if not isinstance(n_columns, (int, np.integer)) or not 0 < n_columns <= MAX_COLUMNS:
         return dict.fromkeys(methods, ValueError("the number of columns is unknown or too large"))
+    if hasattr(model, "finalize") and not hasattr(model, "expansions_"):
+        return dict.fromkeys(methods, ValueError("the search has not run; merge may add sums"))
     artificial_rows: Any = np.array([[0.0], [1.0], [-1.0], [1e6]]) * np.ones(int(n_columns))
     errors_by_method: dict[str, Exception] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
