@@ -121,7 +121,7 @@ def fit_algorithm1(n: int) -> Result:
     from sklearn.metrics.pairwise import rbf_kernel
 
     from domainwise.kernels.functions import resolve_gamma
-    from domainwise.reference import algorithm1
+    from reproduction.reference import algorithm1
 
     def fit(rows: int) -> Any:
         X, y, domain = problem(rows)

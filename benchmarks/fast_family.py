@@ -129,7 +129,7 @@ def landmine(repeat: int, rows_per_field: int | None) -> Result:
     from sklearn.svm import SVC
 
     from domainwise import DCM, FastDCM
-    from domainwise.datasets import load_landmine
+    from reproduction.data import load_landmine
 
     data = load_landmine()
     fields = np.random.default_rng(repeat).permutation(np.unique(data.sample_domain))

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import measuring  # noqa: F401  (lets Python find reproduction)
 import numpy as np
 from invariant_rules import Candidate, DataSetResult, write_report
 from joblib import Parallel, delayed
@@ -37,10 +38,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
-from domainwise import InvariantSVC, InvariantSVR, datasets
+from domainwise import InvariantSVC, InvariantSVR
 from domainwise.invariant.search import SplitKernels
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.selection import InvariantSearchCV, LeaveDomainsOut
+from reproduction import data as datasets
 
 COSTS = (0.1, 1.0, 10.0)
 GAMMAS = (0.3, 1.0)  # multiples of the median rule on the training rows

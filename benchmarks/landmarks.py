@@ -28,9 +28,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Bunch
 
 from domainwise import DCM, FastDCM
-from domainwise.datasets import load_facies, load_gvhd, load_parkinsons
 from domainwise.kernels import landmarks
 from domainwise.kernels.landmarks import LANDMARK_RULES
+from reproduction.data import load_facies, load_gvhd, load_parkinsons
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 COUNTS = (25, 50, 100, 200, 400, 800)

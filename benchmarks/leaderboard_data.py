@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import measuring  # noqa: F401  (lets Python find reproduction)
 import numpy as np
 from sklearn.utils import Bunch
 
-from domainwise import datasets
 from domainwise.selection import LeaveDomainsOut
 from domainwise.splits.folds import draw_rows
+from reproduction import data as datasets
 
 TRAINING_ROWS = 600
 #: Largest numbers of stored rows and of scored rows per domain.

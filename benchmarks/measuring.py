@@ -24,6 +24,10 @@ from pathlib import Path
 from typing import Any
 
 MIB = 2**20
+#: The root of the repository, where ``reproduction`` is, with the loaders of the data sets.
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))
+
 Point = dict[str, Any]
 Result = dict[str, Any]
 

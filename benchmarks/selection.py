@@ -23,13 +23,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import measuring  # noqa: F401  (lets Python find reproduction)
 import numpy as np
 from joblib import Parallel, delayed
 from selection_report import DataSetScores, write_report
 from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
-from domainwise import DCM, datasets
+from domainwise import DCM
 from domainwise.checks.inputs import check_sample_domain, check_target
 from domainwise.estimators.path import PATH_TOLERANCE, ExactFold, project_path
 from domainwise.evaluation.jobs import MethodJob
@@ -38,6 +39,7 @@ from domainwise.models.registry import METHODS, Method, Setting
 from domainwise.search.driver import Data
 from domainwise.search.grids import DCM_RIDGES, DCM_WEIGHTS, dcm_grid
 from domainwise.splits.folds import draw_rows
+from reproduction import data as datasets
 
 TRAINING_ROWS = 1000
 ROWS_PER_DOMAIN = 300

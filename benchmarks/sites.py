@@ -79,8 +79,8 @@ def maps_of(name: str, rows: int = ROWS, columns: tuple[int, ...] = COLUMNS) -> 
     import numpy as np
     from sklearn.preprocessing import StandardScaler
 
-    from domainwise import datasets
     from domainwise.splits.folds import draw_rows
+    from reproduction import data as datasets
 
     warnings.simplefilter("ignore", UserWarning)
     loader, arguments = DATA_SETS[name]

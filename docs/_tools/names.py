@@ -16,16 +16,11 @@ MODULES = {
     "domainwise.metrics": (
         "Scores by domain, and measures of how much features depend on the domain."
     ),
-    "domainwise.datasets": "Simulated data, and loaders for real data sets. Files are read from "
-    "``$DOMAINWISE_DATA``, or from the user's cache folder.",
+    "domainwise.datasets": "Heart disease in four hospitals, and simulated data.",
     "domainwise.distributed": "Fits models to Parquet files on a cluster.",
     "domainwise.federated": "Fits one model to data from sites that do not share their rows.",
     "domainwise.labels": "Targets and domains as factors of kernel matrices.",
-    "domainwise.reference": "The paper's algorithms, line by line, for comparison.",
 }
-
-#: Modules that describe the arguments of all their functions once, in their own docstring.
-DESCRIBED_ONCE = {"domainwise.reference"}
 
 #: Groups of names in ``domainwise``; names that are not in any group are listed at the end.
 GROUPS = {

@@ -16,11 +16,10 @@ from typer.core import TyperGroup
 
 from domainwise import __version__
 from domainwise.cli.apply import adapt, predict, transform
-from domainwise.cli.evaluate import compare, evaluate
+from domainwise.cli.evaluate import compare, evaluate, report
 from domainwise.cli.federate import federate
 from domainwise.cli.fit import fit
 from domainwise.cli.info import export, info
-from domainwise.cli.reproduce import datasets, report, reproduce
 
 __all__ = ["app"]
 
@@ -66,8 +65,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # Rich is slow to import
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_commands = (evaluate, compare, fit, predict, adapt, transform, info, export, reproduce, report)
-for command in (*_commands, datasets):
+for command in (evaluate, compare, fit, predict, adapt, transform, info, export, report):
     app.command()(command)
 _federate_help = """Fit one model to data from sites that do not share their rows.
 

@@ -1,4 +1,4 @@
-"""The commands evaluate and compare."""
+"""The commands evaluate, compare and report."""
 
 from __future__ import annotations
 
@@ -306,3 +306,17 @@ def compare(
     common.print_notes(console, comparison.notes)
     if out is not None:
         common.print_page(out)
+
+
+@options.command
+def report(folder: Annotated[Path, "Results folder written by evaluate."]) -> None:
+    """Regenerate the HTML report for a results folder."""
+    common.require_extra("report")
+    from domainwise.evaluation.folder import read_evaluation
+
+    evaluation, contents = read_evaluation(folder)
+    page = evaluation.report(folder / REPORT_NAME, title=contents.get("title"))
+    common.print_json({**contents, "files": [str(page)]}, then_exit=True)
+    print_evaluation(evaluation)
+    stdout().print()
+    common.print_page(page)

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from domainwise.paper.report import publish
+from reproduction.report import publish
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from domainwise import DCM
-from domainwise.paper.methods import METHODS, Parameters, build_pipeline, paper_parameters
-from domainwise.paper.protocols import METRICS, score_predictions
-from domainwise.paper.trials import (
+from domainwise.scoring.predictions import fit_with_domains
+from reproduction.methods import METHODS, Parameters, build_pipeline, paper_parameters
+from reproduction.protocols import METRICS, score_predictions
+from reproduction.reference import algorithm1, algorithm2_stable
+from reproduction.trials import (
     Trial,
     domain_folds,
     list_candidates,
@@ -14,8 +16,6 @@ from domainwise.paper.trials import (
     sample_tuning_rows,
     tune,
 )
-from domainwise.reference import algorithm1, algorithm2_stable
-from domainwise.scoring.predictions import fit_with_domains
 
 
 def test_a_trial_gives_one_row_per_method_with_all_metrics(tiny_case):

@@ -9,10 +9,10 @@ import numpy as np
 
 from domainwise.jobs.runner import Row
 from domainwise.jobs.store import ResultStore
-from domainwise.paper.methods import METHODS
-from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Metric, Table
-from domainwise.paper.trials import INVARIANCE_MEASURES
 from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarize
+from reproduction.methods import METHODS
+from reproduction.protocols import METRICS, SETTINGS, TABLES, Case, Metric, Table
+from reproduction.trials import INVARIANCE_MEASURES
 
 LEVEL = 0.05  #: significance level of all tests
 #: Methods that are ranked over data sets, if they were run in every case.

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from domainwise.jobs.store import ResultsError, ResultStore
-from domainwise.paper.report import case_caption, case_table, publish, to_markdown
-from domainwise.paper.sentences import (
+from domainwise.scoring.statistics import p_text
+from reproduction.report import case_caption, case_table, publish, to_markdown
+from reproduction.sentences import (
     agreement,
     best_methods,
     count,
@@ -13,8 +14,7 @@ from domainwise.paper.sentences import (
     join,
     missing_repeats,
 )
-from domainwise.paper.summary import summarise_run
-from domainwise.scoring.statistics import p_text
+from reproduction.summary import summarise_run
 
 NOT_IN_THE_PAPER = {"sca", "mda", "mida"}
 

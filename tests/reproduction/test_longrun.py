@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from domainwise.paper.reproduce import compute_long_run, synthetic_jobs
-from domainwise.paper.trials import Trial
+from reproduction.run import compute_long_run, synthetic_jobs
+from reproduction.trials import Trial
 
 
 def test_a_long_run_begins_with_the_tables_own_repeats(tiny_case):

@@ -1,7 +1,7 @@
 r"""The algorithms of the DCM paper as published: dense computations with precomputed kernels.
 
 They are slow and share no code with the estimators. The tests compare the estimators with them, and
-``domainwise reproduce`` runs them.
+``python -m reproduction`` runs them.
 
 Matrices are laid out as in the paper: ``K_x[i, j] = k(x_i, x_j)``, and a kernel between training
 points and new points has **one row per training point**, ``K_z[i, j] = k(x_i, z_j)``. Projected
@@ -26,14 +26,13 @@ to the right matrix of its pencil. Directions with eigenvalue 1 are thereby orde
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
-
-from domainwise.checks import warn_caller
 
 __all__ = [
     "ReferenceResult",
@@ -65,10 +64,11 @@ def leading_eigenpairs(
     leading_values = eigenvalues[order]
     n_complex = int((np.abs(np.imag(leading_values)) > 1e-8 * np.abs(leading_values)).sum())
     if n_complex:
-        warn_caller(
+        warnings.warn(
             f"{n_complex} of the {len(leading_values)} leading eigenvalues are complex because of "
             "rounding errors. Only their real parts are used.",
             RuntimeWarning,
+            stacklevel=2,
         )
     return leading_values.real, eigenvectors[:, order].real
 
@@ -159,7 +159,7 @@ def algorithm1(
     Examples
     --------
     >>> import numpy as np
-    >>> from domainwise.reference import algorithm1
+    >>> from reproduction.reference import algorithm1
     >>> X = np.random.default_rng(0).normal(size=(12, 12))
     >>> y, d = np.arange(12) % 2, np.arange(12) // 4
     >>> same = lambda a: (a[:, None] == a).astype(float)
@@ -218,7 +218,7 @@ def dica_original(
     Examples
     --------
     >>> import numpy as np
-    >>> from domainwise.reference import dica_original
+    >>> from reproduction.reference import dica_original
     >>> X = np.random.default_rng(0).normal(size=(12, 4))
     >>> result = dica_original(
     ...     X @ X.T, None, np.arange(12) // 4, epsilon=1e-3, lam=1e-3, n_components=2
@@ -249,10 +249,11 @@ def dica_original(
     is_real = np.abs(eigenvalues.imag) <= 1e-8 * magnitudes
     is_usable = is_real & (eigenvalues.real > 1e-10 * magnitudes.max())
     if is_usable.sum() < n_components:
-        warn_caller(
+        warnings.warn(
             f"n_components={n_components}, but DICA has only {is_usable.sum()} real positive "
             "eigenvalues. Only their components are returned; reduce n_components.",
             RuntimeWarning,
+            stacklevel=2,
         )
     eigenvalues, B = leading_eigenpairs(eigenvalues[is_usable], B[:, is_usable], n_components)
     B = B / (np.linalg.norm(B, axis=0) * np.sqrt(eigenvalues))
@@ -272,7 +273,7 @@ def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[
     Examples
     --------
     >>> import numpy as np
-    >>> from domainwise.reference import project
+    >>> from reproduction.reference import project
     >>> K = np.array([[2.0, 0.0], [0.0, 2.0]])
     >>> project(K, K, [[1.0], [-1.0]])
     array([[ 2.],
@@ -341,7 +342,7 @@ def algorithm2(
     Examples
     --------
     >>> import numpy as np
-    >>> from domainwise.reference import algorithm2
+    >>> from reproduction.reference import algorithm2
     >>> X = np.random.default_rng(0).normal(size=(12, 4))
     >>> y, d = np.arange(12) % 2, np.arange(12) // 4
     >>> same = lambda a, b: (a[:, None] == b).astype(float)

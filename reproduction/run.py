@@ -1,4 +1,4 @@
-"""Plan, run and resume the jobs of ``domainwise reproduce``.
+"""Plan, run and resume the jobs of ``python -m reproduction``.
 
 In addition to the trials for the tables, other jobs run the SVM for many repeats, compute the data
 for the paper's figure and for a plot of eigenvalues, and measure time and memory.
@@ -32,19 +32,19 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
+from domainwise import COIR, DCM, DICA
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import evenly_spaced
 from domainwise.datasets import make_synthetic
-from domainwise.datasets.loaders import verified_path
-from domainwise.estimators import COIR, DCM, DICA
-from domainwise.jobs.runner import Job, Progress, Row, longest_first, run_jobs
+from domainwise.jobs.runner import Job, Progress, Row, run_jobs
 from domainwise.jobs.store import ResultsError, ResultStore
-from domainwise.paper.methods import METHODS, build_pipeline, delta_kernel
-from domainwise.paper.protocols import Case, Table, find_case
-from domainwise.paper.trials import Trial, derive_seed, make_split, plan_trials
-from domainwise.reference import algorithm1
 from domainwise.scoring.predictions import fit_with_domains
 from domainwise.scoring.statistics import summarize
+from reproduction.data import verified_path
+from reproduction.methods import METHODS, build_pipeline, delta_kernel
+from reproduction.protocols import Case, Table, find_case
+from reproduction.reference import algorithm1
+from reproduction.trials import Trial, derive_seed, make_split, plan_trials
 
 
 @contextlib.contextmanager
@@ -205,7 +205,8 @@ def measure_in_process(*arguments: Any) -> Row:
     """Call :func:`measure` in a new process; if it fails, the row contains the error."""
     try:
         process = subprocess.run(
-            [sys.executable, "-m", "domainwise.paper.reproduce"],
+            [sys.executable, "-m", "reproduction.run"],
+            cwd=Path(__file__).parents[1],
             input=json.dumps(arguments),
             capture_output=True,
             text=True,
@@ -269,6 +270,11 @@ def peak_mib() -> float:
 
 
 # The whole run ------------------------------------------------------------------------------------
+
+
+def longest_first(jobs: Sequence[Job]) -> list[Job]:
+    """Sort jobs by cost, in descending order."""
+    return sorted(jobs, key=lambda job: -job.cost)
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,16 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
-from domainwise import datasets
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import evenly_spaced
+from domainwise.datasets import make_synthetic
 from domainwise.jobs.runner import Row
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.metrics import invariance_report
-from domainwise.paper.methods import METHODS, Method, Parameters, build_pipeline, paper_parameters
-from domainwise.paper.protocols import METRICS, SETTINGS, Case, score_predictions
 from domainwise.scoring.predictions import fit_with_domains
+from reproduction import data
+from reproduction.methods import METHODS, Method, Parameters, build_pipeline, paper_parameters
+from reproduction.protocols import METRICS, SETTINGS, Case, score_predictions
 
 # Source and unseen domains ------------------------------------------------------------------------
 
@@ -67,7 +68,7 @@ def make_split(case: Case, root_seed: int, repeat: int) -> Split:
     rng = np.random.default_rng(derive_seed(root_seed, case.key, repeat))
     if case.source == "synthetic":
         seed = int(rng.integers(2**31 - 1))
-        bunch = datasets.make_synthetic(random_state=seed, **case.source_params)
+        bunch = make_synthetic(random_state=seed, **case.source_params)
     else:
         bunch = _load_data(case.source, tuple(sorted(case.source_params.items())))
     return split_domains(bunch, case, rng)
@@ -116,7 +117,7 @@ def sample_rows(
 
 @lru_cache(maxsize=4)
 def _load_data(name: str, params: tuple[tuple[str, Any], ...]) -> Any:
-    return getattr(datasets, f"load_{name}")(**dict(params))
+    return getattr(data, f"load_{name}")(**dict(params))
 
 
 # Tuned parameters ---------------------------------------------------------------------------------

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from domainwise.paper.methods import METHODS
-from domainwise.paper.protocols import METRICS, PAPER_NUMBERS, TABLES, find_case, select_tables
+from reproduction.methods import METHODS
+from reproduction.protocols import METRICS, PAPER_NUMBERS, TABLES, find_case, select_tables
 
 CASES = [case for table in TABLES.values() for case in table.cases]
 

@@ -1,83 +1,39 @@
-"""Report the contents of a results file as tables, Markdown, HTML and JSON."""
+"""Report the contents of a results file as tables, Markdown and HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from domainwise.jobs.store import ResultsError, ResultStore, write_text
-from domainwise.paper import sentences
-from domainwise.paper.methods import METHODS
-from domainwise.paper.protocols import PROVENANCE, Metric
-from domainwise.paper.summary import CaseView, CellView, RunSummary, summarise_run
 from domainwise.report.page import TextCell, TextTable, render_page
 from domainwise.scoring.statistics import PAIRED_CAVEAT, p_text
+from reproduction import sentences
+from reproduction.methods import METHODS
+from reproduction.protocols import PROVENANCE, Metric
+from reproduction.summary import CaseView, CellView, RunSummary, summarise_run
 
-MARKDOWN_NAME = "REPRODUCTION.md"
-HTML_NAME = "report.html"
 SETTING_TITLES = {"paper": "The paper's parameters", "tuned": "Tuned on source domains"}
 
 
-@dataclass(frozen=True)
-class PublishedRun:
-    """The summary of a run, and the files written from it."""
+def publish(folder: Path) -> tuple[Path, Path]:
+    """Read a results folder, and write the Markdown tables and the HTML report into it.
 
-    run: RunSummary
-    markdown_path: Path
-    html_path: Path | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the tables, the summary and the failures as a dict for JSON."""
-        cases = []
-        for case in self.run.cases():
-            methods: dict[str, Any] = {}
-            for method in case.methods:
-                metrics = {
-                    key: {
-                        "mean": cell.our_summary.mean,
-                        "sd": cell.our_summary.deviation if cell.our_summary.n > 1 else None,
-                        "n": cell.our_summary.n,
-                        "paper": cell.paper_mean_sd,
-                        "within_one_paper_sd": cell.is_within_sd,
-                    }
-                    for key, cell in method.cells.items()
-                }
-                p_value = None if method.paired_test is None else method.paired_test.p_value
-                methods[method.key] = {"metrics": metrics, "p_value": p_value}
-                for name in ("seconds", "paper_seconds", "peak_mib"):
-                    methods[method.key][name] = getattr(method, name)
-            entry = {"case": case.case.key, "setting": case.setting, "stand_in": case.stand_in}
-            cases.append({**entry, "repeats": case.n_repeats, "methods": methods})
-        failure_keys = ("case", "setting", "repeat", "method", "error")
-        return {
-            "header": self.run.header,
-            "cases": cases,
-            "summary": sentences.summary(self.run),
-            "failures": [{key: row[key] for key in failure_keys} for row in self.run.failures],
-            "files": [str(path) for path in (self.markdown_path, self.html_path) if path],
-        }
-
-
-def publish(folder: Path, *, html: bool = True) -> PublishedRun:
-    """Read a results folder and write the Markdown tables and the HTML report into it.
-
-    The HTML report requires the ``report`` extra. Raises ResultsError if the folder contains no
-    results yet, or if its results cannot be read.
+    Returns the paths of the two files. Raises ResultsError if the folder contains no results yet,
+    or if its results cannot be read.
     """
     store = ResultStore(folder)
     store.read()
     run = summarise_run(store)
     if not run.tables:
-        raise ResultsError(f"{store.path} has no results yet; run 'domainwise reproduce' first")
-    markdown_path, html_path = folder / MARKDOWN_NAME, folder / HTML_NAME if html else None
+        raise ResultsError(f"{store.path} has no results yet; run 'python -m reproduction' first")
+    markdown_path, html_path = folder / "REPRODUCTION.md", folder / "report.html"
     write_text(markdown_path, to_markdown(run))
-    if html_path is not None:
-        write_text(html_path, to_html(run))
-    return PublishedRun(run, markdown_path, html_path)
+    write_text(html_path, to_html(run))
+    return markdown_path, html_path
 
 
 # The table of a case, the same in all outputs -----------------------------------------------------
@@ -111,7 +67,8 @@ def case_table(case: CaseView) -> TextTable:
     columns: list[tuple[str, list[TextCell]]] = []
 
     def add_column(heading: str, texts: Iterable[str]) -> None:
-        columns.append((heading, [TextCell(text) for text in texts]))
+        css_class = "paper" if heading.startswith("paper") else ""
+        columns.append((heading, [TextCell(text, css_class=css_class) for text in texts]))
 
     add_column("method", [method.label for method in methods])
     for metric in case.metrics:
@@ -177,7 +134,7 @@ _TIMES_NOTE = (
 def to_markdown(run: RunSummary) -> str:
     """Return the Markdown report of a run: command, seed, findings, tables and versions."""
     table_keys = [view.table.key for view in run.tables]
-    command = f"domainwise reproduce {table_keys[0] if len(table_keys) == 1 else 'all'}"
+    command = f"python -m reproduction {table_keys[0] if len(table_keys) == 1 else 'all'}"
     command += f"{' --quick' if run.quick else ''} --seed {run.header.get('root_seed')}"
     lines = [
         "# The paper's tables, reproduced",
@@ -230,12 +187,12 @@ def _facts(run: RunSummary) -> Iterator[tuple[str, Any]]:
 
 def to_html(run: RunSummary) -> str:
     """Return the HTML report of a run, a single file that loads nothing from the network."""
-    from domainwise.paper import plots
+    from reproduction import plots
 
     return render_page(
-        "domainwise.paper",
+        "reproduction",
         "reproduce.html.j2",
-        styles=["style.css"],
+        styles=["style.css", "reproduce.css"],
         title="The paper's tables, reproduced",
         run=run,
         settings=SETTING_TITLES,

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def page(made_up_results):
-    from domainwise.paper.report import publish
+    from reproduction.report import publish
 
     return publish(made_up_results(tables=("synthetic", "gvhd"))).html_path
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from domainwise.paper.methods import METHODS
-from domainwise.paper.protocols import SETTINGS, TABLES, read_toml
-from domainwise.paper.summary import LEVEL, CaseView, CellView, MethodView, RunSummary, TableView
 from domainwise.scoring.statistics import PAIRED_CAVEAT, in_words, p_text
+from reproduction.methods import METHODS
+from reproduction.protocols import SETTINGS, TABLES, read_toml
+from reproduction.summary import LEVEL, CaseView, CellView, MethodView, RunSummary, TableView
 
 TEXTS = read_toml("texts.toml")
 PARAMETER_TEXTS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}

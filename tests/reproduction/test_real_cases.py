@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from domainwise.paper.protocols import TABLES
-from domainwise.paper.trials import Trial, make_split
+from reproduction.protocols import TABLES
+from reproduction.trials import Trial, make_split
 
 CASES = [
     case.quick() for table in TABLES.values() for case in table.cases if case.source != "synthetic"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.utils import Bunch
 
-from domainwise.paper.trials import derive_seed, make_split, sample_rows, split_domains
+from reproduction.trials import derive_seed, make_split, sample_rows, split_domains
 
 
 def test_a_split_shares_no_domain_between_sources_and_unseen_ones(tiny_case):

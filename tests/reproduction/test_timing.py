@@ -1,8 +1,8 @@
 import json
 
 from domainwise.jobs.store import ResultStore
-from domainwise.paper.protocols import find_case
-from domainwise.paper.reproduce import (
+from reproduction.protocols import find_case
+from reproduction.run import (
     compute_eigenvalues,
     compute_projection,
     make_plan,

@@ -96,7 +96,7 @@ PROVENANCE = "dcm.tex, the LaTeX source of 'Domain-based Covariance Minimization
 
 def read_toml(file_name: str) -> dict[str, Any]:
     """Read a TOML file in this package."""
-    return tomllib.loads((files("domainwise.paper") / file_name).read_text(encoding="utf-8"))
+    return tomllib.loads((files("reproduction") / file_name).read_text(encoding="utf-8"))
 
 
 #: The paper's numbers by case and method: mean and standard deviation by metric, and "seconds".

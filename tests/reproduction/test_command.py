@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from domainwise import __version__
 from domainwise.cli import app
-from domainwise.paper.protocols import TABLES, Case, Table
+from reproduction.protocols import TABLES, Case, Table
 
 runner = CliRunner()
 
@@ -45,7 +45,7 @@ def tiny(monkeypatch):
         tuning_folds=2,
     )
     monkeypatch.setitem(TABLES, "synthetic", Table("synthetic", "Tiny", (case,), "Tiny."))
-    monkeypatch.setattr("domainwise.paper.reproduce.synthetic_jobs", lambda *a, **k: [])
+    monkeypatch.setattr("reproduction.run.synthetic_jobs", lambda *a, **k: [])
 
 
 def test_reproduce_writes_results_tables_and_report(tiny, tmp_path):
@@ -93,7 +93,7 @@ def test_a_failed_fit_is_exit_code_1(tiny, tmp_path, monkeypatch):
 
 
 def test_an_interruption_is_exit_code_1_and_says_how_to_go_on(tiny, tmp_path, monkeypatch):
-    from domainwise.paper import reproduce
+    from reproduction import reproduce
 
     real = reproduce.run_jobs
 

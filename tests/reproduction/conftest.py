@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from domainwise.paper.protocols import TABLES, Case, Table
+from reproduction.protocols import TABLES, Case, Table
 
 
 @pytest.fixture

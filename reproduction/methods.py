@@ -18,12 +18,24 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, SVR
 
+from domainwise import (
+    COIR,
+    DCM,
+    DICA,
+    KPCA,
+    MDA,
+    MIDA,
+    SCA,
+    FastCOIR,
+    FastDCM,
+    FastDICA,
+    InvariantSVC,
+    InvariantSVR,
+)
 from domainwise.arrays import Array
-from domainwise.estimators import COIR, DCM, DICA, KPCA, MDA, MIDA, SCA, FastCOIR, FastDCM, FastDICA
-from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.models.table_model import plain_parameters
-from domainwise.paper.protocols import Case
-from domainwise.reference import algorithm1, algorithm2_stable, project
+from reproduction.protocols import Case
+from reproduction.reference import algorithm1, algorithm2_stable, project
 
 # The paper's algorithms as transformers, slow because of their N x N matrices ---------------------
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from domainwise.evaluation.page import COLORS as EVALUATION_COLORS
-from domainwise.paper.methods import METHODS
-from domainwise.paper.sentences import PARAMETER_TEXTS
-from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GRAY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
+from reproduction.methods import METHODS
+from reproduction.sentences import PARAMETER_TEXTS
+from reproduction.summary import CaseView, MethodView, RunSummary, TableView
 
 #: Colors by method, as in the report of ``evaluate``; DCM gets the color of DCMCV.
 COLORS = {**EVALUATION_COLORS, "dcm": EVALUATION_COLORS["dcmcv"]}

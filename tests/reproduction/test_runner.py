@@ -4,8 +4,8 @@ import pytest
 
 from domainwise.jobs.runner import run_jobs
 from domainwise.jobs.store import ResultsError, ResultStore
-from domainwise.paper.reproduce import make_plan
-from domainwise.paper.trials import plan_trials
+from reproduction.run import make_plan
+from reproduction.trials import plan_trials
 
 
 def opened(folder):
