@@ -774,24 +774,33 @@ def ranks(run: dict[Key, Summary]) -> str:
         sets = [d for d in sets if all((d, size, m) in run for m in methods)]
         if "boosting" not in methods or not sets:
             continue
-        by_method: dict[str, list[float]] = defaultdict(list)
-        gains: dict[str, list[float]] = defaultdict(list)
+        columns: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
         for data in sets:
-            metric, sign = main_metric(data), 1 if ALL_SETS[data].classes else -1
+            is_error = not ALL_SETS[data].classes
+            sign, metric = (-1 if is_error else 1), main_metric(data)
             means = {m: sign * run[data, size, m].mean(metric) for m in methods}
-            for method, value in means.items():
-                others = list(means.values())
-                tied = sum(v == value for v in others)
-                by_method[method].append(sum(v > value for v in others) + (tied + 1) / 2)
-                boosting = means["boosting"]
-                scale = 100 if sign > 0 else 100 / abs(boosting)
-                gains[method].append(scale * (value - boosting))
-        for method in sorted(methods, key=lambda m: statistics.fmean(by_method[m])):
-            cells = [f"{size:,}", method, f"{statistics.fmean(by_method[method]):.1f}"]
-            cells += [f"{statistics.fmean(gains[method]):+.1f}", f"{min(gains[method]):+.1f}"]
+            lowest = {
+                m: min(sign * v for v in run[data, size, m].values(metric).values())
+                for m in methods
+            }
+            scale = 100 / abs(means["boosting"]) if is_error else 100
+            for method in methods:
+                gain = scale * (means[method] - means["boosting"])
+                columns[method].append((rank(means, method), rank(lowest, method), gain))
+        for method in sorted(methods, key=lambda m: statistics.fmean(r for r, _, _ in columns[m])):
+            by_mean, by_worst, gains = zip(*columns[method], strict=True)
+            gain = f"{statistics.fmean(gains):+.1f} ± {number(standard_error(gains), '.1f')}"
+            cells = [f"{size:,}", method, f"{statistics.fmean(by_mean):.1f}"]
+            cells += [f"{statistics.fmean(by_worst):.1f}", gain, f"{min(gains):+.1f}"]
             rows.append([*cells, str(len(sets))])
-    header = ["rows", "method", "average rank", "mean gain over boosting", "lowest gain", "sets"]
-    return table(header, rows)
+    header = ["rows", "method", "rank", "rank by worst domain", "gain over boosting"]
+    return table([*header, "lowest gain", "sets"], rows)
+
+
+def rank(scores: dict[str, float], method: str) -> float:
+    """Rank of a method, 1 for the largest score; equal scores share a rank."""
+    values, own = list(scores.values()), scores[method]
+    return sum(v > own for v in values) + (sum(v == own for v in values) + 1) / 2
 
 
 def by_set(runs: Sequence[dict[Key, Summary]], names: Sequence[str]) -> Iterator[str]:
