@@ -756,7 +756,7 @@ def overview(runs: Sequence[dict[Key, Summary]], names: Sequence[str]) -> str:
             cells += [f"{sum(s.cpu for s in found.values()):,.0f}"] if found else ["–"]
             rows.append(cells)
     header = ["rows", "method", "run", "sets", "balanced accuracy", "AUC", "log loss"]
-    return table([*header, "mean p / observed", "inside range", "CPU s a pass"], rows)
+    return table([*header, "mean p / observed", "inside range", "CPU s, all sets"], rows)
 
 
 def mean_of(summaries: Sequence[Summary], metric: str) -> float:
@@ -845,7 +845,7 @@ def difference(runs: Sequence[dict[Key, Summary]], key: Key, metric: str) -> str
     return f"{statistics.fmean(changes):+.3f} ± {number(standard_error(changes))}"
 
 
-def render(paths: Sequence[Path]) -> str:
+def render(paths: Sequence[Path], note: str) -> str:
     """The report on one run, or on two runs to compare."""
     files_of_cases = [finished(path) for path in paths]
     shared = set.intersection(*map(set, files_of_cases))
@@ -860,7 +860,8 @@ def render(paths: Sequence[Path]) -> str:
         'over sites of its share: geometric mean over data sets, smallest and largest. "Inside '
         'range" is the share of held-out domains whose score is in the range that the model or '
         "`evaluate` stated (nominally 0.90). CPU seconds are "
-        "the mean over held-out groups, on one core. With two runs, only cases of both count.",
+        "the mean over held-out groups, on one core. With two runs, only cases of both count. "
+        + note,
         "## All data sets",
         overview(runs, names),
     ]
@@ -880,10 +881,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit-seconds", type=float, default=math.inf)
     parser.add_argument("--report", nargs="+", type=Path, help="one or two files of results")
+    parser.add_argument("--note", default="", help="the machine and versions, for the report")
     parser.add_argument("--write", type=Path, help="where to write the report")
     arguments = parser.parse_args()
     if arguments.report:
-        text = render(arguments.report)
+        text = render(arguments.report, arguments.note)
         if arguments.write:
             arguments.write.write_text(text, encoding="utf-8")
         else:
