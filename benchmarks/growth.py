@@ -853,8 +853,8 @@ def render(paths: Sequence[Path], note: str) -> str:
     names = [path.stem for path in paths]
     files = " ".join(path.name for path in paths)
     parts = [
-        "# New domains by table size",
-        f"`python benchmarks/growth.py --report {files}`. Means and standard errors are over "
+        "# Scores at new domains, by number of training rows",
+        f"Written by `python benchmarks/growth.py --report {files}`. Means and standard errors are over "
         'held-out domains, then means over data sets. The event is the rarest class; "mean p / '
         'observed" is the mean over sites of its mean predicted probability, divided by the mean '
         'over sites of its share: geometric mean over data sets, smallest and largest. "Inside '

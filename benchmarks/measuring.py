@@ -103,6 +103,7 @@ def alternate(
 
 def serve_point(text: str, tasks: dict[str, Callable[..., Result]]) -> None:
     """Run one point in a child process and print its result."""
+    sys.path.insert(0, str(ROOT / "src"))
     point = json.loads(text)
     print(json.dumps(tasks[point.pop("task")](**point), default=float))
 
