@@ -66,7 +66,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="use fewer repeats and rows")
     parser.add_argument("--repeats", type=int, help="repeats per experiment; default: the paper's")
     parser.add_argument("--jobs", type=int, default=1, help="processes; -1 for one per core")
-    parser.add_argument("--out", type=Path, help="results folder; default: results/TABLE")
+    parser.add_argument("--out", type=Path, help="folder; default: domainwise-results/TABLE")
     parser.add_argument("--seed", type=int, default=0, help="random seed")
     parser.add_argument("--no-timing", action="store_true", help="do not measure time and memory")
     return parser.parse_args(arguments)
@@ -99,7 +99,7 @@ def run_tables(options: argparse.Namespace, console: Console) -> int:
     check_data(tables)
     profile = "quick" if options.quick else "full"
     name = f"{options.table}-quick" if options.quick else options.table
-    store = ResultStore(options.out or Path("results") / name)
+    store = ResultStore(options.out or Path("domainwise-results") / name)
     store.open(root_seed=options.seed, profile=profile)
     plan = make_plan(
         tables,

@@ -8,15 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.page import COLORS as EVALUATION_COLORS
-from domainwise.plots.style import GRAY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 from reproduction.methods import METHODS
 from reproduction.sentences import PARAMETER_TEXTS
 from reproduction.summary import CaseView, MethodView, RunSummary, TableView
 
-#: Colors by method, as in the report of ``evaluate``; DCM gets the color of DCMCV.
-COLORS = {**EVALUATION_COLORS, "dcm": EVALUATION_COLORS["dcmcv"]}
+GRAY = "#8b95a1"
+#: Colors of methods, readable on white and on black.
+COLORS = {
+    "svm": "#5b8def",
+    "kpca": "#a678de",
+    "coir": "#2a9d8f",
+    "dica": "#d9902f",
+    "dcm": "#e0533d",
+    "invariant": "#d6498f",
+}
 LABEL_STYLE: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 def page(made_up_results):
     from reproduction.report import publish
 
-    return publish(made_up_results(tables=("synthetic", "gvhd"))).html_path
+    return publish(made_up_results(tables=("synthetic", "gvhd")))[1]
 
 
 @pytest.fixture

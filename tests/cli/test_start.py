@@ -1,5 +1,6 @@
 """The program starts quickly: help and version load none of the packages that compute."""
 
+import os
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ pytest.importorskip("typer")
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from domainwise import __version__
 from domainwise.cli import app
 
 HEAVY = {"numpy", "scipy", "sklearn", "pandas", "joblib", "matplotlib"}
@@ -87,3 +89,41 @@ def test_every_option_says_what_it_does_and_what_its_value_is():
             if parameter.param_type_name == "option":
                 assert parameter.help.endswith("."), (name, parameter.name)
                 assert parameter.is_flag or parameter.metavar, (name, parameter.name)
+
+
+def run_process(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "domainwise", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_program_runs_as_a_process():
+    done = run_process("--version")
+    assert (done.returncode, done.stdout) == (0, f"domainwise {__version__}\n")
+    bad = run_process("info", "nonsense.skops")
+    assert bad.returncode == 2
+    assert "Traceback" not in bad.stderr
+
+
+def test_without_the_cli_extra_the_program_names_it(tmp_path):
+    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError('no typer', name='typer')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = run_process("--version", PYTHONPATH=path)
+    assert done.returncode == 2
+    assert 'pip install "domainwise[cli]"' in done.stderr
+
+
+def test_importing_the_package_loads_no_extra():
+    """pandas and rich are left out: scikit-learn itself imports them where they are installed."""
+    code = (
+        "import sys, domainwise;"
+        "extras = ('typer', 'matplotlib', 'jinja2');"
+        "print([name for name in extras if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -166,7 +166,7 @@ def test_a_signal_leaves_a_complete_output_or_none(number, folder, tmp_path):
 
 @pytest.mark.parametrize("delay", [0.1, 0.3])
 def test_an_early_interruption_shows_no_traceback(delay):
-    process = domainwise("datasets", env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    process = domainwise("info", "m.skops", env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     _, said = ended(process)

@@ -141,7 +141,7 @@ def test_a_table_shows_our_scores_next_to_the_papers(run):
 
 def test_markdown_names_command_seed_and_stand_ins(run):
     text = to_markdown(run)
-    assert "`domainwise reproduce all --seed 0`" in text
+    assert "`python -m reproduction all --seed 0`" in text
     assert "## Differences from the paper" in text
     assert text.count("**Stand-in data.**") == 2
     assert "approximate" in text
@@ -171,7 +171,7 @@ def test_a_quick_run_claims_nothing(made_up_results):
 
 def test_an_empty_results_file_has_no_report(tmp_path):
     ResultStore(tmp_path).open(root_seed=0, profile="full")
-    with pytest.raises(ResultsError, match="has no results yet; run 'domainwise reproduce'"):
+    with pytest.raises(ResultsError, match="has no results yet; run 'python -m reproduction'"):
         publish(tmp_path)
     with pytest.raises(ResultsError, match="no run was saved there"):
         publish(tmp_path / "elsewhere")

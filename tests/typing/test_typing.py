@@ -13,7 +13,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
 MODULES = ["", ".datasets", ".distributed", ".ensemble", ".federated", ".labels", ".metrics"]
-MODULES += [".plots", ".reference", ".selection"]
+MODULES += [".plots", ".selection"]
 #: Arguments that are anything, by name. What else says Any is a fault.
 ARBITRARY = {
     "kernel_params": "keywords of somebody's own kernel",

@@ -104,7 +104,7 @@ def evaluate(
     if estimator:
         selected_methods = choose_methods([*selected_methods, *own_methods(estimator)])
     if report:
-        common.require_extra("report", "--no-report")
+        common.require_report("--no-report")
     stem = _EXTENSIONS.sub("", data.name) or data.name
     folder = out or Path("domainwise-evaluation") / stem
     output_paths = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
@@ -291,7 +291,7 @@ def compare(
     from domainwise.jobs.store import write_text
 
     if out is not None:
-        common.require_extra("report")
+        common.require_report()
         common.check_output(out, force, ".html")
     comparison = compare_evaluations(first, second, method)
     if out is not None:
@@ -311,7 +311,7 @@ def compare(
 @options.command
 def report(folder: Annotated[Path, "Results folder written by evaluate."]) -> None:
     """Regenerate the HTML report for a results folder."""
-    common.require_extra("report")
+    common.require_report()
     from domainwise.evaluation.folder import read_evaluation
 
     evaluation, contents = read_evaluation(folder)
