@@ -858,9 +858,9 @@ def render(paths: Sequence[Path], note: str) -> str:
         "over held-out domains, then means over data sets. The event is the rarest class. "
         "*Mean p / observed* is the mean over sites of its mean predicted probability, divided by "
         "the mean over sites of its share: geometric mean over data sets, smallest and largest. "
-        "*Inside range* is the share of held-out domains whose score is in the range that the model or "
-        "`evaluate` stated (nominally 0.90). CPU seconds are the mean over held-out groups, on one "
-        "core. With two runs, only cases of both count. " + note,
+        "*Inside range* is the share of held-out domains whose score is in the range that the "
+        "model or `evaluate` stated (nominally 0.90). CPU seconds are the mean over held-out "
+        "groups, on one core. With two runs, only cases of both count. " + note,
         "## All data sets",
         overview(runs, names),
     ]
