@@ -114,7 +114,7 @@ types: $(VENV)/.test ## check types
 	@$(PY) -m mypy
 
 bench: $(VENV)/.fast ## measure the time and memory that exact DCM needs (minutes)
-	@$(PY) benchmarks/exact_core.py
+	@$(PY) benchmarks/speed.py exact
 
 constraints: $(PY) ## update the versions in constraints.txt
 	@$(PY) -m pip install -qq --disable-pip-version-check uv

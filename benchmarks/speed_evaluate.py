@@ -1,36 +1,23 @@
-"""CPU time of `evaluate` for a small table, two tables of house prices, and all data sets (quick).
+"""The part "evaluate" of speed.py: CPU time of `evaluate` for small and large tables.
 
 Every evaluation runs in a separate process with one thread and one worker. Its CPU time is the sum
 of the time of jobs, which workers share, and of all other steps: reading, checks, intervals, page.
 The time on two idle cores is estimated from both. For comparison, the CPU time of one
 leave-domains-out cross-validation of HistGradientBoosting with default parameters is measured on
 the same rows.
-
-    python benchmarks/evaluate.py                    all, then EVALUATE.md
-    python benchmarks/evaluate.py --parallel 8       eight evaluations at a time
-    python benchmarks/evaluate.py --only small quick some of small, house and quick
-    python benchmarks/evaluate.py --points FILE      continues an interrupted run
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from measuring import Report, Result, peak_rss, run_point, serve_point
 
-HERE = Path(__file__).resolve().parent
-#: Methods that `evaluate` compared by default in an earlier version.
-FORMER = ["constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm"]
-FORMER += ["dcmcv", "invariant", "invariantridge", "ensemble"]
 ROWS, DOMAINS, COLUMNS = 1189, 8, 14
-#: CPU seconds of the small table with the former methods, as reported at that time.
-BEFORE = 210.0
 #: Data sets for quick evaluations, by their name in leaderboard_data.
 QUICK = ["facies", "gvhd", "parkinsons", "adult", "bike", "communities", "landmine", "oilwells"]
 QUICK += ["cytof", "hipc", "shoppers", "kc_house", "heart", "large"]
@@ -116,7 +103,7 @@ def boosting_seconds(problem: Any, splits: Any) -> float:
     return time.process_time() - started
 
 
-def run(name: str, methods: list[str] | None = None, quick: bool = False) -> Result:
+def run(name: str, quick: bool = False) -> Result:
     """Evaluate a data set and write its page; return the CPU seconds of each step."""
     import tempfile
 
@@ -139,7 +126,7 @@ def run(name: str, methods: list[str] | None = None, quick: bool = False) -> Res
 
     jobs.MethodJob.run = timed
     started, wall = time.process_time(), time.perf_counter()
-    evaluation = evaluate(X, y, domain, methods=methods, quick=quick, progress=False)
+    evaluation = evaluate(X, y, domain, quick=quick, progress=False)
     if find_spec("matplotlib"):
         with tempfile.TemporaryDirectory() as folder:
             evaluation.report(Path(folder) / "page.html")
@@ -159,89 +146,49 @@ def run(name: str, methods: list[str] | None = None, quick: bool = False) -> Res
     }
 
 
-def main() -> None:
-    """Measure and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", default=["small", "house", "quick"])
-    parser.add_argument("--parallel", type=int, default=1, help="evaluations at a time")
-    parser.add_argument("--out", type=Path, default=HERE / "EVALUATE.md")
-    parser.add_argument(
-        "--points", type=Path, help=("file of finished evaluations, to continue a run")
-    )
-    parser.add_argument(
-        "--report", action="store_true", help=("report the evaluations that are finished")
-    )
-    parser.add_argument("--point", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.point:
-        serve_point(options.point, {"run": run})
-        return
-    points: dict[str, dict[str, Any]] = {}
-    if "small" in options.only:
-        points["small, default methods"] = {"name": "small"}
-        points["small, former methods"] = {"name": "small", "methods": FORMER}
-    if "house" in options.only:
-        points["house prices, default methods"] = {"name": "kc_house"}
-        points["2,600 x 80, default methods"] = {"name": "wide"}
-    if "quick" in options.only:
-        points |= {f"quick: {name}": {"name": name, "quick": True} for name in QUICK}
+def measure(report: Report, *, quick: bool) -> None:
+    """Measure all evaluations (with ``quick``, two short ones), and add them to the report."""
+    points: dict[str, dict[str, Any]] = {
+        "small, default": {"name": "small"},
+        "house prices, default": {"name": "kc_house"},
+        "2,600 x 80, default": {"name": "wide"},
+    }
+    points |= {f"quick: {name}": {"name": name, "quick": True} for name in QUICK}
+    if quick:
+        points = {name: points[name] for name in ("quick: heart", "quick: bike")}
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-
-    def measure(item: tuple[str, dict[str, Any]]) -> tuple[str, Result]:
-        result = run_point(__file__, {"task": "run", **item[1]}, threads)
-        print(item[0], f"{result['total']:.1f} s", flush=True)
-        return item[0], result
-
-    results: dict[str, Result] = {}
-    if options.points and options.points.exists():
-        results = dict(map(json.loads, options.points.read_text("utf-8").splitlines()))
-    todo = {} if options.report else {k: v for k, v in points.items() if k not in results}
-    with ThreadPoolExecutor(options.parallel) as pool:
-        for finished in pool.map(measure, todo.items()):
-            results |= [finished]
-            if options.points:
-                with options.points.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(finished) + "\n")
+    results = {
+        name: run_point(__file__, {"task": "run", **point}, threads)
+        for name, point in points.items()
+    }
     page = "including the report" if find_spec("matplotlib") else "without the report"
-    note = (
+    report.text(
         f"Times are CPU seconds with one thread and one worker, {page}. *Two cores* is the "
         "estimated time on two idle cores, where two workers share the jobs but not the other "
         "steps. The ratio compares the CPU time with that of one leave-domains-out "
-        "cross-validation of HistGradientBoosting (default parameters) on the same training rows. "
-        "*Former methods* are those that an earlier version compared by default. "
-        f"Number of evaluations that ran at the same time: {options.parallel}."
+        "cross-validation of HistGradientBoosting (default parameters) on the same training rows."
     )
-    report = Report("CPU time of evaluate", "python benchmarks/evaluate.py", note)
-    bounds = {
-        "small, default methods": ("total", 60.0),
-        "small, former methods": ("total", BEFORE),
-        "house prices, default methods": ("two_cores", 300.0),
-        "2,600 x 80, default methods": ("two_cores", 300.0),
-    }
-    bounds |= {name: ("two_cores", 30.0) for name in results if name.startswith("quick")}
-    for name, (what, bound) in bounds.items():
-        if name in results:
-            seconds = "CPU seconds" if what == "total" else "seconds on two cores"
-            value = results[name][what]
-            report.check(f"{name}: {seconds}", value, bound, form="{:.0f}", least=False)
-    header = ["evaluation", "rows", "columns", "domains", "training rows"]
-    header += ["CPU s", "two cores, s"]
     rows = []
     for name, result in results.items():
+        bound = 30.0 if name.startswith("quick") else 300.0
+        seconds = result["two_cores"]
+        description = f"{name}: seconds on two cores"
+        report.check(description, seconds, bound, form="{:.0f}", least=False)
         numbers = [f"{n:,}" for n in result["shape"]]
-        times = [f"{result['total']:.1f}", f"{result['two_cores']:.1f}"]
+        times = [f"{result['total']:.1f}", f"{seconds:.1f}"]
         ratio = f"{result['total'] / result['boosting']:.0f}"
         rows.append([name, *numbers, *times, ratio, ", ".join(result["left_out"]) or "–"])
-    report.table([*header, "ratio", "skipped"], rows)
+    header = ["evaluation", "rows", "columns", "domains", "training rows"]
+    report.table([*header, "CPU s", "two cores, s", "ratio", "skipped"], rows)
     names = [name for name in results if not name.startswith("quick")]
     keys = list(dict.fromkeys(key for name in names for key in results[name]["methods"]))
-    report.text("CPU seconds by method:")
-    report.table(
-        ["method", *names],
-        [[key, *(f"{results[n]['methods'].get(key, 0.0):.1f}" for n in names)] for key in keys],
-    )
-    report.write(options.out)
+    if names:
+        report.text("CPU seconds by method:")
+        report.table(
+            ["method", *names],
+            [[k, *(f"{results[n]['methods'].get(k, 0.0):.1f}" for n in names)] for k in keys],
+        )
 
 
 if __name__ == "__main__":
-    main()
+    serve_point(sys.argv[2], {"run": run})

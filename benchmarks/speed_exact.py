@@ -1,18 +1,11 @@
-"""Time and memory of exact DCM, the paper's Algorithm 1 and scikit-learn's KernelPCA.
+"""The part "exact" of speed.py: exact DCM, the paper's Algorithm 1 and scikit-learn's KernelPCA.
 
 Rows are standard normal with 16 features, the median gamma, 2 classes and 10 domains. Exact DCM is
 measured with and without the compiled functions of the ``fast`` extra.
-
-    python benchmarks/exact_core.py            writes EXACT_CORE.md
-    python benchmarks/exact_core.py --avx2     the same, without instructions beyond AVX2
-    python benchmarks/exact_core.py --quick    small sizes, for a test; writes no files
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -237,13 +230,12 @@ class Bench:
 
     report: Report
     sizes: Sizes
-    variables: dict[str, str]
 
     def run(self, task: str, **options: Any) -> Result:
-        return run_point(__file__, {"task": task, **options}, self.variables)
+        return run_point(__file__, {"task": task, **options})
 
     def in_turn(self, *points: dict[str, Any]) -> list[Result]:
-        return alternate(__file__, points, self.sizes.rounds, self.variables)
+        return alternate(__file__, points, self.sizes.rounds)
 
     def compare_with_algorithm1(self) -> list[Result]:
         n = self.sizes.algorithm1[-1]
@@ -286,7 +278,7 @@ class Bench:
             form="{:.2f}×",
             least=False,
         )
-        self.report.text(f"## N={size(n)}")
+        self.report.text(f"### N={size(n)}")
         self.report.table(
             ["fit", "seconds", "CPU seconds", "peak memory (MiB)", "relative to KernelPCA"],
             [
@@ -339,7 +331,7 @@ class Bench:
                 least=False,
             )
         lines_by_name["Algorithm 1"] = (sizes.algorithm1, algorithm1)
-        self.report.text("## Growth with N\n\nThe exponent is the slope of log(time) over log(N).")
+        self.report.text("### Growth with N\n\nThe exponent is the slope of log(time) over log(N).")
         self.report.table(
             ["fit", "N", "seconds", "CPU seconds", "peak memory (MiB)", "exponent"],
             [
@@ -382,9 +374,10 @@ class Bench:
                     f"{100 * result['share']:.0f} %",
                 ])  # fmt: skip
         self.report.text(
-            f"## The fused product\n\nThe table shows CPU times on one thread with N={size(n)}. An "
-            f"entry of K takes {FEATURES} multiplications and additions for its exponent, one more "
-            f"for the norms, {EXPONENTIAL['float32']} (float32) or {EXPONENTIAL['float64']} "
+            "### The fused product\n\nThe table shows CPU times on one thread with "
+            f"N={size(n)}. An entry of K takes {FEATURES} multiplications and additions for its "
+            f"exponent, one more for the norms, {EXPONENTIAL['float32']} (float32) or "
+            f"{EXPONENTIAL['float64']} "
             "(float64) for its exponential, and two for each column, because K is symmetric and "
             "each entry is used twice. The peak is the measured rate of fused multiplications and "
             "additions in a matrix product."
@@ -394,7 +387,7 @@ class Bench:
 
     def compile_time(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            variables = {**self.variables, "NUMBA_CACHE_DIR": folder}
+            variables = {"NUMBA_CACHE_DIR": folder}
             point = {"task": "compile", "n": WARM_UP_ROWS}
             first, later = (run_point(__file__, point, variables) for _ in range(2))
         self.report.text(
@@ -422,43 +415,15 @@ class Bench:
                     )
 
 
-def avx2_only() -> dict[str, str]:
-    """Environment variables that limit NumPy, BLAS and Numba to AVX2."""
-    code = (
-        "import numpy, json; print(json.dumps(numpy.show_config(mode='dicts')['SIMD Extensions']))"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    extensions = json.loads(process.stdout).get("found", [])
-    disabled = [name for name in extensions if name.startswith(("AVX512", "X86_V4"))]
-    return {
-        "NPY_DISABLE_CPU_FEATURES": " ".join(disabled),
-        "OPENBLAS_CORETYPE": "Haswell",
-        "NUMBA_CPU_NAME": "haswell",
-        "NUMBA_CPU_FEATURES": "",
-    }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="use small sizes and write no files")
-    parser.add_argument("--avx2", action="store_true", help="no instructions beyond AVX2")
-    parser.add_argument("--point", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.point:
-        serve_point(arguments.point, TASKS)
-        return
-    sizes = QUICK if arguments.quick else Sizes()
-    command = f"python benchmarks/exact_core.py{' --avx2' if arguments.avx2 else ''}"
-    report = Report("Time and memory of exact DCM", command)
-    bench = Bench(report, sizes, avx2_only() if arguments.avx2 else {})
-    limit_note = " Vector instructions are limited to AVX2." if arguments.avx2 else ""
+def measure(report: Report, *, quick: bool) -> None:
+    """Measure everything, and add it to the report."""
+    sizes = QUICK if quick else Sizes()
+    bench = Bench(report, sizes)
     report.text(
         "Rows are standard normal with 16 features, gamma follows the median rule, and there are 2 "
         f"classes and 10 domains. Compared times are medians of {sizes.rounds} alternating rounds. "
         "Memory is the peak RSS minus that of the interpreter, its imports and a small fit. "
-        f"`[fast]` is the extra that compiles code with Numba.{limit_note}"
+        "`[fast]` is the extra that compiles code with Numba."
     )
     algorithm1 = bench.compare_with_algorithm1()
     bench.compare_with_kernel_pca()
@@ -466,8 +431,7 @@ def main() -> None:
     bench.instructions()
     bench.compile_time()
     bench.transform_many()
-    report.write(None if arguments.quick else Path(__file__).with_name("EXACT_CORE.md"))
 
 
 if __name__ == "__main__":
-    main()
+    serve_point(sys.argv[2], TASKS)

@@ -1,6 +1,4 @@
-"""Check and time the GPU operator in one run on a CUDA device, and write benchmarks/GPU.md.
-
-    python benchmarks/gpu.py [--out benchmarks/GPU.md] [--quick] [--skip fast,ten_million]
+"""The part "gpu" of speed.py: products and fits on a CUDA device.
 
 Times are medians after a warm-up, end to end from tensors on the device. Errors are measured
 against float64. The roofline is the larger of two times: all exponentials at the measured rate,
@@ -9,20 +7,14 @@ and all float16 products at the measured rate of a large matrix product.
 
 from __future__ import annotations
 
-import argparse
 import math
-import platform
-import sys
 import time
 import traceback
 import warnings
-from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+from measuring import Report
 
 from domainwise import COIR, DCM, DICA, KPCA, FastDCM, precision
 from domainwise.backends import backend_of
@@ -253,7 +245,7 @@ def once(work) -> float:
     return time.perf_counter() - start
 
 
-def fits(quick: bool) -> None:
+def fits() -> None:
     header(
         "fit, p=16, 2 classes, 30 domains",
         "rows",
@@ -305,6 +297,13 @@ def fits(quick: bool) -> None:
 
 def agreement(n: int) -> None:
     """Angles between components from float32 tensors and from float64 arrays on the host."""
+    header(
+        "agreement with float64 NumPy",
+        "rows",
+        "angle, training rows",
+        "angle, transform",
+        "NumPy time",
+    )
     X, y, domain = problem(n)
     host = (X.double().cpu().numpy(), y.cpu().numpy(), domain.cpu().numpy())
     for ridge in (1e-3, math.inf):
@@ -366,53 +365,26 @@ def fast() -> None:
     say(f"`fit` and `transform` of all rows take {took:.2f} s.")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", default=str(Path(__file__).with_name("GPU.md")))
-    parser.add_argument("--quick", action="store_true", help="smaller sizes")
-    parser.add_argument("--skip", default="", help="sections to skip, separated by commas")
-    options = parser.parse_args()
-    skip = set(options.skip.split(","))
-    import sklearn
+def measure(report: Report, *, quick: bool) -> None:
+    """Measure everything, and add it to the report; a section that fails is reported."""
     import triton
 
-    say("# GPU operator: checks and times")
-    say()
-    say(
-        f"Written by `benchmarks/gpu.py` on {datetime.now(UTC):%Y-%m-%d}: "
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, "
-        f"NumPy {np.__version__}, scikit-learn {sklearn.__version__}, "
-        f"Python {platform.python_version()}."
-    )
-    say(
+    report.text(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}. "
         "Times are medians after a warm-up, for float32 tensors on the device. The precision is "
         "tf32x3 unless stated otherwise."
     )
-    ceiling = rates()
     warnings.simplefilter("ignore")
-    n = 250_000 if options.quick else 1_000_000
-
-    def agree() -> None:
-        header(
-            "agreement with float64 NumPy",
-            "rows",
-            "angle, training rows",
-            "angle, transform",
-            "NumPy time",
-        )
-        agreement(20_000 if options.quick else 100_000)
-
+    ceiling = rates()
     sections = {
-        "products": lambda: products(ceiling, n),
-        "other_kernels": other_kernels,
-        "fits": lambda: fits(options.quick),
+        "products": lambda: products(ceiling, 250_000 if quick else 1_000_000),
+        "other kernels": other_kernels,
+        "fits": fits,
         "fast": fast,
-        "ten_million": ten_million,
-        "agreement": agree,
+        "ten million": ten_million,
+        "agreement": lambda: agreement(20_000 if quick else 100_000),
     }
     for name, section in sections.items():
-        if name in skip:
-            continue
         start = time.perf_counter()
         try:
             section()
@@ -420,8 +392,4 @@ def main() -> None:
             say(f"\n{name} failed:\n\n```\n{traceback.format_exc()}```")
         torch.cuda.empty_cache()
         print(f"[{name}: {time.perf_counter() - start:.0f} s]", flush=True)
-        Path(options.out).write_text("\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    report.text("\n".join(lines).strip())
