@@ -15,16 +15,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import measuring  # noqa: F401  (lets Python find reproduction)
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 
-from domainwise import datasets
 from domainwise.evaluation.faults import Fault, find_faults
 from domainwise.splits.folds import draw_rows
 from domainwise.tables.statistics import columns_of
+from reproduction import data as datasets
 
 Array = np.ndarray[Any, Any]
 HERE = Path(__file__).resolve().parent

@@ -187,7 +187,7 @@ def made_up_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
         seed: int = 0,
     ) -> Path:
         from domainwise.jobs.store import ResultStore
-        from domainwise.paper.protocols import SETTINGS, TABLES
+        from reproduction.protocols import SETTINGS, TABLES
 
         folder = tmp_path_factory.mktemp("results")
         store = ResultStore(folder)

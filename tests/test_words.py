@@ -15,7 +15,7 @@ from domainwise.checks.signatures import PLACEHOLDERS
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
     path
-    for folder in ("src", "tests", "benchmarks", "docs", "examples")
+    for folder in ("src", "reproduction", "tests", "benchmarks", "docs", "examples")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in (".py", ".md") and path != Path(__file__).resolve()
 )
@@ -75,8 +75,7 @@ def test_nothing_cites_a_document_that_is_not_in_the_repository():
 def test_errors_of_the_library_name_arguments_and_not_options():
     speaking = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
-        for folder in ("jobs", "paper")
-        for path in sorted((ROOT / "src" / "domainwise" / folder).rglob("*.py"))
+        for path in sorted((ROOT / "src" / "domainwise" / "jobs").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Raise) and "--" in ast.unparse(node)
     ]

@@ -200,14 +200,7 @@ FUNCTIONS = [
         ]
     ),
     (datasets.make_synthetic, "c", [True, NAN, INF, "2"]),
-    (datasets.load_gvhd, "ungated", REFUSED["truth"]),
-    (datasets.load_facies, "recruit", REFUSED["truth"]),
-    (datasets.load_cytof, "cofactor", REFUSED["number"]),
-    *(
-        (getattr(datasets, name), "as_frame", ["False", 1])
-        for name in datasets.__all__
-        if name.startswith("load_")
-    ),
+    (datasets.load_heart, "as_frame", ["False", 1]),
     (lambda **o: dw.save(**{"model": FITTED, "path": "m.skops", **o}), "info", ["a", [1], True]),
     (lambda **o: dw.save(**{"model": FITTED, **o}), "path", [3, None, True]),
     (lambda **o: FITTED.predict_set(X, **o), "coverage", [True, NAN, "0.5", 0.0, 1.0, 90]),

@@ -9,7 +9,7 @@ from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from domainwise import COIR, DCM, DICA, KPCA
-from domainwise.reference import algorithm1, dica_original
+from reproduction.reference import algorithm1, dica_original
 
 EPSILON = 1e-3
 GAMMA = 0.2

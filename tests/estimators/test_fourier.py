@@ -27,7 +27,7 @@ from domainwise import (
     save,
 )
 from domainwise.datasets import make_synthetic
-from domainwise.reference import algorithm1
+from reproduction.reference import algorithm1
 
 PAIRS = {
     "dcm": (DCM, FastDCM, {}),

@@ -210,7 +210,7 @@ def _parameter_meanings(evaluation: Results) -> list[tuple[str, str]]:
 
 #: Maximum number of columns in the plot of shifts.
 MAX_FEATURES = 12
-#: Colors of methods, readable on white and on black; ``reproduce`` uses the same colors.
+#: Colors of methods, readable on white and on black.
 COLORS = {
     "constant": "#8b95a1",
     "svm": "#5b8def",

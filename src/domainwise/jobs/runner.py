@@ -7,7 +7,7 @@ a run, omit the jobs whose rows are already in the results file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
@@ -71,11 +71,6 @@ def on_cluster() -> bool:
     return any(base.__module__ == "joblib._dask" for base in type(backend).__mro__)
 
 
-def longest_first(jobs: Sequence[Job]) -> list[Job]:
-    """Sort jobs by cost, in descending order."""
-    return sorted(jobs, key=lambda job: -job.cost)
-
-
 def format_duration(seconds: float) -> str:
     """Format a duration.
 
@@ -87,40 +82,3 @@ def format_duration(seconds: float) -> str:
         return f"{whole_seconds} s"
     minutes, remaining_seconds = divmod(whole_seconds, 60)
     return f"{minutes}:{remaining_seconds:02d} min" if minutes < 100 else f"{minutes / 60:.1f} h"
-
-
-class ProgressBar:
-    """A Rich progress bar on the terminal; calling the object advances the bar by one job."""
-
-    def __init__(self, total_cost: float, n_jobs: int, description: str) -> None:
-        from rich import progress
-        from rich.console import Console
-
-        console = Console(stderr=True)
-        self._bar = progress.Progress(
-            progress.TextColumn("{task.description}", markup=False),
-            progress.BarColumn(),
-            progress.TextColumn("{task.fields[finished]}/{task.fields[jobs]}"),
-            progress.TimeElapsedColumn(),
-            progress.TimeRemainingColumn(),
-            console=console,
-            speed_estimate_period=24 * 3600,  # a job may take minutes
-            disable=not (n_jobs and console.is_terminal),
-        )
-        self._task_id = self._bar.add_task(description, total=total_cost, finished=0, jobs=n_jobs)
-
-    def __call__(self, cost: float, rows: list[Row]) -> None:
-        """Advance the bar by the cost of a finished job."""
-        n_finished = self._bar.tasks[self._task_id].fields["finished"] + 1
-        self._bar.update(self._task_id, advance=cost, finished=n_finished)
-
-    def describe(self, description: str) -> None:
-        """Change the text beside the bar, which says what is running."""
-        self._bar.update(self._task_id, description=description)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()

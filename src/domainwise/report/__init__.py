@@ -1,1 +1,1 @@
-"""Templates, tables and pictures that the pages of ``evaluate`` and ``reproduce`` share."""
+"""Templates, tables and pictures of HTML reports."""
