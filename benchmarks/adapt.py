@@ -27,7 +27,7 @@ from leaderboard_data import STAGE, tasks
 from scipy.special import xlogy
 
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
-from domainwise.adaptation.corrections import (
+from domainwise.estimators.adaptation.corrections import (
     LABEL_COUNTS,
     SiteLabels,
     SiteQuantiles,

@@ -33,9 +33,9 @@ from sklearn.preprocessing import StandardScaler
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor, SiteAdapter
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.results import MethodResult
-from domainwise.scoring.measures import choose_measure
+from domainwise.held_out.folds import draw_rows
+from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.selection import LeaveDomainsOut
-from domainwise.splits.folds import draw_rows
 
 HERE = Path(__file__).resolve().parent
 #: Training rows, scored rows per domain, and groups of held-out domains.

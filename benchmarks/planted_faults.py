@@ -23,7 +23,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 
 from domainwise.evaluation.faults import Fault, find_faults
-from domainwise.splits.folds import draw_rows
+from domainwise.held_out.folds import draw_rows
 from domainwise.tables.statistics import columns_of
 from reproduction import data as datasets
 
