@@ -4,8 +4,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from domainwise.model_files.types import OWN as _OWN
-
 if TYPE_CHECKING:
     from domainwise.adaptation import *
     from domainwise.ensemble import *
@@ -25,28 +23,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: All projections that can be saved are public.
-_PROJECTION_NAMES = " ".join(_OWN[f"domainwise.estimators.{name}"] for name in ("exact", "fast"))
-#: Public names are imported when they are first used, so that the command line starts quickly and
-#: Ctrl-C during startup causes no traceback.
-_MODULE_BY_NAME = {
-    name: f"domainwise.{module}"
-    for module, names in {
-        "adaptation": "SiteAdapter",
-        "ensemble": "DomainContext DomainEnsembleClassifier DomainEnsembleRegressor",
-        "estimators": _PROJECTION_NAMES,
-        "evaluation": "Evaluation evaluate",
-        "export": "to_onnx",
-        "invariant": "InvariantFeatures InvariantKernel InvariantSVC InvariantSVR",
-        "kernels.functions": "precision",
-        "model_files.persistence": "load save",
-        "model_files.types": "trusted_types",
-        "shift.check": "check_shift",
-        "shift.watch": "ShiftWatch",
-        "selection": "DCMCV FastDCMCV InvariantRidgeCV InvariantRidgeClassifierCV",
-    }.items()
-    for name in names.split()
+#: Public names by module. Classes in this list can be saved in model files. Names are imported when
+#: they are first used, so that the command line starts quickly and Ctrl-C causes no traceback.
+API = {
+    "domainwise.adaptation.adapter": "SiteAdapter",
+    "domainwise.ensemble.context": "DomainContext",
+    "domainwise.ensemble.ensemble": "DomainEnsembleClassifier DomainEnsembleRegressor",
+    "domainwise.estimators.dcmcv": "DCMCV FastDCMCV",
+    "domainwise.estimators.exact": "COIR DCM DICA KPCA MDA MIDA SCA",
+    "domainwise.estimators.fast": "FastCOIR FastDCM FastDICA FastKPCA FastMDA FastMIDA FastSCA",
+    "domainwise.evaluation": "Evaluation evaluate",
+    "domainwise.export": "to_onnx",
+    "domainwise.invariant.kernel": "InvariantFeatures InvariantKernel",
+    "domainwise.invariant.machines": "InvariantSVC InvariantSVR",
+    "domainwise.kernels.functions": "precision",
+    "domainwise.model_files.persistence": "load save",
+    "domainwise.model_files.types": "trusted_types",
+    "domainwise.ridge.invariant_ridge": "InvariantRidgeCV InvariantRidgeClassifierCV",
+    "domainwise.shift.check": "check_shift",
+    "domainwise.shift.watch": "ShiftWatch",
 }
+_MODULE_BY_NAME = {name: module for module, names in API.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # type checkers use the imports above
     __all__ = ["__version__", *_MODULE_BY_NAME]

@@ -74,19 +74,6 @@ def test_a_batch_with_masked_labels_is_an_error():
         ridge.finalize()
 
 
-@each_estimator
-@pytest.mark.parametrize("name", ["groups", "domain"])
-def test_the_error_about_groups_names_sample_domain(estimator, name):
-    for method in ("fit", "fit_transform", "partial_fit"):
-        if name == "groups" and hasattr(estimator, method):
-            call = getattr(clone(estimator), method)
-            if getattr(type(estimator), method).__module__.startswith("domainwise"):
-                with pytest.raises(TypeError, match=rf"{method}\(\) got an .*as sample_domain"):
-                    call(X, Y, groups=DOMAIN)
-    with pytest.raises(TypeError, match=rf"fit\(X, y, sample_domain={name}\)"):
-        clone(estimator).fit(X, Y, **{name: DOMAIN})
-
-
 @pytest.mark.parametrize("fit", ["fit", "partial_fit"])
 @pytest.mark.parametrize("kind", ["InvariantRidgeClassifierCV", "InvariantRidgeCV"])
 def test_the_error_about_missing_values_names_the_step_to_add(kind, fit):

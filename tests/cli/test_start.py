@@ -12,7 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from domainwise import __version__
-from domainwise.cli import app
+from domainwise.cli import REMOVED, app
 
 HEAVY = {"numpy", "scipy", "sklearn", "pandas", "joblib", "matplotlib"}
 #: Loaded by older versions of Typer itself.
@@ -50,8 +50,6 @@ def loaded(*arguments):
     [
         ["--version"],
         ["--help"],
-        ["federate", "--help"],
-        ["federate", "plan", "--help"],
         *([name, "--help"] for name in COMMANDS),
     ],
     ids=" ".join,
@@ -65,10 +63,9 @@ def test_help_and_version_load_nothing_that_computes(arguments):
     assert not loaded(*arguments) & (HEAVY | OF_TYPER)
 
 
-@pytest.mark.parametrize("group", [[], ["federate"]], ids=str)
-def test_the_list_of_commands_has_whole_sentences_in_80_columns(group, monkeypatch):
+def test_the_list_of_commands_has_whole_sentences_in_80_columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    lines = CliRunner().invoke(app, [*group, "--help"]).output.splitlines()
+    lines = CliRunner().invoke(app, ["--help"]).output.splitlines()
     commands = [line for line in lines[lines.index("Commands:") + 1 :] if line.startswith("  ")]
     assert len(commands) > 3
     for line in commands:
@@ -77,14 +74,12 @@ def test_the_list_of_commands_has_whole_sentences_in_80_columns(group, monkeypat
 
 
 def test_the_usage_shows_required_arguments_without_braces():
-    output = CliRunner().invoke(app, ["compare", "--help"]).output
-    assert output.split("\n\n")[0].split()[-2:] == ["FIRST", "SECOND"]
+    output = CliRunner().invoke(app, ["adapt", "--help"]).output
+    assert output.split("\n\n")[0].split()[-2:] == ["MODEL", "LABELLED"]
 
 
 def test_every_option_says_what_it_does_and_what_its_value_is():
-    root = get_command(app)
-    commands = {**root.commands, **root.commands["federate"].commands}
-    for name, command in commands.items():
+    for name, command in get_command(app).commands.items():
         for parameter in command.params:
             if parameter.param_type_name == "option":
                 assert parameter.help.endswith("."), (name, parameter.name)
@@ -127,3 +122,13 @@ def test_importing_the_package_loads_no_extra():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_removed_command_says_in_one_line_what_replaces_it():
+    result = CliRunner().invoke(app, ["federate", "plan", "t.csv", "-o", "plan.json"])
+    assert result.exit_code == 2
+    assert len(result.output.splitlines()) == 1
+    assert "federate was removed: call merge(other) after partial_fit" in result.output
+    for name in REMOVED.keys() - get_command(app).commands.keys():
+        result = CliRunner().invoke(app, [name, "--help"])
+        assert (result.exit_code, REMOVED[name] in result.output) == (2, True)

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from domainwise import DCM, FastCOIR, FastDCM, FastDICA, FastKPCA
+from domainwise import FastCOIR, FastDCM, FastDICA, FastKPCA
 
 dask = pytest.importorskip("dask")
 
@@ -58,21 +58,6 @@ def test_results_do_not_depend_on_the_schedule_or_the_number_of_workers(
     one_worker = next(iter(client.scheduler_info()["workers"]))
     with client.as_current(), dask.annotate(workers=[one_worker]):
         assert_same_bits(serial, fit())
-
-
-def test_exact_products_do_not_depend_on_the_schedule(
-    rows, client, threads, assert_same_bits, monkeypatch
-):
-    monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
-    monkeypatch.setattr("domainwise.gram.dask.operator.MIN_BLOCKS", 4)
-    p = rows("three")
-    X, y, domain = p.arrays()
-    with dask.config.set(scheduler="synchronous"):
-        serial = DCM().fit(X, y, sample_domain=domain)
-    assert serial.solver_info_["operator"] == "DaskGram"
-    for other in (client, threads):
-        with other.as_current():
-            assert_same_bits(serial, DCM().fit(X, y, sample_domain=domain))
 
 
 def test_blas_uses_one_thread_while_any_task_runs():

@@ -243,39 +243,11 @@ def test_tensors_and_arrays_give_the_same_values(missing):
 
 
 @pytest.mark.dask
-@pytest.mark.parametrize("missing", [False, True])
-def test_dask_arrays_give_what_arrays_give_and_wait_to_be_asked(missing):
+def test_a_dask_array_is_refused_with_the_names_of_estimators_that_accept_it():
     da = pytest.importorskip("dask.array")
-    X, domain = rows(missing=missing)
-    context = DomainContext(summary=True).fit(X)
-    blocks, labels = da.from_array(X, chunks=(17, 2)), da.from_array(domain, chunks=17)
-    twin = clone(context).fit(blocks, sample_domain=labels)
-    np.testing.assert_allclose(twin.mean_, context.mean_, rtol=1e-12)
-    assert twin.relative_features_.tolist() == context.relative_features_.tolist()
-    for given, same in ((None, None), (labels, domain)):
-        Z = twin.transform(blocks, sample_domain=given)
-        assert isinstance(Z, da.Array)
-        assert Z.chunks[0] == blocks.chunks[0]
-        expected = context.transform(X, sample_domain=same)
-        np.testing.assert_allclose(Z.compute(), expected, rtol=1e-9, atol=1e-11)
-    with pytest.raises(TypeError, match="sample_domain"):
-        twin.transform(blocks, sample_domain=domain)
-
-
-@pytest.mark.dask
-def test_dask_data_frames_keep_their_index_and_may_hold_the_domains():
-    dd = pytest.importorskip("dask.dataframe")
-    import pandas as pd
-
-    X, domain = rows()
-    frame = pd.DataFrame(X, columns=list("pqrs"), index=np.arange(len(X)) * 2)
-    expected = DomainContext().fit_transform(frame, sample_domain=domain)
-    table = dd.from_pandas(frame.assign(site=domain), npartitions=3)
-    context = DomainContext().fit(table, sample_domain="site")
-    assert list(context.feature_names_in_) == list("pqrs")
-    out = context.transform(table, sample_domain="site").compute()
-    assert list(out.columns) == list(context.get_feature_names_out())
-    assert out.index.equals(frame.index)
-    np.testing.assert_allclose(out.to_numpy(), expected, rtol=1e-9, atol=1e-11)
-    with pytest.raises(ValueError, match="would load"):
-        context.set_output(transform="pandas").transform(table, sample_domain="site")
+    X, _ = rows()
+    blocks = da.from_array(X, chunks=(17, 2))
+    context = DomainContext().fit(X)
+    for use in (context.fit, context.partial_fit, context.transform):
+        with pytest.raises(TypeError, match="a Dask Array. On a cluster, use FastDCM or Invar"):
+            use(blocks)

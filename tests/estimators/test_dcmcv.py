@@ -115,17 +115,12 @@ def test_the_fitted_search_is_its_best_model(data):
     assert search.n_splits_ == 5
 
 
-def test_fitted_attributes_are_stored_once_and_read_from_older_states(data):
+def test_fitted_attributes_are_stored_once(data):
     search = DCMCV(**GRID)
     with pytest.raises(AttributeError, match="eigenvalues_|best_estimator_"):
         search.eigenvalues_  # noqa: B018
     search.fit(data.data, data.target, sample_domain=data.sample_domain)
     assert "dual_coef_" not in vars(search)
-    older = {**search.__getstate__(), "dual_coef_": np.zeros(3), "gamma_": 7.0}
-    loaded = DCMCV()
-    loaded.__setstate__(older)
-    assert loaded.gamma_ == search.gamma_
-    np.testing.assert_array_equal(loaded.transform(data.data[:5]), search.transform(data.data[:5]))
 
 
 def test_many_domains_are_held_out_in_ten_groups():

@@ -175,12 +175,10 @@ def test_an_early_interruption_shows_no_traceback(delay):
 
 
 def test_a_terminal_that_has_no_sign_for_a_name_is_no_reason_to_stop(folder, tmp_path):
-    plan = ["federate", "plan", folder / "t.csv", "--target", "y", "-o", tmp_path / "plan.json"]
     for encoding, arguments in (
         ("ascii", ["info", folder / "m.skops"]),
         ("ascii", ["predict", folder / "nowhere-é→.skops", folder / "t.csv", "-o", "p.csv"]),
         ("latin-1", ["predict", folder / "m.skops", folder / "t.csv", "-o", tmp_path / "p.csv"]),
-        ("latin-1", plan),
     ):
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
         process = domainwise(*arguments, env=environment, encoding=encoding)

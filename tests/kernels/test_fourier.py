@@ -134,27 +134,3 @@ def test_invalid_arguments_are_refused(change, message):
     valid = dict(kernel="rbf", gamma=1.0, n_columns=2, n_features=4, seed=0)
     with pytest.raises(ValueError, match=message):
         FourierMap(**valid | change)
-
-
-def test_orthogonal_frequencies_have_the_same_length_and_sines_come_first():
-    fourier = FourierMap("rbf", 0.3, 4, 11, 5, orthogonal=True)
-    frequencies, phases = fourier.points[:, :-1], fourier.points[:, -1]
-    np.testing.assert_allclose(phases, np.repeat([-np.pi / 2, 0.0, -np.pi / 2], [4, 4, 3]))
-    np.testing.assert_array_equal(frequencies[:4], frequencies[4:8])
-    for block in (frequencies[:4], frequencies[8:]):
-        np.testing.assert_allclose(block @ block.T, 2.4 * np.eye(len(block)), atol=1e-14)
-    X = rows()
-    Phi = fourier.transform(X)
-    np.testing.assert_allclose(Phi[:, :4], np.sqrt(2 / 11) * np.sin(X @ frequencies[:4].T))
-    with pytest.raises(ValueError, match="orthogonal=True needs the RBF kernel"):
-        FourierMap("laplacian", 0.3, 4, 11, orthogonal=True)
-
-
-def test_few_orthogonal_features_have_smaller_errors_than_independent_ones():
-    X, errors = rows(), {}
-    K = np.exp(-0.05 * ((X[:, None] - X) ** 2).sum(axis=2))
-    for orthogonal in (False, True):
-        maps = [FourierMap("rbf", 0.05, 4, 16, seed, orthogonal) for seed in range(40)]
-        products = [Phi @ Phi.T for Phi in (fourier.transform(X) for fourier in maps)]
-        errors[orthogonal] = np.mean([(product - K) ** 2 for product in products])
-    assert errors[True] < 0.7 * errors[False]

@@ -1,18 +1,7 @@
-"""Write an archive with model files for every saved type, and with each model's results.
-
-``python tests/model_files/make_fixtures.py tests/model_files/format-3.tar.xz`` was run at commit
-22b8085, the last one that wrote format 3. ``test_fixtures.py`` loads these files with the current
-version. When the format changes, write a new archive; never overwrite an old one.
-"""
+"""Models for every saved type, and the results by which two models are compared."""
 
 import contextlib
-import io
-import sys
-import tarfile
-import tempfile
-import warnings
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 from sklearn import config_context
@@ -39,11 +28,6 @@ from domainwise.selection import DomainConformal, InvariantSearchCV, LeaveDomain
 PREDICTIONS = ("predict", "predict_proba", "decision_function", "transform")
 GRID = dict(gammas=[0.1, 1.0], ridges=[1e-2, np.inf], domain_weights=[0.0, 1.0])
 RIDGE_GRID = dict(gammas=[0.1, 0.3], alphas=[1.0, 10.0], n_average=2, random_state=0)
-CLASS_METHODS = (
-    "constant svm linear boosting kpca coir dica dcm fastdcm dcmcv invariant invariantridge "
-    "ensemble fastdcmcv fastcoir fastdica fastkpca sca mda mida fastsca fastmda fastmida"
-)
-NUMBER_METHODS = "svm linear boosting dcmcv fastdcmcv invariant invariantridge ensemble"
 
 
 def training_rows(n_domains=6, per_domain=14, seed=0):
@@ -234,102 +218,3 @@ def table(n_domains=6, per_domain=7, seed=0):
     frame["value"] = value.round(4)
     frame["state"] = np.where(value > np.median(value), "high", "low")
     return frame
-
-
-def tables(folder):
-    """Write a file with ``domainwise fit`` for every method, and yield its name."""
-    from domainwise.cli import app
-
-    path = folder / "table.csv"
-    table().to_csv(path, index=False)
-    for target, other, methods in (
-        ("state", "value", CLASS_METHODS),
-        ("value", "state", NUMBER_METHODS),
-    ):
-        for method in methods.split():
-            name = f"table-{target}-{method}"
-            command = ["fit", path, "-o", folder / f"{name}.skops", "--target", target]
-            command += ["--domain", "site", "--method", method, "--drop", other, "--no-check"]
-            with contextlib.redirect_stdout(io.StringIO()):
-                app([str(word) for word in command], standalone_mode=False)
-            yield name
-
-
-def evaluation():
-    """Return a model that an evaluation has fitted to a data frame."""
-    frame = table().assign(heat=lambda frame: frame["heat"].astype(str))
-    columns = ["depth", "heat", "salt", "soil", "site", "state"]
-    result = dw.evaluate(frame[columns], "state", "site", methods=["linear"], progress=False)
-    return result.fit("linear")
-
-
-def federated():
-    """Yield models for sites that do not share rows."""
-    from domainwise.federated import Plan, fit, merge, moments, statistics
-
-    sites = {f"s{i}": table(2, 30, seed=i) for i in range(3)}
-    for target, other in (("state", "value"), ("value", "state")):
-        plan = Plan.of_table(
-            sites["s0"],
-            target=target,
-            domain="site",
-            drop=[other],
-            n_features=10,
-            kernels=("rbf",),
-            gammas=(0.1,),
-            smallest_cell=3,
-        )
-        plan = merge(plan, [statistics(frame, plan, site=s) for s, frame in sites.items()])
-        yield (
-            f"federated-{target}",
-            fit(plan, [moments(frame, plan, site=s) for s, frame in sites.items()]),
-        )
-
-
-def table_answers(path):
-    """Return the results of a table model for rows from two domains."""
-    import pandas as pd
-
-    model, frame = dw.load(path), table(2, seed=1)
-    new = frame.assign(**{c: frame[c].astype(float) for c in ("depth", "heat", "salt")})
-    new = new.assign(soil=new["soil"].astype(object))[["depth", "heat", "salt", "soil"]]
-    assert isinstance(new, pd.DataFrame)
-    return answers(model, new, frame["site"].to_numpy())
-
-
-def main(destination):
-    """Write the archive."""
-    results = {}
-    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        use_few_trees()
-        folder = Path(name)
-
-        def record(name, answers):
-            results.update({f"{name}/{key}": value for key, value in answers.items()})
-
-        for name, model, y in arrays():
-            dw.save(fitted(model, y), folder / f"{name}.skops")
-            record(name, answers(model))
-        for name, model in in_batches():
-            dw.save(model, folder / f"{name}.skops")
-            record(name, answers(next_batch(name, model)))
-        names = [*tables(folder), "evaluation-linear"]
-        dw.save(evaluation(), folder / f"{names[-1]}.skops")
-        for name, model in federated():
-            model.save(folder / f"{name}.skops")
-            names.append(name)
-        for name in names:
-            record(name, table_answers(folder / f"{name}.skops"))
-        contents = {path.name: path.read_bytes() for path in sorted(folder.glob("*.skops"))}
-    buffer = io.BytesIO()
-    np.savez(buffer, **results)
-    with tarfile.open(destination, "x:xz") as archive:
-        for name, content in {**contents, "answers.npz": buffer.getvalue()}.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -35,10 +35,10 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 
 import domainwise as dw
+from domainwise import API
 from domainwise.datasets import make_synthetic
-from domainwise.model_files import types
 from domainwise.model_files.persistence import FORMAT, ModelFileError, digest, load, read_info, save
-from domainwise.model_files.types import OWN, SKLEARN, TRUSTED, localize, nodes
+from domainwise.model_files.types import OWN, PARTS, SKLEARN, TRUSTED, localize, nodes
 from domainwise.selection import (
     DCMCV,
     DomainConformal,
@@ -550,15 +550,14 @@ def test_a_list_that_contains_itself_is_rejected(path):
 
 
 def test_an_error_about_another_format_says_what_to_do(path):
-    save(dw.DCM(), path)
-    rewritten(path, edit_json("schema.json", lambda schema: schema.update(__class__="Gone")))
-    with pytest.raises(ModelFileError, match=r"domainwise\.Gone\. Fit the model again"):
-        load(path)
-    save(dw.DCM(), path)
-    rewritten(path, edit_json("domainwise.json", lambda header: header.update(format=2)))
-    with pytest.raises(ModelFileError, match="Fit the model again"):
-        load(path)
-    assert read_info(path)["model"] == "DCM"
+    for number, advice in ((3, "Fit the model again"), (99, "pip install --upgrade")):
+        save(dw.DCM(), path)
+        rewritten(
+            path, edit_json("domainwise.json", lambda header, n=number: header.update(format=n))
+        )
+        for read in (load, read_info):
+            with pytest.raises(ModelFileError, match=f"in format {number}, but .*{advice}"):
+                read(path)
 
 
 def test_files_name_own_types_without_modules(path):
@@ -571,30 +570,14 @@ def test_files_name_own_types_without_modules(path):
 
 
 def test_type_names_are_unique():
-    names = [name for names in OWN.values() for name in names.split()]
+    names = [name for names in (*API.values(), *PARTS.values()) for name in names.split()]
     assert len(names) == len(set(names))
-    renamed = [name for names in types.RENAMED_ATTRIBUTES for name in names.split()]
-    assert {*types.RENAMED_TYPES.values(), *renamed} <= set(names)
-    assert not types.RENAMED_TYPES.keys() & set(names)
+    assert {"DCM", "Moments"} <= OWN.keys()
+    assert not {"Evaluation", "evaluate", "load"} & OWN.keys()
 
 
-def test_types_and_attributes_with_older_names_are_loaded(path, monkeypatch):
-    monkeypatch.setitem(types.RENAMED_TYPES, "Correlation", "DCM")
-    monkeypatch.setitem(types._RENAMED_BY_TYPE, "DCM", {"width": "gamma"})
-    save(dw.DCM(gamma=0.3), path)
-
-    def use_old_names(schema):
-        schema.update(__module__="domainwise.elsewhere", __class__="Correlation")
-        old = {"width" if name == "gamma" else name: v for name, v in attributes(schema).items()}
-        schema["content"]["content"] = old
-
-    rewritten(path, edit_json("schema.json", use_old_names))
-    assert repr(load(path)) == repr(dw.DCM(gamma=0.3))
-
-
-@pytest.mark.parametrize("content", [None, 3, [], {}, {"content": []}])
-def test_content_that_is_not_a_dict_is_rejected_with_a_message(content, path, monkeypatch):
-    monkeypatch.setitem(types._RENAMED_BY_TYPE, "DCM", {"width": "gamma"})
+@pytest.mark.parametrize("content", [3, [], {}, {"content": []}])
+def test_content_that_is_not_a_dict_is_rejected_with_a_message(content, path):
     save(dw.DCM(), path)
     rewritten(path, edit_json("schema.json", lambda schema: schema.update(content=content)))
     with pytest.raises(ModelFileError, match="damaged"):
@@ -609,7 +592,8 @@ def test_files_are_reproducible_and_every_listed_type_exists(path):
         with zipfile.ZipFile(path) as archive:
             contents.append({name: archive.read(name) for name in archive.namelist()})
     assert contents[0] == contents[1]
-    for module, names in (OWN | SKLEARN).items():
+    own = ((module, name) for name, module in OWN.items())
+    for module, names in (*own, *SKLEARN.items()):
         for name in names.split():
             assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
 

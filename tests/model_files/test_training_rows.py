@@ -131,17 +131,6 @@ def test_custom_estimators_that_store_rows_are_rejected(table):
     assert fitted(table, own_method(("mine", LogisticRegression())), rows=False)
 
 
-def test_landmarks_of_a_shift_watch_in_an_older_file_are_listed(tmp_path):
-    import tarfile
-
-    from domainwise.model_files.values import training_rows
-
-    with tarfile.open(Path(__file__).parent / "format-3.tar.xz") as archive:
-        archive.extract("watch.skops", tmp_path, filter="data")
-    assert read_info(tmp_path / "watch.skops").get("training_rows") is None
-    assert training_rows(load(tmp_path / "watch.skops")) == ["ShiftWatch.landmarks_"]
-
-
 def test_a_file_lists_attributes_with_training_targets(tmp_path):
     X, y = make_fixtures.X, make_fixtures.NUMBERS
     model = dw.InvariantRidgeCV(gammas=[0.1]).fit(X, y, sample_domain=make_fixtures.CODES)

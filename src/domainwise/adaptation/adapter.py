@@ -69,7 +69,7 @@ class Adaptable(ABC):
         if held_out is None:
             raise AttributeError(
                 f"this {type(self).__name__} has no held-out predictions, because it was fitted in "
-                "batches, by federated learning, or with an older version of domainwise. Call fit "
+                "batches, by merge, or with an older version of domainwise. Call fit "
                 "with all rows in memory before you call adapt."
             )
         if not is_classifier(self) and held_out.plain.shape[1] > 1:

@@ -5,7 +5,7 @@ from typing import Any
 from domainwise.arrays import is_dask, is_tensor
 from domainwise.backends.base import Backend
 
-__all__ = ["Backend", "backend_of", "refuse_tensors_and_dask"]
+__all__ = ["Backend", "backend_of", "refuse_dask", "refuse_tensors_and_dask"]
 
 
 def backend_of(X: Any) -> Backend:
@@ -19,6 +19,15 @@ def backend_of(X: Any) -> Backend:
 
         return DaskBackend()
     return Backend()
+
+
+def refuse_dask(estimator: Any, X: Any, advice: str) -> None:
+    """Raise TypeError for Dask collections."""
+    if is_dask(X):
+        raise TypeError(
+            f"{type(estimator).__name__} needs all rows in memory; got a Dask {type(X).__name__}. "
+            f"{advice}, or pass X.compute()."
+        )
 
 
 def refuse_tensors_and_dask(estimator: Any, X: Any, advice: str) -> None:

@@ -41,10 +41,6 @@ class Backend:
 
     # Argument checks
 
-    def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-        """Return X, y and sample_domain; with Dask, y or sample_domain can name columns of X."""
-        return X, y, sample_domain
-
     def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
@@ -117,10 +113,6 @@ class Backend:
 
     def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
         """Return ``(k(rows, support) - kernel.constant) dual``."""
-        if is_dask(support):
-            from domainwise.gram.dask.operator import cross_in_memory
-
-            return cross_in_memory(kernel, rows, support, dual)
         return cross_product(kernel, rows, kernel.prepare(support), dual)
 
     def transform(self, model: Any, rows: Any) -> Any:
@@ -175,7 +167,7 @@ class LabelRules:
 
 
 #: Names of the kinds of labels in messages, where they differ from those in model files.
-_KIND_NAMES = {
+KIND_NAMES = {
     "continuous values (1 columns)": "continuous values (1 column)",
     "labels": "numeric labels",
     "nothing": "no labels",
@@ -202,7 +194,7 @@ def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -
     for name, label_kind, earlier_kind in comparisons:
         if label_kind != earlier_kind:
             raise ValueError(
-                f"{name} contains {_KIND_NAMES.get(label_kind, label_kind)} in this batch, but "
-                f"{_KIND_NAMES.get(earlier_kind, earlier_kind)} in earlier batches. Pass the same "
+                f"{name} contains {KIND_NAMES.get(label_kind, label_kind)} in this batch, but "
+                f"{KIND_NAMES.get(earlier_kind, earlier_kind)} in earlier batches. Pass the same "
                 "kind of labels in every batch."
             )

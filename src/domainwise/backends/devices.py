@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import is_dask, is_tensor
+from domainwise.arrays import is_tensor
 from domainwise.checks import warn_caller
 
 #: Names of fitted attributes that are stored on the device of X.
@@ -55,8 +55,7 @@ def move(model: Any, device: Any) -> None:
 def to_device(array: Any, device: Any) -> Any:
     """Convert an array to a tensor on ``device``, or to NumPy if ``device`` is ``"numpy"``."""
     if isinstance(device, str) and device == "numpy":
-        array = array.cpu().numpy() if is_tensor(array) else array
-        return array.compute() if is_dask(array) else array
+        return array.cpu().numpy() if is_tensor(array) else array
     import torch
 
     torch_device = torch.device(device)

@@ -56,8 +56,8 @@ class Layout:
             label_arrays.append(labels)
         return X, label_arrays[0], label_arrays[1]
 
-    def values(self, rows: Any, *, allow_missing: bool = False) -> Array:
-        """Return a partition's features; reject infinity and, unless ``allow_missing``, NaN."""
+    def values(self, rows: Any) -> Array:
+        """Return a partition's features; reject NaN and infinity."""
         if self.features is not None:
             X = rows[list(self.features)].to_numpy(dtype=self.dtype, na_value=np.nan)
         else:
@@ -65,9 +65,8 @@ class Layout:
         X = unwrap(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have {self.n_features} features; got shape {X.shape}.")
-        if (np.isinf(X) if allow_missing else ~np.isfinite(X)).any():
-            invalid_values = "infinity" if allow_missing else "NaN or infinity"
-            raise ValueError(f"Input X contains {invalid_values}. {NAN_ADVICE}")
+        if not np.isfinite(X).all():
+            raise ValueError(f"Input X contains NaN or infinity. {NAN_ADVICE}")
         return X
 
 

@@ -34,8 +34,6 @@ C = TypeVar("C")
 
 #: Methods that fit a model.
 FIT_METHODS = ("fit", "partial_fit", "fit_transform")
-#: Names that other libraries use for ``sample_domain``.
-DOMAIN_ALIASES = ("groups", "group", "domains", "domain")
 
 #: A line of placeholders for shared descriptions.
 PLACEHOLDERS = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
@@ -87,7 +85,7 @@ def arguments(cls: type[C]) -> type[C]:
 
 
 def with_domain_checks(cls: type[C]) -> type[C]:
-    """Make fit methods reject masked labels, and domains that are passed under another name."""
+    """Make fit methods reject masked labels."""
     for base in cls.__mro__:
         for name in FIT_METHODS if base.__module__.startswith("domainwise.") else ():
             method = vars(base).get(name)
@@ -101,13 +99,6 @@ def _with_checks(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def method_with_checks(self: Any, *args: Any, **kwargs: Any) -> Any:
-        for name in DOMAIN_ALIASES:
-            if name in kwargs and name not in signature.parameters:
-                raise TypeError(
-                    f"{type(self).__name__}.{method.__name__}() got an unexpected keyword argument "
-                    f"{name!r}. Pass the domain of each row as sample_domain: "
-                    f"{method.__name__}(X, y, sample_domain={name})."
-                )
         bound_arguments = dict(zip(signature.parameters, (self, *args), strict=False)) | kwargs
         if getattr(self, "_uses_target", True):
             refuse_masked_targets(bound_arguments.get("y"), bound_arguments.get("sample_domain"))
@@ -192,37 +183,35 @@ class LabelLandmarkArguments(LandmarkArguments):
 #: Arguments that do not change results.
 _NO_EFFECT_ON_RESULTS = {"n_jobs", "verbose"}
 #: Key of the entry in a batch's record that says whether domains were passed.
-_DOMAINS_KEY = "sample_domain"
+DOMAINS_KEY = "sample_domain"
 
 
 def batch_record(estimator: Any, sample_domain: Any) -> dict[str, str]:
     """Return a record of what all batches must have in common, as strings that can be saved."""
     parameters = estimator.get_params(deep=False).items()
-    record = {name: _describe(v) for name, v in parameters if name not in _NO_EFFECT_ON_RESULTS}
-    return record | {_DOMAINS_KEY: "missing" if sample_domain is None else "given"}
+    record = {name: describe(v) for name, v in parameters if name not in _NO_EFFECT_ON_RESULTS}
+    return record | {DOMAINS_KEY: "missing" if sample_domain is None else "given"}
 
 
-def check_batch(estimator: Any, first_record: dict[str, str] | None, sample_domain: Any) -> None:
-    """Reject a batch that differs from the record of the first batch (None in older files)."""
-    if first_record is None:
-        return
+def check_batch(estimator: Any, first_record: dict[str, str], sample_domain: Any) -> None:
+    """Reject a batch that differs from the record of the first batch."""
     check_same_arguments(estimator, first_record)
-    presence = batch_record(estimator, sample_domain)[_DOMAINS_KEY]
-    if presence != first_record[_DOMAINS_KEY]:
+    presence = batch_record(estimator, sample_domain)[DOMAINS_KEY]
+    if presence != first_record[DOMAINS_KEY]:
         raise ValueError(
             f"{type(estimator).__name__}.partial_fit: sample_domain is {presence} in this batch, "
-            f"but was {first_record[_DOMAINS_KEY]} in earlier batches. Pass sample_domain with "
+            f"but was {first_record[DOMAINS_KEY]} in earlier batches. Pass sample_domain with "
             "every batch or with none, or start again with fit."
         )
 
 
 def check_same_arguments(
-    estimator: Any, first_record: dict[str, str] | None, names: Collection[str] | None = None
+    estimator: Any, first_record: dict[str, str], names: Collection[str] | None = None
 ) -> None:
     """Reject arguments (all, or those in ``names``) that have changed since the first batch."""
     current_record = batch_record(estimator, None)
-    for name, first_value in (first_record or {}).items():
-        is_checked = name != _DOMAINS_KEY and (names is None or name in names)
+    for name, first_value in first_record.items():
+        is_checked = name != DOMAINS_KEY and (names is None or name in names)
         if is_checked and current_record.get(name) != first_value:
             raise ValueError(
                 f"{type(estimator).__name__} now has {name}={current_record.get(name)}, but the "
@@ -231,7 +220,7 @@ def check_same_arguments(
             )
 
 
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
     """Describe an argument; equal values have the same description, even in a loaded model."""
     if callable(value) and hasattr(value, "__qualname__"):
         return str(value.__qualname__)
@@ -242,13 +231,13 @@ def _describe(value: Any) -> str:
     if value is None or isinstance(value, str | bool | int | float):
         return repr(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {_describe(value[key])}" for key in value) + "}"
+        return "{" + ", ".join(f"{key!r}: {describe(value[key])}" for key in value) + "}"
     if isinstance(value, list | tuple) and all(np.ndim(item) == 0 for item in value):
-        return f"[{', '.join(map(_describe, value))}]"
+        return f"[{', '.join(map(describe, value))}]"
     if isinstance(value, list | tuple) or hasattr(value, "__array__"):
         array = np.asarray(to_host(value))
         if array.ndim == 1 and array.size <= 10:
-            return _describe(array.tolist())
+            return describe(array.tolist())
         is_numeric = array.dtype.kind in "biuf"
         content = array.astype(float).tobytes() if is_numeric else repr(array.tolist()).encode()
         return f"array(shape={array.shape}, digest={sha256(content).hexdigest()[:8]})"

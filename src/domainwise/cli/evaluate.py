@@ -1,4 +1,4 @@
-"""The commands evaluate, compare and report."""
+"""The commands evaluate and report."""
 
 from __future__ import annotations
 
@@ -263,49 +263,6 @@ def next_step(evaluation: Evaluation, folder: Path, estimators: list[str] | None
         command_words += ["--estimator", estimator]
     command_words += ["-o", f"{folder.name}.skops"]
     return f"To fit {recommended_method.label} to all rows{advice}: {shlex.join(command_words)}"
-
-
-Folder = Annotated[Path, "Results folder written by evaluate."]
-
-
-@options.command
-def compare(
-    first: Folder,
-    second: Folder,
-    *,
-    method: Annotated[
-        str | None,
-        "Compare only this method, which must be in both evaluations. Default: the best method of "
-        "each evaluation, and all methods that are in both.",
-    ] = None,
-    out: Annotated[Path | None, "HTML report to write (.html).", "FILE", "-o"] = None,
-    force: options.Force = False,
-) -> None:
-    """Compare two evaluations, by method and by domain.
-
-    Both evaluations must have the same target, domains and metric. The output states whether the
-    table, the rows and the folds are the same. A difference is the score in the second evaluation
-    minus the score in the first, with a 95 % confidence interval.
-    """
-    from domainwise.evaluation.compare import compare_evaluations
-    from domainwise.jobs.store import write_text
-
-    if out is not None:
-        common.require_report()
-        common.check_output(out, force, ".html")
-    comparison = compare_evaluations(first, second, method)
-    if out is not None:
-        write_text(out, comparison.page())
-    common.print_json({**comparison.to_dict(), "files": [str(out)] if out else []}, then_exit=True)
-    console = stdout()
-    for header, *rows in comparison.tables():
-        escaped_rows = (list(map(escaped, row)) for row in rows)
-        console.print(common.text_table(header, escaped_rows, (header[0], "result")), "")
-    console.print(f"[dim]{escaped(comparison.legend())}[/]")
-    console.print(f"\n[bold]Verdict.[/] {escaped(comparison.verdict())}")
-    common.print_notes(console, comparison.notes)
-    if out is not None:
-        common.print_page(out)
 
 
 @options.command

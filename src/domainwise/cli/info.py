@@ -30,10 +30,9 @@ def info(model: options.Model) -> None:
             print_model(console, header["info"])
         else:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
-        rows_text, targets_text = "unknown (the file was written by an older version)", None
-        if (row_attributes := header.get("training_rows")) is not None:
-            rows_text = f"stored in {', '.join(row_attributes)}" if row_attributes else "none"
-        if target_attributes := header.get("training_targets"):
+        row_attributes, targets_text = header["training_rows"], None
+        rows_text = f"stored in {', '.join(row_attributes)}" if row_attributes else "none"
+        if target_attributes := header["training_targets"]:
             targets_text = f"stored without features in {', '.join(target_attributes)}"
         facts = [
             ("training rows", rows_text),

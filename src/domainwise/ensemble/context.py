@@ -11,9 +11,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, Label, MaybeArray, is_dask, is_tensor
+from domainwise.arrays import Array, ArrayLike, Label, MaybeArray, is_tensor
 from domainwise.arrays.namespace import as_type_of, cast, namespace
-from domainwise.backends import backend_of
+from domainwise.backends import backend_of, refuse_dask
 from domainwise.checks.inputs import Labels, plain_array, refuse_too_large, validate_rows
 from domainwise.checks.signatures import arguments, batch_record, check_batch, with_shared_arguments
 from domainwise.ensemble.batches import Batch
@@ -110,8 +110,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Missing values (NaN) are excluded from the mean, variance and number of rows of a domain, for
     each feature separately. The relative value of a missing value is 0.
 
-    The output for a tensor is a tensor. The output for a Dask collection is a Dask collection:
-    domain statistics are computed in one pass over all partitions, and rows are transformed lazily.
+    The output for a tensor is a tensor.
 
     Transform rows before you sample them, because the mean of a domain is more accurate if it is
     computed from all of its rows.
@@ -146,7 +145,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     clip: float = 6.0
     _statistics: DomainStatistics | None = field(default=None, init=False)
     #: Properties of the first batch that later batches must share; None in older model files.
-    _first_batch: dict[str, str] | None = field(default=None, init=False)
+    _first_batch: dict[str, str] = field(init=False)
     _moments: Moments = field(init=False)
     _feature_ranges: FeatureRanges = field(init=False)
 
@@ -214,10 +213,6 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Array of the same type and precision as X.
         """
         check_is_fitted(self)
-        if is_dask(X):
-            from domainwise.ensemble.context_dask import transform_partitions
-
-            return transform_partitions(self, X, sample_domain)
         rows: Any = self._check_rows(X, reset=False)
         domain, Z = domain_labels(sample_domain, rows), self._standardized(rows)
         with_domains = sample_domain is not None
@@ -261,20 +256,15 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._validate_params()
         if not reset:
             check_batch(self, self._first_batch, sample_domain)
-        if is_dask(X):
-            from domainwise.ensemble.context_dask import source_moments
-
-            n_rows, moments, ranges = source_moments(self, X, sample_domain, reset=reset)
-        else:
-            X = self._check_rows(X, reset=reset)
-            domain_labels(sample_domain, X)
-            n_rows, moments, ranges = len(X), *rows_moments(X)
+        X = self._check_rows(X, reset=reset)
+        domain_labels(sample_domain, X)
+        moments, ranges = rows_moments(X)
         if reset:
             self._first_batch = batch_record(self, sample_domain)
         else:
             moments, ranges = self._moments.merged(moments), self._feature_ranges.merged(ranges)
         self._moments, self._feature_ranges = moments, ranges
-        self.n_samples_seen_: int = n_rows if reset else n_rows + self.n_samples_seen_
+        self.n_samples_seen_: int = len(X) if reset else len(X) + self.n_samples_seen_
         self.mean_ = np.where(moments.count[0] > 0, moments.mean[0], 0.0)
         deviation = np.sqrt(moments.variance[0])
         # If the deviation is a rounding error of the mean, the feature is constant.
@@ -285,6 +275,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Check X, in which values may be missing."""
+        refuse_dask(self, X, "On a cluster, use FastDCM or InvariantRidgeClassifierCV")
         if is_tensor(X):
             import torch
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from domainwise.arrays import Array, is_tensor
-from domainwise.arrays.namespace import as_type_of, cast, namespace, to_host
+from domainwise.arrays.namespace import as_type_of, cast, group_sums, namespace, to_host
 
 
 @dataclass(frozen=True)
@@ -98,15 +97,6 @@ def no_moments(X: Any) -> Moments:
     """Return the moments of one group without rows, on the device of X."""
     zeros = as_type_of(np.zeros((1, X.shape[1])), X)
     return Moments(zeros, zeros, zeros)
-
-
-def group_sums(values: Any, group_codes: Any, n_groups: int) -> Any:
-    """Sum the rows of each group."""
-    if is_tensor(values):
-        return values.new_zeros((n_groups, values.shape[1])).index_add_(0, group_codes, values)
-    n = len(values)
-    indicators = csr_matrix((np.ones(n), (group_codes, np.arange(n))), shape=(n_groups, n))
-    return np.asarray(indicators @ values)
 
 
 def rows_moments(X: Any) -> tuple[Moments, FeatureRanges]:

@@ -188,11 +188,6 @@ class DCMSearch(driver.SearchAttributes, Projection):
         self._record_search(search_result)
         (self.best_estimator_,) = search_kind.fit(Data(X, y, sample_domain), search_result.chosen)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # Files written by older versions contain the fitted attributes of the chosen model twice.
-        state = {name: value for name, value in state.items() if name not in FITTED_ATTRIBUTES}
-        super().__setstate__(state)
-
     def unfitted(self) -> Projection:
         """Return an unfitted DCM or FastDCM with the arguments that are not searched."""
         defaults, params = self._estimator().get_params(), self.get_params(deep=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from domainwise.checks.arguments import NON_NEGATIVE
@@ -16,8 +17,28 @@ from domainwise.checks.signatures import (
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.projection import Projection
 from domainwise.methods import pencils, scatter
+from domainwise.search import grids
+from domainwise.search.grids import Grid
 
 __all__ = ["COIR", "DCM", "DICA", "KPCA", "MDA", "MIDA", "SCA"]
+
+
+@dataclass(frozen=True)
+class Registration:
+    """How `evaluate` and `fit` describe and search a projection and its fast variant."""
+
+    title: str
+    grid: Grid
+    classes_only: bool = False  #: whether the projection needs classes
+
+
+#: Projections without a search of their own, by name. The others are in ``models/registry.py``.
+REGISTERED = {
+    "KPCA": Registration("kernel PCA", grids.KPCA),
+    "SCA": Registration("scatter component analysis", grids.SCATTER, classes_only=True),
+    "MDA": Registration("multidomain discriminant analysis", grids.SCATTER, classes_only=True),
+    "MIDA": Registration("maximum independence domain adaptation", grids.MIDA),
+}
 
 
 @arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from domainwise.arrays.namespace import cast, namespace
-from domainwise.backends import Backend
+from domainwise.backends import Backend, refuse_dask
 from domainwise.checks.inputs import Labels, check_n_components
 from domainwise.checks.kernels import positive_part, refuse_unsound
 from domainwise.estimators.projection import MethodProjection, fixed_seed, resolved_kernel
@@ -28,7 +28,8 @@ class KernelProjection(MethodProjection):
     ridge: float = 1.0
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
-        X, y, sample_domain = backend.split_labels(X, y, sample_domain)
+        fast_name = f"Fast{type(self).__name__}"
+        refuse_dask(self, X, f"Use {fast_name}, which computes on the cluster")
         rows = backend.check_rows(self, X, ensure_min_samples=2)
         check_n_components(self.n_components, len(rows))
         target, domain = self._check_labels(backend, y, sample_domain, rows)

@@ -73,7 +73,7 @@ class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
 
 @with_shared_arguments
 @arguments
-class FastKPCA(LabelLandmarkArguments, exact.KPCAMethod, FastProjection):
+class FastKPCA(LandmarkArguments, exact.KPCAMethod, FastProjection):
     r"""Kernel principal component analysis on Nystrom features, in one pass over the rows.
 
     ``y`` and ``sample_domain`` are accepted and ignored, so that methods can be swapped in a
@@ -81,10 +81,7 @@ class FastKPCA(LabelLandmarkArguments, exact.KPCAMethod, FastProjection):
 
     Parameters
     ----------
-    {n_components} {kernel} {landmarks}
-    target_landmarks : None
-        Has no effect: KPCA does not use the target.
-    {seed}
+    {n_components} {kernel} {landmarks} {seed}
 
     {fast_sections} {fast_example}
     """

@@ -12,9 +12,9 @@ import numpy as np
 from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.backends.base import LabelRules, check_kinds, kinds_of_labels
+from domainwise.backends.base import KIND_NAMES, LabelRules, check_kinds, kinds_of_labels
 from domainwise.checks.inputs import Labels, check_n_components, label_array, refuse_masked_targets
-from domainwise.checks.signatures import batch_record, check_batch
+from domainwise.checks.signatures import DOMAINS_KEY, batch_record, check_batch, describe
 from domainwise.estimators.projection import (
     MethodProjection,
     Projection,
@@ -47,6 +47,13 @@ class OnePass:
     _begin: Callable[..., None]
     #: Computes sums over rows whose labels have been checked.
     _sum_rows: Callable[..., NystromSums | CellSums]
+    _use_sums: Callable[[Any], None]  #: replaces the sums, and all that was computed from them
+    _sums: Any
+    _maps: list[NystromMap]  #: feature maps
+    #: Properties of the first batch that later batches must share.
+    _first_batch: dict[str, str]
+    #: Arguments that sums depend on; None for all.
+    _sum_arguments: tuple[str, ...] | None = None
 
     def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
         """Choose landmarks from X (a sample of the ``n_rows`` rows), and record label types."""
@@ -62,6 +69,82 @@ class OnePass:
         target, domain = self.label_rules.check(y, sample_domain, len(X))
         self._check_kinds(target, domain)
         return self._sum_rows(Backend(), X, target, domain)
+
+    def merge(self, other: Self) -> Self:
+        """Add the sums of another estimator, as if :meth:`partial_fit` had been called on its rows.
+
+        Estimators at several sites can be fitted together without exchanging rows. Both need the
+        same ``landmarks`` (an array), or ``feature_map="fourier"`` and the same integer
+        ``random_state``; numbers as ``gamma``, or ``gammas``; and, for a continuous target, the
+        same ``target_landmarks`` and a number as ``target_gamma``, if the estimator has them. The
+        result is in host memory, even if rows were on a device.
+
+        Parameters
+        ----------
+        other : estimator
+            An estimator of the same class, after :meth:`partial_fit`. It is not changed.
+
+        Returns
+        -------
+        self : object
+        """
+        if type(other) is not type(self):
+            names = type(other).__name__, type(self).__name__
+            raise TypeError(f"a {names[0]} cannot be merged into a {names[1]}. Pass a {names[1]}.")
+        for role, model in (("this estimator", self), ("the other estimator", other)):
+            if "_sums" not in vars(model):
+                raise ValueError(f"{role} contains no sums. Call partial_fit before merge.")
+        own_facts, other_facts = self._facts_about_sums(), other._facts_about_sums()
+        for name, own_value in own_facts.items():
+            if own_value != other_facts.get(name, "missing"):
+                raise ValueError(
+                    f"the estimators cannot be merged: {name} is {own_value} in this estimator, "
+                    f"but {other_facts.get(name, 'missing')} in the other one. Both need rows with "
+                    "the same columns, and the same arguments; gamma, landmarks and "
+                    "target_landmarks must not be chosen from the rows. Pass numbers and arrays."
+                )
+        previous_state = dict(vars(self))
+        try:
+            self._use_sums(self._sums.mapped(to_host).merge(other._sums.mapped(to_host)))
+        except BaseException:
+            self.__dict__ = previous_state
+            raise
+        return self
+
+    def _facts_about_sums(self) -> dict[str, str]:
+        """Describe, by name, everything that sums which can be merged have in common."""
+        record, names = self._first_batch, self._sum_arguments
+        columns: dict[str, Any] = {
+            "the number of columns": self.n_features_in_,  # type: ignore[attr-defined]
+            "the list of column names": getattr(self, "feature_names_in_", None),
+        }
+        kinds = (KIND_NAMES.get(kind, kind) for kind in self._kinds)
+        kernels: list[Any] = [nystrom.kernel for nystrom in self._maps]
+        points: dict[str, Any] = {
+            f"the array of {'frequencies' if nystrom.triangle is None else 'landmarks'} "
+            f"for kernel {i}": nystrom.landmarks
+            for i, nystrom in enumerate(self._maps, 1)
+        }
+        resolved: dict[str, Any] = {
+            "gamma": [k.gamma for k in kernels if k.name not in ("linear", "cosine")],
+            'the mean of the first batch, which kernel="linear" subtracts,': [
+                k.origin for k in kernels if k.name == "linear"
+            ],
+            **{f"the dtype of {name}": str(array.dtype) for name, array in points.items()},
+            **points,
+        }
+        for role in ("target", "domain"):
+            label_map = vars(self).get(f"_{role}_map")
+            if label_map is not None:
+                gamma = None if label_map.kernel is None else label_map.kernel.gamma
+                resolved |= {f"{role}_gamma": gamma, f"{role}_landmarks": label_map.points}
+        return {
+            **{name: describe(value) for name, value in columns.items()},
+            DOMAINS_KEY: record.get(DOMAINS_KEY, "missing"),
+            **dict(zip(("the content of y", "the content of sample_domain"), kinds, strict=True)),
+            **{name: text for name, text in record.items() if names is None or name in names},
+            **{name: describe(value) for name, value in resolved.items()},
+        }
 
     @property
     def label_rules(self) -> LabelRules:
@@ -86,8 +169,6 @@ class LandmarkProjection(Projection, OnePass):
     target_landmarks: Any = None
     _sums: NystromSums
     _map: NystromMap
-    #: Properties of the first batch that later batches must share; None in older model files.
-    _first_batch: dict[str, str] | None = None
 
     #: Whether the method needs the second moment of the features, the most expensive of the sums.
     _needs_moments = True
@@ -121,8 +202,7 @@ class LandmarkProjection(Projection, OnePass):
             check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain)
-            self._sums = sums if is_first_batch else self._sums.merge(sums)
-            self._finish()
+            self._use_sums(sums if is_first_batch else self._sums.merge(sums))
         except BaseException:
             self.__dict__ = previous_state  # a batch that cannot be added changes nothing
             raise
@@ -137,13 +217,21 @@ class LandmarkProjection(Projection, OnePass):
             target, domain = self._check_labels(backend, y, sample_domain, rows)
             self._warn_about_domains(sample_domain, domain, len(rows))
             self._begin(backend, rows, target, domain)
-            self._sums = self._sum_rows(backend, rows, target, domain)
+            sums = self._sum_rows(backend, rows, target, domain)
         else:
             from domainwise.backends.partitions import sum_partitions
 
-            self._sums = sum_partitions(self, partitions)
+            sums = sum_partitions(self, partitions)
         self._first_batch = batch_record(self, sample_domain)
+        self._use_sums(sums)
+
+    def _use_sums(self, sums: NystromSums) -> None:
+        self._sums = sums
         self._finish()
+
+    @property
+    def _maps(self) -> list[NystromMap]:  # type: ignore[override]
+        return [self._map]
 
     @abstractmethod
     def _finish(self) -> None:
@@ -268,23 +356,6 @@ class FastProjection(LandmarkProjection, MethodProjection):
     @property
     def _relative_shift(self) -> float:
         return float(self.ridge)
-
-    def fit_sums(
-        self, nystrom: NystromMap, sums: NystromSums, n_inputs: int, target: LabelMap | None = None
-    ) -> Self:
-        """Fit from sums of Nystrom features, without the rows.
-
-        ``n_inputs`` is the number of columns of X. ``target`` is the feature map of a continuous
-        target; in the sums, its features follow those of ``nystrom``.
-        """
-        self._validate_params()
-        if not self._uses_domain:
-            sums = sums.regrouped(lambda key: (key[0], None))
-        self._map, self._target_map, self._domain_map = nystrom, target, None
-        self._sums, self.n_features_in_ = sums, n_inputs
-        self._finish()
-        del self._sums, self._map
-        return self
 
     def _finish(self) -> None:
         """Compute the projection, unless only one row or one class has been seen."""

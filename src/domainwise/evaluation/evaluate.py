@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 import numpy as np
 
@@ -40,13 +40,6 @@ from domainwise.tables.schema import Table
 LOW_COST, RECOMMENDED_COST = 5.0, 12.0
 #: Number of random folds in which slow methods predict seen domains; other methods use all folds.
 SLOW_FOLDS = 2
-#: Arguments of ``evaluate``, by the names that they have in other libraries.
-_ALIASES = {
-    **dict.fromkeys(("groups", "domain", "domains"), "sample_domain"),
-    **dict.fromkeys(("metric", "metrics"), "scoring"),
-    **dict.fromkeys(("estimators", "models"), "methods"),
-    "seed": "random_state",
-}
 
 
 def evaluate(
@@ -69,7 +62,6 @@ def evaluate(
     quick: bool = False,
     out: str | Path | None = None,
     force: bool = False,
-    **unknown: Never,
 ) -> Evaluation:
     """Compare methods on held-out domains, and estimate their scores on an unseen domain.
 
@@ -161,9 +153,6 @@ def evaluate(
     >>> sorted(evaluation.scores)
     ['constant', 'linear']
     """
-    for name in unknown:
-        hint = f". Use {_ALIASES[name]}= instead" if name in _ALIASES else ""
-        raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}{hint}")
     options: dict[str, Any] = {"cv": cv, "inner_cv": inner_cv, "max_rows": max_rows, "out": out}
     options |= {"n_jobs": n_jobs, "random_state": random_state, "progress": progress}
     options |= {"quick": quick, "force": force}

@@ -382,19 +382,6 @@ def finite_mean(values: Iterable[float]) -> float:
     return float(np.mean(finite_values)) if finite_values else float("nan")
 
 
-def listed(names: Sequence[str], max_names: int = 4) -> str:
-    """Join names for a sentence.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    >>> listed(["a", "b", "c"], max_names=1)
-    'a and 2 others'
-    """
-    shown_names, n_hidden = list(names[:max_names]), len(names[max_names:])
-    shown_names += [f"{n_hidden} other{'s' * (n_hidden > 1)}"] if n_hidden else []
-    return " and ".join(filter(None, (", ".join(shown_names[:-1]), *shown_names[-1:])))
-
-
 def percent(share: float) -> str:
     """Format a share as a percentage without decimals."""
     return f"{100 * share:.0f} %"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array, is_dask, is_tensor
+from domainwise.arrays import Array, is_tensor
 from domainwise.arrays.namespace import cast, namespace
 from domainwise.gram import tiles
 from domainwise.gram.dense import DenseGram, available_memory, dense_fits, largest_residual
@@ -201,7 +201,7 @@ class IterativeGram(RowsGram):
 
     def _dense_gram(self) -> DenseGram | None:
         """Return the operator that stores K, or None if K does not fit into memory."""
-        if is_dask(self.X) or not dense_fits(self.n_samples, available_memory(self.X)):
+        if not dense_fits(self.n_samples, available_memory(self.X)):
             return None
         return DenseGram(tiles.kernel_matrix(self.kernel, self.X), self.labels, self.X.dtype)
 

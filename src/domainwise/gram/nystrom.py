@@ -75,6 +75,8 @@ class NystromMap:
         values are summed (``direct``) if this causes errors below ``rounding`` in their solutions.
         """
         with np.errstate(over="ignore", invalid="ignore"):
+            # Nothing may depend on the rows, so that sums of different rows can be merged.
+            kernel = kernel.centred_on(landmarks) if kernel.name == "rbf" else kernel
             W = check_finite(_float64_matrix(kernel, landmarks), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
         # Pivots below the tolerance only reflect the landmarks' precision or rounding errors in W.

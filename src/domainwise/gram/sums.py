@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, product
 from typing import Any
@@ -133,11 +133,6 @@ class NystromSums:
     def classes(self) -> set[Any]:
         """Return the set of classes that have rows."""
         return {key[0] for key in self.groups}
-
-    def regrouped(self, get_key: Callable[[Any], Any]) -> NystromSums:
-        """Return the same sums, with groups merged if ``get_key`` maps them to the same key."""
-        groups = add_groups((get_key(key), entry) for key, entry in self.groups.items())
-        return replace(self, groups=groups)
 
     def merge(self, other: NystromSums) -> NystromSums:
         """Merge the sums of two sets of rows."""

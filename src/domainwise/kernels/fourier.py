@@ -25,10 +25,6 @@ class FourierMap:
     frequency is used for two features, a cosine and a sine, which is more precise than two
     frequencies with random phases. If M is odd, the last feature has a random phase.
 
-    With ``orthogonal=True`` (RBF kernel only; useful for few features), frequencies are orthogonal
-    in blocks of ``n_columns``, with the root mean square length of independent frequencies. A
-    block's sines precede its cosines, so the first features are nearly linear if gamma is small.
-
     :meth:`prepare` and :meth:`block` have the interface of
     :class:`~domainwise.kernels.functions.Kernel`, with ``points`` instead of a second set of rows.
 
@@ -44,7 +40,6 @@ class FourierMap:
     n_columns: int  #: number of columns of X
     n_features: int  #: M, the number of Fourier features
     seed: int = 0
-    orthogonal: bool = False
     #: One row for each of the M features: its frequency, followed by its phase.
     points: Array = field(init=False, repr=False, compare=False)
 
@@ -54,8 +49,6 @@ class FourierMap:
     is_product: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.orthogonal and self.kernel != "rbf":
-            raise ValueError(f"orthogonal=True needs the RBF kernel; got kernel={self.kernel!r}")
         if self.kernel not in FOURIER_KERNELS:
             raise ValueError(
                 f"kernel={self.kernel!r} has no random Fourier features. Use one of the kernels "
@@ -70,10 +63,6 @@ class FourierMap:
         # RandomState draws the same numbers in all versions of NumPy, so that computers that share
         # only the seed compute the same features.
         rng = np.random.RandomState(self.seed)
-        points = self._orthogonal_points(rng) if self.orthogonal else self._independent_points(rng)
-        object.__setattr__(self, "points", points)
-
-    def _independent_points(self, rng: np.random.RandomState) -> Array:
         shape = ((self.n_features + 1) // 2, self.n_columns)
         if self.kernel == "rbf":
             frequencies = sqrt(2.0 * self.gamma) * rng.standard_normal(shape)
@@ -83,25 +72,7 @@ class FourierMap:
         points = np.column_stack([np.repeat(frequencies, 2, axis=0), phases])[: self.n_features]
         if self.n_features % 2:
             points[-1, -1] = rng.uniform(0.0, 2.0 * pi)
-        return points
-
-    def _orthogonal_points(self, rng: np.random.RandomState) -> Array:
-        """Return points with orthogonal frequencies; Gram-Schmidt, unlike QR, fixes their signs.
-
-        Each vector is made orthogonal to the previous ones twice, to reduce rounding errors.
-        """
-        length = sqrt(2.0 * self.gamma * self.n_columns)
-        points: list[Array] = []
-        while len(points) < self.n_features:
-            n_frequencies = min(self.n_columns, self.n_features - len(points))
-            basis = np.zeros((n_frequencies, self.n_columns))
-            for i, vector in enumerate(rng.standard_normal(basis.shape)):
-                for _ in range(2):
-                    vector = vector - (basis[:i] @ vector) @ basis[:i]
-                basis[i] = vector / np.linalg.norm(vector)
-            for phase in (-pi / 2, 0.0):
-                points += [np.append(length * direction, phase) for direction in basis]
-        return np.array(points[: self.n_features])
+        object.__setattr__(self, "points", points)
 
     def transform(self, X: Any) -> Any:
         """Return the features of the rows of X, an array or a tensor, in the precision of X."""

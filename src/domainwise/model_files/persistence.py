@@ -33,8 +33,8 @@ from domainwise.checks.arguments import check_arguments
 from domainwise.jobs.store import replacing
 from domainwise.model_files import types, values
 
-#: Format in which files are written, and the oldest format that can be read.
-FORMAT, OLDEST_FORMAT = 4, 3
+#: Format of the files; files in other formats are rejected.
+FORMAT = 4
 #: First skops protocol that declares all trusted types.
 SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"
@@ -156,7 +156,7 @@ def load(path: str | Path) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is damaged, was written by a later version, is not a model file, or contains
+        If the file is damaged, was written in another format, is not a model file, or contains
         types that are not allowed in models.
 
     See Also
@@ -173,13 +173,6 @@ def load(path: str | Path) -> Any:
         schema = json.loads(members[SCHEMA])
         types.localize(schema)
         forbidden_names = types.forbidden_types(schema)
-        unknown_names = [name for name in forbidden_names if name.startswith("domainwise.")]
-        if unknown_names or int(header["format"]) < OLDEST_FORMAT:
-            raise ModelFileError(
-                f"{path} was written by domainwise {versions['domainwise']} in a format that "
-                f"version {__version__} cannot read{': it contains ' if unknown_names else ''}"
-                f"{''.join(unknown_names[:1])}. Fit the model again"
-            )
         if forbidden_names:
             raise ModelFileError(f"{path} was not loaded: {_describe_forbidden(forbidden_names)}")
         if schema["protocol"] < SKOPS_PROTOCOL:
@@ -207,7 +200,7 @@ def read_info(path: str | Path) -> dict[str, Any]:
 
     It contains ``format``, ``versions``, ``model`` (type), ``info`` (passed to :func:`save`) and
     the names of attributes that contain training rows (``training_rows``) or training targets and
-    predictions (``training_targets``). Older files do not list these attributes.
+    predictions (``training_targets``).
     """
     with _open_model_file(path) as (header, _):
         return header
@@ -237,6 +230,8 @@ def _method_errors(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
     n_columns = getattr(model, "n_features_in_", None)
     if not isinstance(n_columns, (int, np.integer)) or not 0 < n_columns <= MAX_COLUMNS:
         return dict.fromkeys(methods, ValueError("the number of columns is unknown or too large"))
+    if hasattr(model, "finalize") and not hasattr(model, "expansions_"):
+        return dict.fromkeys(methods, ValueError("the search has not run; merge may add sums"))
     artificial_rows: Any = np.array([[0.0], [1.0], [-1.0], [1e6]]) * np.ones(int(n_columns))
     errors_by_method: dict[str, Exception] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -257,18 +252,14 @@ def _method_errors(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
 def _check_arguments(model: Any) -> None:
     """Raise ModelFileError for arguments that are functions, tensors or Dask collections."""
     for name, argument in {"the model": model, **model.get_params(deep=True)}.items():
-        attributes = vars(argument).values() if hasattr(argument, "get_params") else ()
         if callable(argument) and not isinstance(argument, type):
             raise ModelFileError(
                 f"{name} is the function {getattr(argument, '__name__', argument)!r}. Functions "
                 "cannot be saved, because loading one would run code. Use a named kernel or scorer"
             )
-        if any(map(is_dask, [argument, *attributes])):
-            raise ModelFileError(
-                f'{name} contains Dask collections. Call to("numpy") on the fitted projection first'
-            )
-        if is_tensor(argument):
-            raise ModelFileError(f"{name} is a tensor, which cannot be saved. Pass an array")
+        if is_tensor(argument) or is_dask(argument):
+            kind = "tensor" if is_tensor(argument) else "Dask collection"
+            raise ModelFileError(f"{name} is a {kind}, which cannot be saved. Pass an array")
 
 
 @contextmanager
@@ -289,11 +280,14 @@ def _open_model_file(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile
             if not {HEADER, SCHEMA} <= set(archive.namelist()):
                 raise ModelFileError(f"{path} was not written by domainwise. {ADVICE}")
             header = dict(json.loads(archive.read(HEADER)))
-            if int(header["format"]) > FORMAT:
+            if header["format"] != FORMAT:
+                advice = "Fit the model again"
+                if int(header["format"]) > FORMAT:
+                    advice = 'Run pip install --upgrade "domainwise[cli]"'
                 raise ModelFileError(
                     f"{path} was written by domainwise {header['versions']['domainwise']} in "
-                    f"format {header['format']}, but version {__version__} reads up to format "
-                    f'{FORMAT}. Run pip install --upgrade "domainwise[cli]"'
+                    f"format {header['format']}, but version {__version__} reads format {FORMAT}. "
+                    f"{advice}"
                 )
             yield header, archive
     except ModelFileError:

@@ -11,8 +11,8 @@ calling a trusted type (``numpy.ndarray`` with any shape) or from other data (a 
 matrix), and use one object many times, so that a few bytes can fill all memory.
 
 In files, types of this package have names without a module, such as ``domainwise.DCM``, so that a
-type can move to another module. Before names are compared with the list, :func:`localize` replaces
-them, and names from older files, with the current ones.
+type can move to another module. Before names are compared with the list, :func:`localize` adds the
+modules.
 """
 
 from __future__ import annotations
@@ -20,42 +20,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from domainwise import API
+
 _HIST = "sklearn.ensemble._hist_gradient_boosting"
 
-#: Types of this package by current module. To make a new type savable, add its name. If compiled
-#: code uses its attributes as indices or lengths, also add a rule to
-#: :mod:`domainwise.model_files.values`.
-OWN = {
-    "domainwise.adaptation.adapter": "SiteAdapter",
+#: Types by module that are not in the public API, but may be part of a model. To make a new type
+#: savable, add its name. If compiled code uses its attributes as indices or lengths, also add a
+#: rule to :mod:`domainwise.model_files.values`.
+PARTS = {
     "domainwise.adaptation.corrections": "ClassPrior LinePrior SiteLabels SiteQuantiles Spread",
     "domainwise.calibration.conformal": "DomainConformal",
     "domainwise.calibration.curves": "Calibration Curve",
     "domainwise.calibration.quantiles": "DomainQuantiles",
     "domainwise.ensemble.batches": "SourceRange Trust",
-    "domainwise.ensemble.context": "DomainContext",
-    "domainwise.ensemble.ensemble": "DomainEnsembleClassifier DomainEnsembleRegressor",
     "domainwise.ensemble.held_out": "ShareRange",
     "domainwise.ensemble.members": "Member",
     "domainwise.ensemble.moments": "FeatureRanges Moments",
     "domainwise.ensemble.symmetric": "SymmetricBoostingClassifier SymmetricBoostingRegressor",
-    "domainwise.estimators.dcmcv": "DCMCV FastDCMCV",
-    "domainwise.estimators.exact": "COIR DCM DICA KPCA MDA MIDA SCA",
     "domainwise.estimators.projection": "Expansion",
-    "domainwise.estimators.fast": "FastCOIR FastDCM FastDICA FastKPCA FastMDA FastMIDA FastSCA",
     "domainwise.gram.nystrom": "LabelMap NystromMap",
     "domainwise.gram.sums": "CellSums NystromSums",
-    "domainwise.invariant.kernel": "InvariantFeatures InvariantKernel",
-    "domainwise.invariant.machines": "InvariantSVC InvariantSVR",
     "domainwise.invariant.search": "InvariantSearchCV",
     "domainwise.kernels.fourier": "FourierMap",
     "domainwise.kernels.functions": "Kernel",
     "domainwise.models.registry": "ClassMeans",
     "domainwise.models.search": "MethodSearch",
-    "domainwise.ridge.invariant_ridge": "InvariantRidgeCV InvariantRidgeClassifierCV",
     "domainwise.scoring.predictions": "HeldOut",
-    "domainwise.shift.watch": "ShiftWatch",
     "domainwise.splits.folds": "LeaveDomainsOut",
     "domainwise.tables.schema": "ReadColumns",
+}
+#: Modules of the types of this package: the public estimators and their parts.
+OWN = {
+    name: module
+    for module, names in (*API.items(), *PARTS.items())
+    for name in names.split()
+    if name[0].isupper() and name != "Evaluation"
 }
 
 #: Types from scikit-learn by module.
@@ -91,12 +90,6 @@ SKLEARN = {
     "ExtraTreeRegressor",
 }
 
-#: Types that had another name in older files: {old name: current name}.
-RENAMED_TYPES: dict[str, str] = {"Levels": "FeatureRanges"}
-#: Attributes that had another name in older files: {current type names: {old name: current name}}.
-#: Never give an old name a new meaning. Any other change belongs in ``__setstate__`` of the type.
-RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {"DomainContext": {"_levels": "_feature_ranges"}}
-
 _SCALARS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8"
 _LOSSES = "CyAbsoluteError CyHalfBinomialLoss CyHalfMultinomialLoss CyHalfSquaredError"
 
@@ -115,7 +108,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # In scikit-learn 1.8, the module name of losses lacks the package.
     "LossNode": _full_names({"sklearn._loss._loss": _LOSSES, "_loss": _LOSSES}),
     "NdArrayNode": _full_names({"numpy": f"{_SCALARS} ndarray"}),
-    "ObjectNode": _full_names(OWN | SKLEARN),
+    "ObjectNode": _full_names(SKLEARN) | {f"{module}.{name}" for name, module in OWN.items()},
     # The generator with which gradient boosting draws features.
     "RandomGeneratorNode": _full_names({"numpy.random._generator": "Generator"}),
     "RandomStateNode": _full_names({"numpy.random.mtrand": "RandomState"}),
@@ -132,8 +125,6 @@ TRUSTED = sorted(frozenset().union(*ALLOWED.values()))
 
 #: Module name of this package's types in model files.
 PACKAGE = "domainwise"
-_MODULE_BY_TYPE = {name: module for module, names in OWN.items() for name in names.split()}
-_RENAMED_BY_TYPE = {t: names for types, names in RENAMED_ATTRIBUTES.items() for t in types.split()}
 
 
 def trusted_types() -> list[str]:
@@ -193,26 +184,20 @@ def forbidden_types(schema: Any) -> list[str]:
 
 
 def localize(schema: Any) -> None:
-    """Replace names of types and attributes in a file with the current names.
+    """Add the modules of this package's types, which :func:`shorten_names` has removed.
 
-    Older files (format 3) contain the former modules of types. Names that are not listed are not
-    changed, and :func:`forbidden_types` returns them.
+    Names that are not listed are not changed, and :func:`forbidden_types` returns them.
 
-    >>> node = {"__loader__": "ObjectNode", "__module__": "domainwise.old", "__class__": "DCM"}
+    >>> node = {"__loader__": "ObjectNode", "__module__": "domainwise", "__class__": "DCM"}
     >>> localize(node)
     >>> node["__module__"]
     'domainwise.estimators.exact'
     """
     for node in nodes(schema):
-        module, name = node.get("__module__"), node.get("__class__")
-        is_own = isinstance(module, str) and module.partition(".")[0] == PACKAGE
-        name = RENAMED_TYPES.get(name, name) if isinstance(name, str) else None
-        if not is_own or node["__loader__"] != "ObjectNode" or name not in _MODULE_BY_TYPE:
-            continue
-        node.update(__module__=_MODULE_BY_TYPE[name], __class__=name)
-        if new_names := _RENAMED_BY_TYPE.get(name):  # the order of keys must not change
-            attributes = node["content"]["content"].items()
-            node["content"]["content"] = {new_names.get(old, old): v for old, v in attributes}
+        name = node.get("__class__")
+        is_own = node.get("__module__") == PACKAGE and node["__loader__"] == "ObjectNode"
+        if is_own and isinstance(name, str) and name in OWN:
+            node["__module__"] = OWN[name]
 
 
 def shorten_names(schema: Any) -> dict[str, str]:
@@ -224,7 +209,7 @@ def shorten_names(schema: Any) -> dict[str, str]:
     """
     new_names: dict[str, str] = {}
     for node in nodes(schema):
-        if _MODULE_BY_TYPE.get(node["__class__"]) == node["__module__"]:
+        if OWN.get(node["__class__"]) == node["__module__"]:
             node["__module__"] = PACKAGE
         node.pop("__id__", None)
         if _is_array_file(node):

@@ -58,10 +58,9 @@ def training_rows(model: Any) -> list[str]:
     for obj in _objects(model):
         type_name = type(obj).__name__
         attributes: dict[str, Any] = getattr(obj, "__dict__", {})
-        # Landmarks of random Fourier features are frequencies. Those of a ShiftWatch are random
-        # points, except in files of format 3, where it has the attribute ``_root``.
+        # Landmarks of random Fourier features are frequencies; those of a ShiftWatch are random.
         is_fourier = type(attributes.get("kernel")).__name__ == "FourierMap"
-        if is_fourier or (type_name == "ShiftWatch" and "_root" not in attributes):
+        if is_fourier or type_name == "ShiftWatch":
             continue
         for name in ROW_ATTRIBUTES | ({"components_"} if type_name == "Nystroem" else set()):
             if math.prod(np.shape(attributes.get(name, 0))) > 1:  # works for tensors, too

@@ -186,10 +186,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     target_kernel: str
     _uses_target = _uses_domain = True
+    _sum_arguments = BATCH_ARGUMENTS
     _sums: CellSums
-    _maps: list[NystromMap]
-    #: Properties of the first batch that later batches must have; None in older model files.
-    _first_batch: dict[str, str] | None = None
     classes_: Array
     curve_: Any  # classifiers only
     domains_: Array | None
@@ -253,9 +251,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         except BaseException:
             self.__dict__ = previous_state  # a batch that cannot be added changes nothing
             raise
-        self._reset()
-        self._sums = sums
-        self._record_seen_labels()
+        self._use_sums(sums)
         return self
 
     def fit_with(
@@ -292,20 +288,6 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         del self._sums
         return self
 
-    def fit_sums(self, maps: list[NystromMap], sums: CellSums, n_features: int) -> Self:
-        """Fit to sums over rows that are stored elsewhere and have ``n_features`` features.
-
-        A cell's key contains the name of a set of domains that are held out together; the keys of
-        its groups contain the domains.
-        """
-        self._reset()
-        self._maps, self._sums, self._flat, self.n_features_in_ = maps, sums, True, n_features
-        self._search_sums()
-        group_keys = [key for cell in sums.maps[0].values() for key in cell.groups]
-        self.domains_ = label_array(sorted({domain for _, domain in group_keys}), "sample_domain")
-        del self._sums, self._maps
-        return self
-
     def _check_sums_suffice(self) -> None:
         """Check that no argument requires stored rows; arguments may change between batches."""
         self._validate_params()
@@ -331,7 +313,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     def __getattr__(self, name: str) -> Any:
         hint = ""
-        if name.endswith("_") and "_sums" in vars(self):
+        if name == "predict_proba" and is_classifier(self) and self.__sklearn_is_fitted__():
+            hint = (
+                ": probabilities are calibrated on held-out rows, but this model was fitted from "
+                "sums (partial_fit, merge or Dask). Use decision_function, or call fit with all "
+                "rows in memory."
+            )
+        elif name.endswith("_") and "_sums" in vars(self):
             hint = "; after partial_fit, call finalize or predict to run the search"
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
@@ -476,6 +464,11 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     def _sum_rows(self, backend: Backend, rows: Any, target: Any, domain: Labels) -> CellSums:
         return cells_by_domain(backend, self._maps, Rows(rows, target, domain))
+
+    def _use_sums(self, sums: CellSums) -> None:
+        self._reset()
+        self._sums = sums
+        self._record_seen_labels()
 
     def _record_seen_labels(self) -> None:
         """Record the classes and domains that occur in the sums."""

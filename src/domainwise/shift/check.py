@@ -243,8 +243,7 @@ def _check_distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[
     """Yield a finding if the rows are farther from all source domains than usual."""
     source_sums, new_sums = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     kernel_sums, n = source_sums["kernel"], int(new_sums["rows"][0])
-    n_features = np.full(len(kernel_sums), kernel_sums.shape[1])
-    n_features = n_features if watch.n_features_ is None else np.asarray(watch.n_features_)
+    n_features = watch.n_features_
     sources, feature_indices = np.flatnonzero(n_features), np.arange(kernel_sums.shape[1])
     if not len(sources) or not watch.numeric_:
         return

@@ -18,11 +18,12 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, Frame, Label, MaybeArray
+from domainwise.arrays import Array, ArrayLike, Label, MaybeArray
+from domainwise.arrays.namespace import group_sums
 from domainwise.backends import refuse_tensors_and_dask
 from domainwise.checks.inputs import check_sample_domain, validate_rows
 from domainwise.checks.signatures import with_domain_checks
-from domainwise.ensemble.moments import Moments, group_sums, rows_moments
+from domainwise.ensemble.moments import Moments, rows_moments
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.tables.statistics import column_kind, missing_cells
 
@@ -113,10 +114,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Counts, and sums of values, squares and kernel features; see :meth:`split_totals`.
     freedom_ : ndarray of shape (n_sources,)
         Effective number of directions in which a source's rows vary in the kernel's feature space.
-    n_features_ : ndarray of shape (n_sources,), or None
+    n_features_ : ndarray of shape (n_sources,)
         Number of landmarks used for each source: at most a third of its rows, and few enough
         that it has at most half as many statistics as values; 0 for fewer than 20 rows. With 0, the
-        distance from the source is not checked. None means that each source uses all landmarks.
+        distance from the source is not checked.
     pooled_distance_ : float
         Largest distance of a pooled domain from the rest of the pool, corrected for chance.
 
@@ -140,12 +141,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    # Defaults for a watch that was created by from_summary or loaded from a model file in format 3.
-    # In that format, landmarks are training rows, and _root maps kernel values to features.
     _uses_target = False
-    n_features_: Array | None = None
+    n_features_: Array
     pooled_distance_: float = 0.0
-    _root: Array | None = None
 
     def fit(self, X: ArrayLike, y: object = None, sample_domain: MaybeArray = None) -> Self:
         """Collect statistics of the source domains.
@@ -194,37 +192,6 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             pooled_codes = np.where(source_codes == len(self.sources_) - 1, domains.codes, -1)
             self.pooled_distance_ = self._pooled_distance(columns, pooled_codes, n_features[-1])
         return self
-
-    @classmethod
-    def from_summary(cls, columns: dict[str, list[str] | None], **attributes: object) -> ShiftWatch:
-        """Create a ShiftWatch for data frames without reading rows.
-
-        ``columns`` maps names to categories, or to None for numbers; ``attributes`` are fitted
-        attributes such as ``landmarks_``. The caller sets ``sources_``, and ``totals_`` and
-        ``freedom_`` from :meth:`source_totals`. Features are comparable if landmarks are equal.
-        """
-        watch = cls()
-        watch.columns_, watch.n_features_in_ = list(columns), len(columns)
-        watch.feature_names_in_ = np.array(watch.columns_, dtype=object)
-        watch.numeric_ = [i for i, name in enumerate(columns) if columns[name] is None]
-        watch.categorical_ = [i for i, name in enumerate(columns) if columns[name] is not None]
-        watch.categories_ = [values for values in columns.values() if values is not None]
-        watch.__dict__.update(attributes)
-        return watch
-
-    def source_totals(self, X: Frame, group_codes: Array, n_groups: int) -> tuple[Array, Array]:
-        """Compute ``totals_`` and ``freedom_`` of groups of rows; the code -1 means no group."""
-        totals = np.zeros((n_groups, self.n_totals))
-        for start in range(0, len(group_codes), 5 * BLOCK_ROWS):
-            block = slice(start, start + 5 * BLOCK_ROWS)
-            columns = self._select_columns(X.iloc[block])
-            totals += self._sum_groups(columns, group_codes[block], n_groups)[0]
-        freedom = np.ones(n_groups)
-        for g in range(n_groups):
-            indices = np.flatnonzero(group_codes == g)
-            columns = self._select_columns(X.iloc[indices[:: -(-len(indices) // 2000)]])
-            freedom[g] = self._compute_freedom(self._standardize(self._numeric_values(columns)))
-        return totals, freedom
 
     def transform(self, X: ArrayLike) -> Any:
         """Return X unchanged.
@@ -281,14 +248,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _n_sums_by_name(self) -> dict[str, int]:
         p, q = len(self.numeric_), len(self.categorical_)
-        r = len(self.landmarks_) if self._root is None else self._root.shape[1]
         n_sums = {"rows": 1, "missing": p + q, "beyond": p, "level": p, "spread": p, "unknown": q}
-        return n_sums | {"kernel": r, "norms": 1}
-
-    @property
-    def n_totals(self) -> int:
-        """Number of sums over the rows of a source."""
-        return sum(self._n_sums_by_name().values())
+        return n_sums | {"kernel": len(self.landmarks_), "norms": 1}
 
     def _select_columns(self, X: Any) -> list[Any]:
         """Return the columns of X that were seen in fit, in the same order as in fit."""
@@ -364,8 +325,6 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not (len(self.landmarks_) and len(Z)):
             return np.zeros((len(Z), self._n_sums_by_name()["kernel"]))
         kernel_values = rbf_kernel(np.nan_to_num(Z), self.landmarks_, gamma=self.gamma_)
-        if self._root is not None:
-            return np.asarray(kernel_values @ self._root)
         K = rbf_kernel(self.landmarks_, gamma=self.gamma_)
         factor = cholesky(K + JITTER * np.eye(len(K)), lower=True)
         return np.asarray(solve_triangular(factor, kernel_values.T, lower=True).T)

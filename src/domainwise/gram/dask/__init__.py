@@ -1,1 +1,1 @@
-"""The exact operator on Dask, and its task graphs."""
+"""Task graphs for sums over rows on Dask."""

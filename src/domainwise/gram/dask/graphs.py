@@ -19,7 +19,6 @@ import cloudpickle
 import dask
 import numpy as np
 
-from domainwise.arrays import Array
 from domainwise.gram.dense import available_memory
 from domainwise.gram.tiles import blas_limit
 
@@ -116,9 +115,9 @@ def unwrap(value: Any) -> Any:
     return value
 
 
-def call(function: Callable[..., Any], *arguments: Any, n_results: int | None = None) -> Task:
+def call(function: Callable[..., Any], *arguments: Any) -> Task:
     """Return a task that calls a function once."""
-    return dask.delayed(function, pure=False, nout=n_results, traverse=False)(*arguments)
+    return dask.delayed(function, pure=False, traverse=False)(*arguments)
 
 
 def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Task]:
@@ -144,13 +143,6 @@ def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
 def run(tasks: Sequence[Task]) -> list[Any]:
     """Compute tasks with the current client, or Dask's local scheduler if there is no client."""
     return [unwrap(result) for result in dask.compute(*tasks, traverse=False)]
-
-
-def fetch(collection: Any) -> Array:
-    """Compute a Dask array, series or data frame as a NumPy array."""
-    local_rows = collection.compute()
-    is_pandas = hasattr(local_rows, "to_numpy")
-    return np.asarray(unwrap(local_rows.to_numpy() if is_pandas else np.asarray(local_rows)))
 
 
 def current_client() -> Any:
