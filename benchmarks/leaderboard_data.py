@@ -13,8 +13,8 @@ import measuring  # noqa: F401  (lets Python find reproduction)
 import numpy as np
 from sklearn.utils import Bunch
 
+from domainwise.held_out.folds import draw_rows
 from domainwise.selection import LeaveDomainsOut
-from domainwise.splits.folds import draw_rows
 from reproduction import data as datasets
 
 TRAINING_ROWS = 600

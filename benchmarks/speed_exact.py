@@ -29,8 +29,8 @@ from measuring import (
 #: Enough rows for a streamed fit, so that all code is compiled or loaded before the measurement.
 WARM_UP_ROWS = 4200
 FEATURES = 16
-#: Arithmetic instructions of an exponential in ``kernels/compiled.py``, by precision. A fused
-#: multiplication and addition counts once, as do comparisons and bit operations.
+#: Arithmetic instructions of an exponential in ``algebra/kernels/compiled.py``, by precision. A
+#: fused multiplication and addition counts once, as do comparisons and bit operations.
 EXPONENTIAL = {"float32": 15, "float64": 21}
 
 
@@ -92,7 +92,7 @@ def fit_dcm(n: int, ridge: float = 1e-3, solver: str = "exact", compiled: bool =
 def fit_kernel_pca(n: int) -> Result:
     from sklearn.decomposition import KernelPCA
 
-    from domainwise.kernels.functions import resolve_gamma
+    from domainwise.algebra.kernels.functions import resolve_gamma
 
     def fit(rows: int) -> Any:
         X, _, _ = problem(rows)
@@ -113,7 +113,7 @@ def fit_kernel_pca(n: int) -> Result:
 def fit_algorithm1(n: int) -> Result:
     from sklearn.metrics.pairwise import rbf_kernel
 
-    from domainwise.kernels.functions import resolve_gamma
+    from domainwise.algebra.kernels.functions import resolve_gamma
     from reproduction.reference import algorithm1
 
     def fit(rows: int) -> Any:
@@ -163,8 +163,8 @@ def compile_functions(n: int) -> Result:
     """Time of the first product in both precisions: compiling, or loading the compiled code."""
     import numpy as np
 
-    from domainwise.gram.tiles import symmetric_product
-    from domainwise.kernels.functions import make_kernel
+    from domainwise.algebra.gram.tiles import symmetric_product
+    from domainwise.algebra.kernels.functions import make_kernel
 
     X, V = problem(n)[0], np.ones((n, 1))
     kernel = make_kernel("rbf", X, gamma=0.1)
@@ -184,9 +184,9 @@ def roofline(n: int, precision: str, columns: int) -> Result:
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from domainwise.gram.tiles import symmetric_product
-    from domainwise.kernels.compiled import BLOCK
-    from domainwise.kernels.functions import make_kernel
+    from domainwise.algebra.gram.tiles import symmetric_product
+    from domainwise.algebra.kernels.compiled import BLOCK
+    from domainwise.algebra.kernels.functions import make_kernel
 
     X, V = problem(n)[0].astype(precision), np.ones((n, columns))
     kernel = make_kernel("rbf", X, gamma=0.1)

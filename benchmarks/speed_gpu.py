@@ -17,10 +17,10 @@ import torch
 from measuring import Report
 
 from domainwise import COIR, DCM, DICA, KPCA, FastDCM, precision
-from domainwise.backends import backend_of
-from domainwise.gram.tiles import cross_product, symmetric_product
-from domainwise.gram.torch.fused import FusedKernel, GroupedProduct
-from domainwise.kernels.functions import Kernel
+from domainwise.algebra.backends import backend_of
+from domainwise.algebra.gram.tiles import cross_product, symmetric_product
+from domainwise.algebra.gram.torch.fused import FusedKernel, GroupedProduct
+from domainwise.algebra.kernels.functions import Kernel
 
 DEVICE = torch.device("cuda")
 lines: list[str] = []
@@ -92,7 +92,7 @@ def rates() -> dict[str, float]:
     import triton
     import triton.language as tl
 
-    from domainwise.gram.torch.triton_kernel import _exp2
+    from domainwise.algebra.gram.torch.triton_kernel import _exp2
 
     @triton.jit
     def exponentials(x, STEPS: tl.constexpr):

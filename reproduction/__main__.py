@@ -17,8 +17,8 @@ from rich import progress
 from rich.console import Console
 from rich.markdown import Markdown
 
-from domainwise.jobs.runner import Row
-from domainwise.jobs.store import ResultStore
+from domainwise.base.files import ResultStore
+from domainwise.base.runner import Row
 from reproduction.data import list_datasets
 from reproduction.protocols import TABLES, select_tables
 from reproduction.report import publish

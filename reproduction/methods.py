@@ -32,7 +32,7 @@ from domainwise import (
     InvariantSVC,
     InvariantSVR,
 )
-from domainwise.arrays import Array
+from domainwise.base.arrays import Array
 from domainwise.models.table_model import plain_parameters
 from reproduction.protocols import Case
 from reproduction.reference import algorithm1, algorithm2_stable, project

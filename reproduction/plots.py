@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
+from domainwise.evaluation.html import FAINT, INK, Picture, drawing, to_svg
 from reproduction.methods import METHODS
 from reproduction.sentences import PARAMETER_TEXTS
 from reproduction.summary import CaseView, MethodView, RunSummary, TableView

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.jobs.store import ResultsError, ResultStore, write_text
-from domainwise.report.page import TextCell, TextTable, render_page
-from domainwise.scoring.statistics import PAIRED_CAVEAT, p_text
+from domainwise.base.files import ResultsError, ResultStore, write_text
+from domainwise.evaluation.html import TextCell, TextTable, render_page
+from domainwise.held_out.scoring.statistics import PAIRED_CAVEAT, p_text
 from reproduction import sentences
 from reproduction.methods import METHODS
 from reproduction.protocols import PROVENANCE, Metric

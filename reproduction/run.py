@@ -33,13 +33,13 @@ from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 from domainwise import COIR, DCM, DICA
-from domainwise.arrays import Array
-from domainwise.arrays.namespace import evenly_spaced
+from domainwise.base.arrays import Array
+from domainwise.base.files import ResultsError, ResultStore
+from domainwise.base.namespace import evenly_spaced
+from domainwise.base.runner import Job, Progress, Row, run_jobs
 from domainwise.datasets import make_synthetic
-from domainwise.jobs.runner import Job, Progress, Row, run_jobs
-from domainwise.jobs.store import ResultsError, ResultStore
-from domainwise.scoring.predictions import fit_with_domains
-from domainwise.scoring.statistics import summarize
+from domainwise.held_out.scoring.predictions import fit_with_domains
+from domainwise.held_out.scoring.statistics import summarize
 from reproduction.data import verified_path
 from reproduction.methods import METHODS, build_pipeline, delta_kernel
 from reproduction.protocols import Case, Table, find_case

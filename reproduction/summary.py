@@ -7,9 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from domainwise.jobs.runner import Row
-from domainwise.jobs.store import ResultStore
-from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarize
+from domainwise.base.files import ResultStore
+from domainwise.base.runner import Row
+from domainwise.held_out.scoring.statistics import (
+    Paired,
+    Ranking,
+    Summary,
+    compare,
+    rank_methods,
+    summarize,
+)
 from reproduction.methods import METHODS
 from reproduction.protocols import METRICS, SETTINGS, TABLES, Case, Metric, Table
 from reproduction.trials import INVARIANCE_MEASURES

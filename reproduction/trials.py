@@ -23,13 +23,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
-from domainwise.arrays import Array
-from domainwise.arrays.namespace import evenly_spaced
+from domainwise.algebra.kernels.functions import resolve_gamma
+from domainwise.base.arrays import Array
+from domainwise.base.namespace import evenly_spaced
+from domainwise.base.runner import Row
 from domainwise.datasets import make_synthetic
-from domainwise.jobs.runner import Row
-from domainwise.kernels.functions import resolve_gamma
+from domainwise.held_out.scoring.predictions import fit_with_domains
 from domainwise.metrics import invariance_report
-from domainwise.scoring.predictions import fit_with_domains
 from reproduction import data
 from reproduction.methods import METHODS, Method, Parameters, build_pipeline, paper_parameters
 from reproduction.protocols import METRICS, SETTINGS, Case, score_predictions

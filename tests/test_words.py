@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import domainwise
-from domainwise.checks.signatures import PLACEHOLDERS
+from domainwise.base.signatures import PLACEHOLDERS
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
@@ -104,7 +104,12 @@ def test_the_map_lists_folders_in_the_order_of_imports():
         if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS"
     ]
     table = MAP[MAP.index("| folder |") :].split("\n\n")[0].splitlines()[2:]
-    assert [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table] == layers
+    folders = list(dict.fromkeys(name.split(".")[0] for layer in layers for name in layer))
+    assert [row.split("|")[1].strip(" `") for row in table] == folders
+    for folder, row in zip(folders, table, strict=True):
+        inner = [name.partition(".")[2] for layer in layers for name in layer]
+        named = [name for name in re.findall(r"`(\w+)`", row.split("|")[2]) if name in inner]
+        assert named == [n.split(".")[1] for (n,) in layers if n.startswith(f"{folder}.")], folder
 
 
 def test_the_map_names_only_existing_make_targets():

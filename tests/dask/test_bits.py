@@ -9,7 +9,7 @@ from domainwise import FastCOIR, FastDCM, FastDICA, FastKPCA
 
 dask = pytest.importorskip("dask")
 
-from domainwise.gram.dask.graphs import (  # noqa: E402
+from domainwise.algebra.gram.dask.graphs import (  # noqa: E402
     FAN_IN,
     Constant,
     call,
@@ -61,8 +61,8 @@ def test_results_do_not_depend_on_the_schedule_or_the_number_of_workers(
 
 
 def test_blas_uses_one_thread_while_any_task_runs():
-    from domainwise.gram.dask.graphs import one_blas_thread
-    from domainwise.gram.tiles import blas_limit, n_threads
+    from domainwise.algebra.gram.dask.graphs import one_blas_thread
+    from domainwise.algebra.gram.tiles import blas_limit, n_threads
 
     limit = blas_limit(2)
     try:

@@ -74,7 +74,7 @@ def test_rows_are_summed_where_they_are_read(client, tmp_path, monkeypatch):
     frame["y"], frame["site"] = rng.integers(2, size=(2, len(frame)))
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=3_000)
     monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
-    monkeypatch.setattr("domainwise.backends.partitions.SAMPLE_ROWS", 2_000)
+    monkeypatch.setattr("domainwise.algebra.backends.partitions.SAMPLE_ROWS", 2_000)
     before = sum(client.run(sent).values())
     model = fit_parquet(FastDCM(n_landmarks=20), tmp_path, target="y", domain="site", client=client)
     moved = sum(client.run(sent).values()) - before

@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer
 
 from domainwise import evaluate
+from domainwise.base.files import ResultsError
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.jobs.store import ResultsError
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")

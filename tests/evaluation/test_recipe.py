@@ -56,7 +56,7 @@ def test_fit_uses_all_rows_and_the_best_method_unless_another_is_named(evaluatio
     # The same search by hand, on all 96 rows instead of the 60 that were drawn.
     from sklearn.model_selection import GridSearchCV
 
-    from domainwise.search.grids import LINEAR
+    from domainwise.held_out.search.grids import LINEAR
     from domainwise.selection import LeaveDomainsOut
 
     X = linear[:-1].transform(rows)

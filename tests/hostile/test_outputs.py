@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from domainwise.jobs.store import replacing, replacing_folder, write_text
+from domainwise.base.files import replacing, replacing_folder, write_text
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("typer")

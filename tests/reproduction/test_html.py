@@ -96,7 +96,7 @@ def test_the_report_is_the_same_each_time(made_up_results):
 
 
 def test_text_from_the_results_is_escaped(made_up_results):
-    from domainwise.jobs.store import ResultStore
+    from domainwise.base.files import ResultStore
 
     folder = made_up_results(n_repeats=1, tables=("gvhd",))
     store = ResultStore(folder)

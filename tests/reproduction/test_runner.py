@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from domainwise.jobs.runner import run_jobs
-from domainwise.jobs.store import ResultsError, ResultStore
+from domainwise.base.files import ResultsError, ResultStore
+from domainwise.base.runner import run_jobs
 from reproduction.run import make_plan
 from reproduction.trials import plan_trials
 

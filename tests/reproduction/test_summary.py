@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from domainwise.jobs.store import ResultsError, ResultStore
-from domainwise.scoring.statistics import p_text
+from domainwise.base.files import ResultsError, ResultStore
+from domainwise.held_out.scoring.statistics import p_text
 from reproduction.report import case_caption, case_table, publish, to_markdown
 from reproduction.sentences import (
     agreement,

@@ -1,6 +1,6 @@
 import json
 
-from domainwise.jobs.store import ResultStore
+from domainwise.base.files import ResultStore
 from reproduction.protocols import find_case
 from reproduction.run import (
     compute_eigenvalues,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from domainwise import DCM
-from domainwise.scoring.predictions import fit_with_domains
+from domainwise.held_out.scoring.predictions import fit_with_domains
 from reproduction.methods import METHODS, Parameters, build_pipeline, paper_parameters
 from reproduction.protocols import METRICS, score_predictions
 from reproduction.reference import algorithm1, algorithm2_stable

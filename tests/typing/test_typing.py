@@ -12,7 +12,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
-MODULES = ["", ".datasets", ".distributed", ".ensemble", ".labels", ".metrics"]
+MODULES = ["", ".datasets", ".distributed", ".estimators.ensemble", ".labels", ".metrics"]
 MODULES += [".plots", ".selection"]
 #: Arguments that are anything, by name. What else says Any is a fault.
 ARBITRARY = {

@@ -68,7 +68,7 @@ reveal_type(sets.predict(X))  # R: NDArray
 result = dw.evaluate(X, y, d, methods=["svm", "dcm"], scoring="accuracy", n_jobs=2)
 reveal_type(result)  # R: Evaluation
 dw.evaluate(X, y, d, n_jobs="2")  # E: arg-type
-dw.evaluate(X, y, d, method="svm")  # E: arg-type
+dw.evaluate(X, y, d, method="svm")  # E: call-arg
 dw.evaluate(X, y, d, methods=["svm", ("mine", machine, {"C": [1.0, 10.0]})])
 reveal_type(result.scores["dcm"]["A"])  # R: float
 reveal_type(result.plot())  # R: Figure

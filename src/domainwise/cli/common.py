@@ -136,7 +136,7 @@ def require_report(unless: str = "") -> None:
 
     The packages are imported, so that a broken installation is reported before any work is done.
     """
-    from domainwise.checks import needs_extra
+    from domainwise.base.messages import needs_extra
 
     with needs_extra(f"without {unless}, this command" if unless else "this command", "report"):
         for module_name in ("matplotlib", "jinja2"):

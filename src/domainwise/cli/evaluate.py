@@ -92,8 +92,8 @@ def evaluate(
     computed from saved predictions.
     """
     from domainwise.distributed.fit import folds_on
-    from domainwise.evaluation.evaluate import evaluate_table
     from domainwise.evaluation.folder import JOBS, RESULT_NAME, write_evaluation
+    from domainwise.evaluation.run import evaluate_table
     from domainwise.models.registry import choose_methods
     from domainwise.tables.schema import ONE_CLASS_NOTE
 
@@ -210,7 +210,7 @@ def own_methods(estimators: list[str] | None) -> list[Method]:
     A method has the name of its factory or file. A factory is called without arguments; its module
     may be in the current folder.
     """
-    from domainwise.model_files.persistence import load, read_info
+    from domainwise.models.files.persistence import load, read_info
     from domainwise.models.registry import own_method
 
     methods = []

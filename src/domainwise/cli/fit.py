@@ -85,9 +85,9 @@ def fit(
     Methods: auto, and all methods that evaluate accepts. Fast variants such as fastdcmcv are
     suitable for large tables.
     """
+    from domainwise.base.files import replacing
     from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.constant import check_table
-    from domainwise.jobs.store import replacing
     from domainwise.models.registry import find_method
     from domainwise.models.table_model import fit_table, refuse_rows
 

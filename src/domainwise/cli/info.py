@@ -19,7 +19,7 @@ MAX_NAMES = 12
 @options.command
 def info(model: options.Model) -> None:
     """Show the contents of a model file without loading the model."""
-    from domainwise.model_files.persistence import read_info
+    from domainwise.models.files.persistence import read_info
 
     header = read_info(model)
     common.print_json({"file": str(model), **header}, then_exit=True)
@@ -56,9 +56,9 @@ def export(
 ) -> None:
     """Export a model to ONNX, for predictions without Python."""
     common.check_output(out, force, ".onnx")
-    from domainwise.export import to_onnx
-    from domainwise.jobs.store import replacing
-    from domainwise.model_files.persistence import load
+    from domainwise.base.files import replacing
+    from domainwise.models.export import to_onnx
+    from domainwise.models.files.persistence import load
 
     onnx_model = to_onnx(load(model))
     with replacing(out) as temporary_path:
@@ -72,7 +72,7 @@ def export(
 
 def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
     """Print the description of a model; ``brief`` omits the lists of columns and domains."""
-    from domainwise.calibration.quantiles import describe_sets
+    from domainwise.held_out.calibration.quantiles import describe_sets
     from domainwise.tables.errors import join_names
 
     schema, classes, check = info["schema"], info["classes"], info["check"]

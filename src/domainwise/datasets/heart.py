@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sklearn.utils import Bunch
 
-from domainwise.checks import needs_extra
-from domainwise.checks.arguments import check_arguments
+from domainwise.base.arguments import check_arguments
+from domainwise.base.messages import needs_extra
 
 _DESCR = """\
 Heart disease in four hospitals

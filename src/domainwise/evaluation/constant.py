@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from domainwise.calibration.quantiles import calibrate_sets
-from domainwise.evaluation.evaluate import compare_methods
 from domainwise.evaluation.problem import make_problem
 from domainwise.evaluation.results import plain
+from domainwise.evaluation.run import compare_methods
+from domainwise.held_out.calibration.quantiles import calibrate_sets
+from domainwise.held_out.scoring.statistics import expected_range, expected_score
 from domainwise.models.registry import METHODS, TRIVIAL, Method, find_method
 from domainwise.models.table_model import table_setting
-from domainwise.scoring.statistics import expected_range, expected_score
 from domainwise.tables.schema import Table
 
 

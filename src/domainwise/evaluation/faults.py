@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
+from domainwise.base.arrays import Array
 from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_leaks, select_evenly
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
 from domainwise.evaluation.units import correlations, find_anomalies
 from domainwise.evaluation.verdict import names_of
-from domainwise.scoring.statistics import in_words, listed
+from domainwise.held_out.scoring.statistics import in_words, listed
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.notes import identifier_reason
 from domainwise.tables.statistics import columns_of, describe_column

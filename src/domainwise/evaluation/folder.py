@@ -22,13 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
-from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
-from domainwise.evaluation.jobs import HELD_OUT, ON_HELD_OUT, ON_SEEN, MethodJob, job_key
-from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.results import MethodResult, Record, plain
-from domainwise.jobs.runner import Row
-from domainwise.jobs.store import (
+from domainwise.base.arrays import Array
+from domainwise.base.files import (
     Form,
     Maybe,
     ResultsError,
@@ -38,9 +33,14 @@ from domainwise.jobs.store import (
     replacing,
     write_text,
 )
+from domainwise.base.runner import Row
+from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
+from domainwise.evaluation.jobs import HELD_OUT, ON_HELD_OUT, ON_SEEN, MethodJob, job_key
+from domainwise.evaluation.problem import Problem
+from domainwise.evaluation.results import MethodResult, Record, plain
+from domainwise.held_out.folds import Split
+from domainwise.held_out.scoring.measures import Measure
 from domainwise.models.registry import Method
-from domainwise.scoring.measures import Measure
-from domainwise.splits.folds import Split
 from domainwise.tables.errors import Argument, TableError, import_pandas
 
 JOBS = "jobs"

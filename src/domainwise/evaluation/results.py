@@ -10,19 +10,24 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtri
 
-from domainwise.adaptation.corrections import LABEL_COUNTS, SourceOutputs, domain_scores, label_gain
-from domainwise.arrays import Array, CrossValidator, Label
+from domainwise.base.arrays import Array, CrossValidator, Label
+from domainwise.estimators.adaptation.corrections import (
+    LABEL_COUNTS,
+    SourceOutputs,
+    domain_scores,
+    label_gain,
+)
 from domainwise.evaluation.problem import Problem
-from domainwise.models.registry import METHODS, TRIVIAL, Method
-from domainwise.scoring.measures import Measure
-from domainwise.scoring.predictions import codes_of
-from domainwise.scoring.statistics import (
+from domainwise.held_out.scoring.measures import Measure
+from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.statistics import (
     TAIL,
     defined_score,
     expected_range,
     expected_score,
     share_interval,
 )
+from domainwise.models.registry import METHODS, TRIVIAL, Method
 
 Record = dict[str, Any]  #: targets and predictions for some rows of a domain
 Ends = tuple[float, float]  #: lower and upper end of an interval

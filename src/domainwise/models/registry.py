@@ -1,7 +1,7 @@
 """Methods that `evaluate` and `fit` accept by name: estimators, grids and descriptions.
 
-Most projections are registered in ``estimators/exact.py``. To add another method, add an entry to
-``METHODS``.
+Most projections are registered in ``estimators/projections/exact.py``. To add another method, add
+an entry to ``METHODS``.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from domainwise import estimators
-from domainwise.checks.arguments import SequenceOf
-from domainwise.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
-from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
-from domainwise.estimators.exact import REGISTERED
-from domainwise.invariant import InvariantSVC, InvariantSVR
-from domainwise.invariant.search import InvariantSearchCV
-from domainwise.kernels.landmarks import landmark_count
-from domainwise.models.search import BOOSTING, MethodSearch
-from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
-from domainwise.scoring.predictions import has_argument, requests_domains
-from domainwise.scoring.statistics import listed
-from domainwise.search import grids
-from domainwise.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
-from domainwise.shift.watch import ShiftWatch
+from domainwise.algebra.kernels.landmarks import landmark_count
+from domainwise.base.arguments import SequenceOf
+from domainwise.estimators import projections as estimators
+from domainwise.estimators.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
+from domainwise.estimators.invariant import InvariantSVC, InvariantSVR
+from domainwise.estimators.invariant.tuning import InvariantSearchCV
+from domainwise.estimators.projections.dcmcv import DCMCV, FastDCMCV
+from domainwise.estimators.projections.exact import REGISTERED
+from domainwise.estimators.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.held_out.scoring.predictions import has_argument, requests_domains
+from domainwise.held_out.scoring.statistics import listed
+from domainwise.held_out.search import grids
+from domainwise.held_out.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
+from domainwise.models.tuning import BOOSTING, MethodSearch
+from domainwise.tables.shift.watch import ShiftWatch
 
 MAX_SEARCH_LANDMARKS = 500  #: limit for a search; its time is quadratic in this number
 CONTEXT = "+context"  #: suffix of a method's name if it predicts with the domains of new rows
@@ -368,7 +368,7 @@ def _projection(label: str, *task_grids: Grid, build: Any = None, **options: Any
 
 
 def _registered(label: str) -> Method:
-    """Return a projection that is registered in ``estimators/exact.py``, or its fast variant."""
+    """Return a projection from ``estimators/projections/exact.py``, or its fast variant."""
     registration = REGISTERED[label.removeprefix("Fast")]
     return _projection(label, registration.grid, classes_only=registration.classes_only)
 

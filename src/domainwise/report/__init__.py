@@ -1,1 +1,0 @@
-"""Templates, tables and pictures of HTML reports."""
