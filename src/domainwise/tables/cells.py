@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
-from domainwise.checks.inputs import LARGEST_NUMBER, too_large
+from domainwise.base.arrays import Array
+from domainwise.base.inputs import LARGEST_NUMBER, too_large
 from domainwise.tables.errors import (
     MAX_CHARACTERS,
     Argument,

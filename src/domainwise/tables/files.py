@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
-from domainwise.jobs.store import replacing
+from domainwise.base.files import replacing
 from domainwise.tables.csv_files import CsvFile, open_csv
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.excel import read_excel

@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from domainwise.arrays import Array
+from domainwise.base.arrays import Array
 from domainwise.tables.cells import is_numeric
 from domainwise.tables.errors import describe_names, import_pandas, join_names
 

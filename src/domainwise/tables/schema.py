@@ -22,8 +22,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from domainwise.arrays import Array
-from domainwise.checks.inputs import MAX_CLASSES, is_quantity
+from domainwise.base.arrays import Array
+from domainwise.base.inputs import MAX_CLASSES, is_quantity
 from domainwise.tables import cells
 from domainwise.tables.errors import (
     MAX_CHARACTERS,
