@@ -33,9 +33,10 @@ def example(
     *,
     force: options.Force = False,
 ) -> None:
-    """Write an example table: heart disease in 920 patients from four hospitals.
+    """Write a table of four hospitals, to try the other commands.
 
-    The target is the column label, and the domain is the column domain:
+    It contains 920 patients with (1) or without (0) heart disease in the column label, and their
+    hospital in the column domain:
 
     domainwise evaluate hospitals.csv --target label --domain domain
     """

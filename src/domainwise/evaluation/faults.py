@@ -232,9 +232,7 @@ def _describe_site_columns(table: _Table, names: Sequence[str]) -> Iterator[Faul
     """List the columns that are constant within every domain."""
     if names:
         n, verb = len(table.domain_names), "is" if len(names) == 1 else "are"
-        message = (
-            f"{listed(names)} {verb} constant within every domain, so there are only {n} values."
-        )
+        message = f"{listed(names)} {verb} constant within every domain: {n} domains, {n} values."
         action = f"Compare with the scores without {'it' if len(names) == 1 else 'them'}: "
         action += f"evaluate again with {_drop_option(names)}."
         yield table.make_fault("site level", 1, [*names], [], message, action)
@@ -242,6 +240,8 @@ def _describe_site_columns(table: _Table, names: Sequence[str]) -> Iterator[Faul
 
 def _check_leaks(table: _Table) -> Iterator[Fault]:
     """Find columns that leak the target, or predict it as well as all other columns together."""
+    if not table.columns:
+        return
     X = np.column_stack([column.numbers for column in table.columns])
     text_indices = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
