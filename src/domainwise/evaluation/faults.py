@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.base.arrays import Array
+from domainwise.evaluation.columns import columns_of, describe_column
 from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_leaks, select_evenly
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
@@ -22,7 +23,6 @@ from domainwise.evaluation.verdict import names_of
 from domainwise.held_out.scoring.statistics import in_words, listed
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.notes import identifier_reason, site_columns
-from domainwise.tables.statistics import columns_of, describe_column
 
 #: Maximum number of columns that are described: those that distinguish domains best.
 MAX_COLUMNS = 40

@@ -292,6 +292,28 @@ def as_labels(texts: Array) -> Array:
     return texts.astype(str)
 
 
+def missing_cells(column: Any) -> Array:
+    """Return a mask of the missing cells in an array or in a data frame column."""
+    if hasattr(column, "isna"):
+        return np.asarray(column.isna(), dtype=bool)
+    column = np.asarray(column)
+    if column.dtype.kind == "O":
+        return np.array([value is None or value != value for value in column], dtype=bool)
+    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
+
+
+def column_kind(column: Any) -> str:
+    """Return the type of a column's cells: "number", "text" or "other", such as dates.
+
+    >>> column_kind(np.array([1, None, 2.5], dtype=object))
+    'number'
+    """
+    if column.dtype.kind not in "OUST":
+        return "number" if column.dtype.kind in "biuf" else "other"
+    types = {type(value) for value in column[~missing_cells(column)]}
+    return "number" if types and all(issubclass(t, Real) for t in types) else "text"
+
+
 # Learning how a column is written -----------------------------------------------------------------
 
 
