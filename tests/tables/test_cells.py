@@ -13,7 +13,7 @@ pytest.importorskip("openpyxl")
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
 from domainwise.tables.cells import learn_kind, learn_marks, read_numbers  # noqa: E402
 from domainwise.tables.errors import TableError  # noqa: E402
-from domainwise.tables.files import open_table, read_table  # noqa: E402
+from domainwise.tables.files import open_table  # noqa: E402
 from domainwise.tables.schema import Schema, check_table, load_table  # noqa: E402
 
 ROLES = dict(target="ill", domain="site")
@@ -88,6 +88,12 @@ def prepared_pieces(path, schema, chunk_rows=40):
     """The features of a file that is read in chunks."""
     pieces = open_table(path, in_chunks=True).frames(schema.features, chunk_rows)
     return pandas.concat([schema.prepare(piece) for piece in pieces], ignore_index=True)
+
+
+def read_table(path):
+    file = open_table(path)
+    (frame,) = file.frames(file.names)
+    return frame
 
 
 def numbers(texts, mark=None):

@@ -16,7 +16,6 @@ from domainwise.base.files import replacing, replacing_folder  # noqa: E402
 from domainwise.tables.errors import ColumnError, TableError  # noqa: E402
 from domainwise.tables.files import (  # noqa: E402
     open_table,
-    read_table,
     table_columns,
     writing_table,
 )
@@ -50,6 +49,12 @@ def write(frame, path):
     else:
         frame.to_feather(path)
     return path
+
+
+def read_table(path, columns=None):
+    file = open_table(path)
+    (frame,) = file.frames(columns or file.names)
+    return frame
 
 
 def checked(frame, **options):

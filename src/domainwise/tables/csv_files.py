@@ -12,8 +12,8 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -38,77 +38,10 @@ BYTE_ORDER_MARKS = {
 }
 
 
-@dataclass(frozen=True)
-class CsvFile:
-    """A CSV file whose first lines have been read."""
-
-    path: Path
-    content: bytes | None  #: Content of the file; None if it is read in chunks.
-    names: list[str]
-    separator: str
-    encoding: str
-    n_header_lines: int  #: Number of lines up to and including the column names.
-    has_odd_quotes: bool  #: Whether the number of quotation marks is odd.
-    notes: tuple[str, ...]
-
-    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Read columns as record batches of text; empty cells are missing."""
-        import pyarrow
-        from pyarrow import csv as arrow_csv
-
-        invalid_rows: list[Any] = []
-
-        def collect_row(row: Any) -> str:
-            invalid_rows.append(row)
-            return "error"
-
-        read_options = arrow_csv.ReadOptions(
-            column_names=self.names,
-            skip_rows=self.n_header_lines,
-            encoding=self.encoding,
-            use_threads=False,
-            block_size=BLOCK_BYTES if self.content is None else min(len(self.content) + 1, 2**30),
-        )
-        parse_options = arrow_csv.ParseOptions(
-            delimiter=self.separator, newlines_in_values=True, invalid_row_handler=collect_row
-        )
-        convert_options = arrow_csv.ConvertOptions(
-            # If a quotation mark is never closed, all later lines are in the last cell (see below).
-            include_columns=list(dict.fromkeys([*columns, self.names[-1]])),
-            column_types=dict.fromkeys(self.names, pyarrow.string()),
-            strings_can_be_null=True,
-            null_values=[""],
-        )
-        last_cell = None
-        try:
-            with _open(self.path) if self.content is None else io.BytesIO(self.content) as file:
-                for batch in arrow_csv.open_csv(file, read_options, parse_options, convert_options):
-                    if batch.num_rows:
-                        last_cell = batch.column(self.names[-1])[-1].as_py()
-                    yield batch.select(columns)
-        except UnicodeDecodeError as error:
-            raise _encoding_error(self.path, self.encoding, error) from None
-        except (OSError, EOFError) as error:
-            raise TableError(f"{self.path} is damaged: {error}. Export or copy it again") from None
-        except pyarrow.ArrowInvalid as error:
-            if not invalid_rows:
-                text = f"{self.path} is not a valid CSV file: {str(error).splitlines()[0]}"
-                raise TableError(f"{text}. Export it again") from None
-            row = invalid_rows[0]
-            raise TableError(
-                f"{self.path}: line {row.number} has {row.actual_columns} fields, but there are "
-                f"{len(self.names)} column names. Correct {quoted(row.text)} (text that contains "
-                f"{self.separator!r} needs double quotes)"
-            ) from None
-        if self.has_odd_quotes and last_cell is not None and "\n" in last_cell:
-            where = f"{self.path}, near {quoted(last_cell)}"
-            raise TableError(f"{where}: a quotation mark is never closed. Close or remove it")
-
-
 def open_csv(
     path: Path, encoding: str | None = None, *, fallback: str | None = None, in_chunks: bool = False
-) -> CsvFile:
-    """Open a CSV file, and detect its encoding, separator and column names.
+) -> tuple[list[str], tuple[str, ...], Callable[[list[str]], Iterator[Any]]]:
+    """Return the column names, notes for the user, and a function that reads columns in batches.
 
     ``encoding=None`` uses the byte order mark, or UTF-8 if the bytes are valid, or ``fallback``
     (the encoding of tables read earlier), or cp1252 if that is likely. The whole file is scanned
@@ -129,14 +62,81 @@ def open_csv(
             codec, has_odd_quotes, notes = _scan(source, path, encoding, fallback)
             source.seek(0)
             stream = io.TextIOWrapper(source, encoding=codec, newline="")
-            names, separator, n_header_lines = _read_header(stream, path)
+            header = _read_header(stream, path)
             stream.detach()
     except UnicodeDecodeError as error:
         raise _encoding_error(path, codec, error) from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
-    encoding = "utf8" if codec == "utf-8-sig" else codec  # pyarrow skips a byte order mark
-    return CsvFile(path, content, names, separator, encoding, n_header_lines, has_odd_quotes, notes)
+    codec = "utf8" if codec == "utf-8-sig" else codec  # pyarrow skips a byte order mark
+    return header[0], notes, partial(_read_batches, path, content, codec, header, has_odd_quotes)
+
+
+def _read_batches(
+    path: Path,
+    content: bytes | None,
+    encoding: str,
+    header: tuple[list[str], str, int],
+    has_odd_quotes: bool,
+    columns: list[str],
+) -> Iterator[Any]:
+    """Read columns as record batches of text; empty cells are missing.
+
+    ``content`` is that of the file; None reads the file in chunks.
+    """
+    import pyarrow
+    from pyarrow import csv as arrow_csv
+
+    names, separator, n_header_lines = header
+    invalid_rows: list[Any] = []
+
+    def collect_row(row: Any) -> str:
+        invalid_rows.append(row)
+        return "error"
+
+    read_options = arrow_csv.ReadOptions(
+        column_names=names,
+        skip_rows=n_header_lines,
+        encoding=encoding,
+        use_threads=False,
+        block_size=BLOCK_BYTES if content is None else min(len(content) + 1, 2**30),
+    )
+    parse_options = arrow_csv.ParseOptions(
+        delimiter=separator,
+        newlines_in_values=True,
+        invalid_row_handler=collect_row,
+    )
+    convert_options = arrow_csv.ConvertOptions(
+        # If a quotation mark is never closed, all later lines are in the last cell (see below).
+        include_columns=list(dict.fromkeys([*columns, names[-1]])),
+        column_types=dict.fromkeys(names, pyarrow.string()),
+        strings_can_be_null=True,
+        null_values=[""],
+    )
+    last_cell = None
+    try:
+        with _open(path) if content is None else io.BytesIO(content) as file:
+            for batch in arrow_csv.open_csv(file, read_options, parse_options, convert_options):
+                if batch.num_rows:
+                    last_cell = batch.column(names[-1])[-1].as_py()
+                yield batch.select(columns)
+    except UnicodeDecodeError as error:
+        raise _encoding_error(path, encoding, error) from None
+    except (OSError, EOFError) as error:
+        raise TableError(f"{path} is damaged: {error}. Export or copy it again") from None
+    except pyarrow.ArrowInvalid as error:
+        if not invalid_rows:
+            text = f"{path} is not a valid CSV file: {str(error).splitlines()[0]}"
+            raise TableError(f"{text}. Export it again") from None
+        row = invalid_rows[0]
+        raise TableError(
+            f"{path}: line {row.number} has {row.actual_columns} fields, but there are "
+            f"{len(names)} column names. Correct {quoted(row.text)} (text that contains "
+            f"{separator!r} needs double quotes)"
+        ) from None
+    if has_odd_quotes and last_cell is not None and "\n" in last_cell:
+        where = f"{path}, near {quoted(last_cell)}"
+        raise TableError(f"{where}: a quotation mark is never closed. Close or remove it")
 
 
 def _encoding_error(path: Path, encoding: str, error: UnicodeDecodeError) -> TableError:

@@ -6,17 +6,17 @@ by a :class:`~domainwise.tables.schema.Schema`.
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
 from domainwise.base.files import replacing
-from domainwise.tables.csv_files import CsvFile, open_csv
+from domainwise.tables.csv_files import open_csv
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.excel import read_excel
 from domainwise.tables.names import check_names, require_columns
@@ -41,22 +41,14 @@ class OpenTable:
     """A table whose column names are known; :meth:`frames` reads its rows."""
 
     path: Path
-    file_format: str
     names: list[str]
-    notes: tuple[str, ...]  #: Assumptions about the file, and skipped rows and sheets.
-    source: Any  #: A CsvFile, a data frame from a workbook, or None.
+    notes: tuple[str, ...]  #: assumptions about the file, and skipped rows and sheets
+    read: Callable[[list[str]], Iterator[Any]]  #: yields data frames with these columns
 
     def frames(self, columns: Sequence[str], chunk_rows: int | None = None) -> Iterator[Any]:
         """Yield frames of up to ``chunk_rows`` rows; None yields one frame. CSV cells are text."""
-        columns = list(columns)
-        if self.file_format == "excel":
-            frames: Iterator[Any] = iter([self.source[columns]])
-        elif isinstance(self.source, CsvFile):
-            frames = (arrow_frame(batch, columns) for batch in self.source.batches(columns))
-        else:
-            frames = _arrow_frames(self.path, self.file_format, columns, chunk_rows or CHUNK_ROWS)
         concat, pending, is_empty = import_pandas().concat, [], True
-        for frame in filter(len, frames):
+        for frame in filter(len, self.read(list(columns))):
             is_empty = False
             pending.append(frame)
             while chunk_rows is not None and sum(map(len, pending)) >= chunk_rows:
@@ -87,29 +79,31 @@ def open_table(
     lines with different numbers of fields, or unusable column names.
     """
     import_pandas()
-    path = Path(path)
+    path, notes = Path(path), tuple[str, ...]()
     if not path.exists():
         raise TableError(f"{path} does not exist. Check the path")
     if path.is_dir() and not parquet_files(path):
         raise TableError(f"{path} is a folder without Parquet files. Pass another folder or a file")
     if path.is_file() and path.stat().st_size == 0:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
-    file_format, source = existing_format(path), None
-    notes: tuple[str, ...] = ()
-    with arrow_errors(path, file_format):
+    file_format = existing_format(path)
+    read: Callable[[list[str]], Iterator[Any]] = partial(_arrow_frames, path, file_format)
+    with _arrow_errors(path, file_format):
         if file_format == "csv":
-            source = open_csv(path, encoding, fallback=fallback, in_chunks=in_chunks)
-            names, notes = source.names, source.notes
+            names, notes, read_batches = open_csv(
+                path, encoding, fallback=fallback, in_chunks=in_chunks
+            )
+            read = lambda columns: (arrow_frame(b, columns) for b in read_batches(columns))  # noqa: E731
         elif file_format == "excel":
-            source, notes = read_excel(path)
-            names = list(source.columns)
+            sheet, notes = read_excel(path)
+            names, read = list(sheet.columns), lambda columns: iter([sheet[columns]])
         else:
             first_file = parquet_files(path)[0]
             folder_columns = folder_values(first_file.as_posix(), path.as_posix())
             file_columns = _read_names(first_file, file_format)
             names = [name for name in (*file_columns, *folder_columns) if not _is_index(name)]
     check_names(names, str(path))
-    return OpenTable(path, file_format, names, notes, source)
+    return OpenTable(path, names, notes, read)
 
 
 def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> str:
@@ -133,15 +127,6 @@ def existing_format(path: str | Path) -> str:
 def table_columns(path: str | Path, *, encoding: str | None = None) -> list[str]:
     """Return the column names of a table without reading its rows."""
     return open_table(path, encoding=encoding, in_chunks=True).names
-
-
-def read_table(
-    path: str | Path, columns: Sequence[str] | None = None, *, encoding: str | None = None
-) -> Any:
-    """Read a table into a data frame; see :func:`open_table`. Cells of CSV files are text."""
-    table = open_table(path, encoding=encoding)
-    (frame,) = table.frames(table.names if columns is None else columns)
-    return frame
 
 
 # Parquet and Feather ------------------------------------------------------------------------------
@@ -225,26 +210,24 @@ def _read_names(path: Path, file_format: str) -> list[str]:
         return list(schema.names)
 
 
-def _arrow_frames(
-    path: Path, file_format: str, columns: list[str], batch_rows: int
-) -> Iterator[Any]:
-    """Yield data frames of up to ``batch_rows`` rows from Parquet or Feather files."""
+def _arrow_frames(path: Path, file_format: str, columns: list[str]) -> Iterator[Any]:
+    """Yield data frames from Parquet or Feather files."""
     from pyarrow import dataset
 
     for file in parquet_files(path):
         folder_columns = folder_values(file.as_posix(), path.as_posix())
-        with arrow_errors(file, file_format):
+        with _arrow_errors(file, file_format):
             file_columns = [name for name in columns if name not in folder_columns]
             names = _read_names(file, file_format)
             require_columns(file_columns, names, str(file), reason=" of other files")
             for batch in dataset.dataset(file, format=file_format).to_batches(
-                columns=file_columns, batch_size=batch_rows, batch_readahead=1, use_threads=False
+                columns=file_columns, batch_size=CHUNK_ROWS, batch_readahead=1, use_threads=False
             ):
                 yield arrow_frame(batch, columns, folder_columns)
 
 
 @contextmanager
-def arrow_errors(path: Path, file_format: str) -> Iterator[None]:
+def _arrow_errors(path: Path, file_format: str) -> Iterator[None]:
     """Convert pyarrow errors to errors that name the file."""
     format_name = "CSV" if file_format == "csv" else file_format.capitalize()
     try:
@@ -278,12 +261,9 @@ class TableWriter:
     def write(self, frame: Any) -> None:
         """Append the rows of a data frame."""
         if self._format == "csv":
-            file_name = self._path.name.lower()
-            if self._file is None:
-                open_text = gzip.open if file_name.endswith(".gz") else open
-                self._file = open_text(self._path, "wt", encoding="utf-8", newline="")
-            separator = "\t" if ".tsv" in file_name else ","
-            frame.to_csv(self._file, index=False, header=self.n_rows == 0, sep=separator)
+            separator = "\t" if ".tsv" in self._path.name.lower() else ","
+            options: dict[str, Any] = {"index": False, "header": self.n_rows == 0, "mode": "a"}
+            frame.to_csv(self._path, sep=separator, lineterminator="\n", **options)
         else:
             import pyarrow
             from pyarrow import parquet
