@@ -27,10 +27,10 @@ from domainwise.models.files.persistence import ModelFileError, load, read_info,
 from domainwise.models.files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
 from domainwise.models.tuning import MethodSearch
-from domainwise.tables.errors import Argument, TableError, import_pandas
+from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 from domainwise.tables.files import open_table
 from domainwise.tables.names import require_columns
-from domainwise.tables.schema import Schema, Table, class_codes, make_preprocessor
+from domainwise.tables.schema import Schema, Table, make_preprocessor
 
 WITHOUT_ROWS = ("constant", "linear", "boosting")  #: methods whose models contain no training rows
 
@@ -189,7 +189,14 @@ def read_labelled_rows(
             f"{path} has no labelled rows: column {schema.target!r} is empty. Label some rows"
         )
     if classes is not None:
-        y = np.array(classes)[class_codes(y, classes, schema.target, "the model")]
+        class_by_text = {str(label): label for label in classes}
+        if unknown_texts := sorted({*y.tolist()} - {*class_by_text}):
+            raise TableError(
+                f"column {schema.target!r} has the values {describe_names(unknown_texts)}, but the "
+                f"classes of the model are {describe_names(class_by_text, 20)}. Correct these "
+                "values, or leave the cells empty"
+            )
+        y = np.array([class_by_text[text] for text in y.tolist()])
     else:
         held_out = getattr(getattr(model.pipeline[-1], "estimator_", None), "held_out_", None)
         low, high = (y.min(), y.max()) if held_out is None else (held_out.y.min(), held_out.y.max())

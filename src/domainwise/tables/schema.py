@@ -296,7 +296,6 @@ def check_table(
     decimal: str | None = None,
     na: Sequence[str] = (),
     where: str = "the table",
-    several_domains: bool = True,
 ) -> Table:
     """Learn the schema of a data frame, and split it into features, target and domains.
 
@@ -307,8 +306,7 @@ def check_table(
     dates: "month", "weekday" and "age" (years before the latest day in all date columns, which is
     also used for new tables); if it is empty, dates cannot be used. ``decimal`` is the decimal mark
     of numbers in text; None infers it. ``na`` lists values that count as missing in all columns; so
-    do words such as "NA", except in labels and categories. ``where`` names the table in messages;
-    ``several_domains`` requires at least two.
+    do words such as "NA", except in labels and categories. ``where`` names the table in messages.
 
     Raises a TableError, or one ColumnError about all features that cannot be used.
     """
@@ -348,7 +346,7 @@ def check_table(
     y = y if task == "regression" else cells.as_labels(y)
     domains = cells.as_labels(domain_texts[rows])
     notes += _check_target(y, task, target)
-    notes += _check_domains(domains, y, task, domain) if several_domains else []
+    notes += _check_domains(domains, y, task, domain)
     schema, X = learn_features(
         frame[feature_names],
         replace(schema, task=task, forms={target: form} if form else {}),
@@ -509,18 +507,6 @@ def _check_target(y: Array, task: str, name: str) -> list[str]:
         for label, n_rows in zip(classes.tolist(), counts, strict=True)
         if label in cells.MISSING_WORDS
     ] + similar_label_notes(classes, f"classes of {subject}")
-
-
-def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
-    """Return the index of each text in ``classes``; messages call them the classes of ``owner``."""
-    code_by_class = {str(label): code for code, label in enumerate(classes)}
-    if unknown_texts := sorted({*texts.tolist()} - {*code_by_class}):
-        raise TableError(
-            f"column {column!r} has the values {describe_names(unknown_texts)}, but the classes of "
-            f"{owner} are {describe_names(code_by_class, 20)}. Correct these values, or leave the "
-            "cells empty"
-        )
-    return np.array([code_by_class[text] for text in texts.tolist()], dtype=np.int64)
 
 
 def _find_domains(entries: Sequence[str], domains: Array, where: str) -> list[str]:
