@@ -416,3 +416,36 @@ def test_a_semicolon_wins_over_commas_within_names(tmp_path):
         "size, cm": ["1,5", "2,5"],
         "weight, kg": ["2", "3"],
     }
+
+
+def test_simple_numbers_are_read_faster_but_not_otherwise(monkeypatch):
+    rng = np.random.default_rng(0)
+    values = [
+        float(f"{v:.{d}e}")
+        for v, d in zip(rng.normal(size=500), rng.integers(0, 17, 500), strict=True)
+    ]
+    for mark in (".", ","):
+        texts = [f" {value!r}".replace(".", mark) for value in values] + ["NA", None, "+1e3", "7"]
+        column = pandas.Series(texts, name="x")
+        results = []
+        for is_fast in (True, False):
+            if not is_fast:
+                monkeypatch.setattr("domainwise.tables.cells._simple_texts", lambda *_: None)
+            table_mark, marks = learn_marks({"x": column})
+            numbers, is_unreadable = read_numbers(column, table_mark)
+            assert (table_mark, marks, is_unreadable.any()) == (mark, {}, False)
+            assert learn_kind(column, table_mark) == ("number", "", [])
+            results.append(numbers)
+        monkeypatch.undo()
+        np.testing.assert_array_equal(*results)
+        np.testing.assert_array_equal(results[0][:500], values)
+    for texts in (["1.234", "2.345"], ["1,234"], ["01", "2"], ["1.5", "1,5"], ["0.123"], ["1e400"]):
+        column, results = pandas.Series(texts, name="x"), []
+        for is_fast in (True, False):
+            if not is_fast:
+                monkeypatch.setattr("domainwise.tables.cells._simple_texts", lambda *_: None)
+            mark, marks = learn_marks({"x": column})
+            results.append((mark, marks, learn_kind(column, mark), read_numbers(column, mark)))
+        monkeypatch.undo()
+        assert results[0][:3] == results[1][:3]
+        np.testing.assert_array_equal(results[0][3], results[1][3])

@@ -50,7 +50,10 @@ def _number_pattern(mark: str | None) -> re.Pattern[str]:
 
 NUMBER = {mark: _number_pattern(mark) for mark in OTHER_MARK}
 _SEPARATORS = {mark: re.compile(f"[{THOUSANDS}{OTHER_MARK[mark]}]") for mark in OTHER_MARK}
-PLAIN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+SIMPLE_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+PLAIN_NUMBER = re.compile(SIMPLE_NUMBER)
+#: Pattern for 1.234 or 1,234, whose mark may be a decimal mark or a thousands separator.
+GROUPED = r"[+-]?[1-9][0-9]{{0,2}}[{}][0-9]{{3}}(?:[eE][+-]?[0-9]+)?"
 CENSORED = re.compile(r"[<>≤≥]=?\s*")
 TIME = re.compile(
     r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]+)?))?(?:\s*([AaPp])\.?[Mm]\.?)?"
@@ -191,6 +194,33 @@ def _convert(column: Any, convert: Callable[[Any], Any], dtype: Any, missing: An
     return values[codes]
 
 
+def _simple_texts(column: Any, mark: str | None, na: Sequence[str]) -> Any:
+    """Return stripped text as an Arrow array if all cells are numbers without separators.
+
+    This only makes reading such columns faster. Missing cells are null; the result is None for
+    other columns.
+    """
+    try:
+        import pyarrow
+        from pyarrow import compute
+
+        texts = compute.utf8_trim_whitespace(pyarrow.array(column, pyarrow.string()))
+    except (ImportError, TypeError, ValueError):
+        return None
+    missing_words = pyarrow.array([*MISSING_WORDS, *na], pyarrow.string())
+    texts = compute.if_else(compute.is_in(texts, missing_words), None, texts)
+    pattern = SIMPLE_NUMBER.replace(r"\.", ",") if mark == "," else SIMPLE_NUMBER
+    is_simple = compute.match_substring_regex(texts, f"^(?:{pattern})$")
+    return texts if compute.all(is_simple, min_count=0).as_py() else None
+
+
+def _count_matches(texts: Any, pattern: str) -> int:
+    """Count the texts in an Arrow array that match a pattern."""
+    from pyarrow import compute
+
+    return compute.sum(compute.match_substring_regex(texts, pattern)).as_py() or 0
+
+
 def read_numbers(
     column: Any, mark: str | None = None, form: str = "", na: Sequence[str] = ()
 ) -> tuple[Array, Array]:
@@ -200,6 +230,12 @@ def read_numbers(
         return column.dt.total_seconds().to_numpy() / 3600, np.zeros(len(column), dtype=bool)
     if is_numeric(column):
         values = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        is_unreadable = np.zeros(len(values), dtype=bool)
+    elif not form and (texts := _simple_texts(column, mark, na)) is not None:
+        from pyarrow import compute
+
+        texts = compute.replace_substring(texts, ",", ".") if mark == "," else texts
+        values = np.array(texts.cast("float64").to_numpy(zero_copy_only=False))
         is_unreadable = np.zeros(len(values), dtype=bool)
     else:
         # A pair: the number, and whether the cell cannot be read.
@@ -346,7 +382,8 @@ def spelled_levels(texts: Sequence[str]) -> list[str]:
 
 def rewritten_example(column: Any, mark: str | None, na: Sequence[str]) -> str:
     """Describe how the first number with a comma or separators is read; "" if there is none."""
-    for text in () if is_numeric(column) else count_texts(column, na):
+    is_simple = is_numeric(column) or (mark != "," and _simple_texts(column, mark, na) is not None)
+    for text in () if is_simple else count_texts(column, na):
         bare = text.removesuffix("%").rstrip()
         if NUMBER[mark].fullmatch(bare) and not PLAIN_NUMBER.fullmatch(bare):
             return f"{text!r} is {number_in(bare, mark):.15g}{text[len(bare) :]}"
@@ -382,7 +419,16 @@ def learn_marks(
         return mark, {}
     marks = {}
     for name, column in columns.items():
-        texts = Counter() if is_numeric(column) else count_texts(column, na)
+        if is_numeric(column):
+            continue
+        simple_texts = {m: _simple_texts(column, m, na) for m in ".,"}
+        if simple_marks := [m for m in ".," if simple_texts[m] is not None]:
+            mark = simple_marks[0]
+            n_marked = _count_matches(simple_texts[mark], f"[{mark}]")
+            if n_marked > _count_matches(simple_texts[mark], f"^{GROUPED.format(mark)}$"):
+                marks[name] = mark
+            continue
+        texts = count_texts(column, na)
         numbers = {text for text in texts if _looks_numeric(text)}
         needed_marks = {m for t in numbers for m in ".," if not _fits(t, OTHER_MARK[m])}
         if len(needed_marks) == 1 and _share(texts, numbers.__contains__) >= 0.5:
@@ -411,7 +457,12 @@ def learn_kind(
     if not is_unreadable.any():
         if np.isnan(values).all():
             return "empty", "", []
-        texts = Counter() if is_number else count_texts(column, na)
+        simple_texts = _simple_texts(column, mark, na)
+        if is_number or (
+            simple_texts is not None and not _count_matches(simple_texts, "^[+-]?0[0-9]")
+        ):
+            return "number", "", []
+        texts = count_texts(column, na)
         are_codes = any(map(CODE.fullmatch, texts)) and all(map(DIGITS.fullmatch, texts))
         return ("text" if are_codes else "number"), "", []
     texts = count_texts(column, na)
