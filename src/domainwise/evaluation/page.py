@@ -13,11 +13,7 @@ import numpy as np
 
 from domainwise.evaluation import verdict
 from domainwise.evaluation.failures import failure_sections
-from domainwise.evaluation.results import MethodResult, Results
-from domainwise.models.registry import TRIVIAL
-from domainwise.plots import DomainScoresDisplay, ShiftDisplay
-from domainwise.plots.style import ACCENT, PALETTE, short
-from domainwise.report.page import (
+from domainwise.evaluation.html import (
     FAINT,
     INK,
     Picture,
@@ -27,7 +23,11 @@ from domainwise.report.page import (
     render_page,
     to_svg,
 )
-from domainwise.scoring.statistics import p_text
+from domainwise.evaluation.plots import DomainScoresDisplay, ShiftDisplay
+from domainwise.evaluation.plots.style import ACCENT, PALETTE, short
+from domainwise.evaluation.results import MethodResult, Results
+from domainwise.held_out.scoring.statistics import p_text
+from domainwise.models.registry import TRIVIAL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -210,7 +210,7 @@ def _parameter_meanings(evaluation: Results) -> list[tuple[str, str]]:
 
 #: Maximum number of columns in the plot of shifts.
 MAX_FEATURES = 12
-#: Colors of methods, readable on white and on black; ``reproduce`` uses the same colors.
+#: Colors of methods, readable on white and on black.
 COLORS = {
     "constant": "#8b95a1",
     "svm": "#5b8def",
