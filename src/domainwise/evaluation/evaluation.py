@@ -32,6 +32,7 @@ STORED_AS = {
     **{name: name for name in ("key", "label", "kind", "about", "context", "candidates")},
     **{name: name for name in ("parameters", "p_value", "p_adjusted", "batches")},
     "importance": "worth",
+    "probability_scores": "probability_scores",
 }
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}

@@ -63,6 +63,7 @@ _METHOD: Form = {
     "p_adjusted": Maybe(NUMBER),
     "worth": {str: Maybe(NUMBER)},
     "batches": {str: {str: Maybe(NUMBER)}},
+    "probability_scores?": {str: Maybe(NUMBER)},
     "seconds": NUMBER,
     "calibration": Maybe(
         {"promise": str, "n_domains": int, "of": str, "thresholds": [NUMBER]}
@@ -408,7 +409,7 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
             for name, key in (("scores", "score"), ("within", "within"), ("seen", "seen"))
         }
         ends: Any = {d: tuple(map(to_score, e["ends"][::sign])) for d, e in entries.items()}
-        attributes = {name: method[key] for name, key in STORED_AS.items()}
+        attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
         attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
         results.append(MethodResult(**attributes, **scores_by_attribute, ends=ends))
     evaluation = Evaluation(

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.special import ndtri
+from sklearn.metrics import roc_auc_score
 
 from domainwise.base.arrays import Array, CrossValidator, Label
 from domainwise.estimators.adaptation.corrections import (
@@ -18,6 +19,7 @@ from domainwise.estimators.adaptation.corrections import (
     label_gain,
 )
 from domainwise.evaluation.problem import Problem
+from domainwise.held_out.calibration.curves import SMALLEST
 from domainwise.held_out.calibration.decisions import DecisionRule, rule_for
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
 from domainwise.held_out.scoring.predictions import codes_of
@@ -63,6 +65,8 @@ class MethodResult:
     ends: Mapping[Any, Ends] = field(default_factory=dict)
     #: Drop in the score on held-out domains when a column is shuffled, by column.
     importance: Mapping[str, float] = field(default_factory=dict)
+    #: Means over domains of :func:`probability_scores`; empty unless there are two classes.
+    probability_scores: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def trivial(self) -> bool:
@@ -385,6 +389,30 @@ def domain_weights(
     between_variance = max(np.mean(between_variances or [0.0]), 0.25 * np.median(within_variances))
     weights = 1 / (between_variance + within_variances)
     return dict(zip(row_counts, (weights / weights.max()).tolist(), strict=True))
+
+
+#: Scores of probabilities of two classes, with their names in tables.
+PROBABILITY_SCORES = {"roc_auc": "AUC", "log_loss": "log loss", "brier_score": "Brier score"}
+
+
+def probability_scores(records: Sequence[Record], classes: Array | None) -> dict[str, float]:
+    """Return means over domains of AUC, log loss and Brier score, for two classes.
+
+    The result is empty without probabilities. The AUC ignores domains with one class.
+    """
+    if classes is None or len(classes) != 2 or any(r["probabilities"] is None for r in records):
+        return {}
+    scores: dict[str, list[float]] = {name: [] for name in PROBABILITY_SCORES}
+    for domain_records in grouped(records).values():
+        record = joined(domain_records)
+        is_positive = codes_of(record["target"], classes) == 1
+        p = np.asarray(record["probabilities"][:, 1], dtype=np.float64)
+        true_class_p = np.where(is_positive, p, 1.0 - p)
+        scores["log_loss"].append(-float(np.mean(np.log(np.maximum(true_class_p, SMALLEST)))))
+        scores["brier_score"].append(float(np.mean((1.0 - true_class_p) ** 2)))
+        if 0 < is_positive.sum() < len(is_positive):
+            scores["roc_auc"].append(float(roc_auc_score(is_positive, p)))
+    return {name: finite_mean(values) for name, values in scores.items()}
 
 
 def finite_mean(values: Iterable[float]) -> float:
