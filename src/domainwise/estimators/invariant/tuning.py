@@ -386,6 +386,10 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         self._class_counts = counts_by_domain(class_codes, domain_codes, len(self.classes_))
         self.decide(self.decision, self.scoring)
 
+    def __getstate__(self) -> Any:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "held_out_"}
+
     def _check_columns(self, X: Any) -> None:
         """Raise an error if columns differ from those in fit, or are in another order."""
         check_is_fitted(self)
