@@ -30,6 +30,7 @@ OWN = {
     "domainwise.adaptation.corrections": "ClassPrior LinePrior SiteLabels SiteQuantiles Spread",
     "domainwise.calibration.conformal": "DomainConformal",
     "domainwise.calibration.curves": "Calibration Curve",
+    "domainwise.calibration.decisions": "DecisionRule",
     "domainwise.calibration.quantiles": "DomainQuantiles",
     "domainwise.ensemble.batches": "SourceRange Trust",
     "domainwise.ensemble.context": "DomainContext",

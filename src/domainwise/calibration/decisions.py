@@ -1,0 +1,222 @@
+"""Decision rules, which turn the probabilities of classes into predicted classes (theory 16.5).
+
+Probabilities have the class frequencies of the source domains. The best decision depends on the
+metric: if all classes count the same, a row belongs to the class that is most probable *relative to
+its frequency*; for the accuracy, to the most probable class. A decision rule therefore divides
+probabilities by the *shares* of the classes, and predicts the class with the largest ratio.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array
+from domainwise.scoring.measures import (
+    MIN_RELATIVE_SHARE,
+    choose_measure,
+    counts_by_domain,
+    default_class_metric,
+)
+from domainwise.scoring.statistics import defined_score
+
+#: Accepted values of ``decision``, besides a threshold.
+DECISIONS = ("auto", "argmax", "balanced")
+#: Scorers of probabilities or of the order of rows, which do not depend on decisions.
+PROBABILITY_METRICS = ("roc_auc", "average_precision", "log_loss", "brier", "top_k", "d2_")
+#: Steps in log-odds by which a tuned threshold may differ from that of the rule for the metric, the
+#: smallest first.
+STEPS = np.array([sign * step for step in np.arange(0.25, 3.01, 0.25) for sign in (-1, 1)])
+#: A threshold is tuned with at least this many domains: fewer give no standard error.
+MIN_DOMAINS = 4
+#: Smallest share by which probabilities are divided.
+MIN_SHARE = 1e-6
+
+
+@dataclass(frozen=True)
+class DecisionRule:
+    """A rule that predicts the class with the largest ratio of probability and share.
+
+    For two classes, this is a threshold: the positive class is predicted if its probability is at
+    least its share.
+    """
+
+    kind: str  #: "argmax" (equal shares), "balanced", "tuned", or "threshold" (set by the user)
+    shares: Array  #: positive, with sum 1, in the order of the classes
+    positive: int = 1  #: code of the positive class if there are two classes
+
+    @property
+    def threshold(self) -> float | None:
+        """Smallest probability for which the positive class is predicted; None unless binary."""
+        return float(self.shares[self.positive]) if len(self.shares) == 2 else None
+
+    def codes(self, probabilities: Array) -> Array:
+        """Return the class code of each row."""
+        if self.kind == "argmax":
+            return np.asarray(probabilities.argmax(axis=1))
+        if self.threshold is not None:
+            is_positive = probabilities[:, self.positive] >= self.threshold
+            return np.where(is_positive, self.positive, 1 - self.positive)
+        return np.asarray((probabilities / self.shares).argmax(axis=1))
+
+    def at_site(self, source_shares: Array, site_shares: Array) -> DecisionRule:
+        """Return the rule for a site with other class shares; "argmax" and thresholds stay."""
+        if self.kind not in ("balanced", "tuned"):
+            return self
+        return replace(self, shares=positive_shares(self.shares * site_shares / source_shares))
+
+    def describe(self, classes: Any) -> str:
+        """Describe the rule in one line.
+
+        >>> DecisionRule("balanced", np.array([0.9, 0.1])).describe(["alive", "dead"])
+        'dead if its probability is at least 0.1 (class frequency)'
+        """
+        if self.kind == "argmax":
+            return "the most probable class"
+        if self.threshold is None:
+            return "the class with the largest ratio of probability and frequency"
+        reasons = {"balanced": "class frequency", "tuned": "chosen on held-out domains"}
+        reason = reasons.get(self.kind, "set by the user")
+        name, threshold = classes[self.positive], self.threshold
+        return f"{name} if its probability is at least {threshold:.3g} ({reason})"
+
+
+def check_decision(decision: Any, n_classes: int) -> None:
+    """Check that a decision is one of ``DECISIONS``, or a threshold for one of two classes."""
+    if isinstance(decision, str) and decision in DECISIONS:
+        return
+    is_number = isinstance(decision, Real) and not isinstance(decision, bool | np.bool_)
+    if not (is_number and 0.0 < decision < 1.0):
+        raise ValueError(
+            f"decision must be 'auto', 'argmax', 'balanced', or a threshold between 0 and 1; got "
+            f"{decision!r}."
+        )
+    if n_classes != 2:
+        raise ValueError(
+            f"decision={decision!r} is a threshold for the positive one of two classes, but there "
+            f"are {n_classes} classes. Use decision='argmax' or decision='balanced'."
+        )
+
+
+def threshold_rule(threshold: float, positive: int = 1) -> DecisionRule:
+    """Return the rule with this threshold for the positive one of two classes."""
+    check_decision(float(threshold), 2)
+    shares = np.full(2, 1.0 - threshold)
+    shares[positive] = threshold
+    return DecisionRule("threshold", shares, positive)
+
+
+def positive_shares(shares: Array) -> Array:
+    """Return shares that are all positive and sum to 1."""
+    shares = np.maximum(np.asarray(shares, dtype=np.float64), MIN_SHARE)
+    return shares / shares.sum()
+
+
+def source_shares(counts: Array) -> Array:
+    """Return each class's share, averaged over domains; ``counts`` is (n_domains, n_classes)."""
+    sizes = counts.sum(axis=1, keepdims=True)
+    is_present = sizes[:, 0] > 0
+    return positive_shares((counts[is_present] / sizes[is_present]).mean(axis=0))
+
+
+def rule_for(
+    decision: str | float, counts: Array, scoring: Any = None, positive: int = 1
+) -> DecisionRule:
+    """Return the rule for a decision; "auto" depends on the metric (a scorer, or its name).
+
+    ``counts`` are numbers of rows by domain and class, or sums of their weights. "balanced" divides
+    by the mean shares of classes over domains. "auto" is "balanced" for metrics in which classes
+    count the same and "argmax" for other metrics of decisions; for metrics of probabilities and for
+    functions, it is "balanced" if a class is rare. ``scoring=None`` is the default metric.
+    """
+    n_classes = counts.shape[1]
+    check_decision(decision, n_classes)
+    if not isinstance(decision, str):
+        return threshold_rule(decision, positive)
+    shares = source_shares(counts)
+    if decision == "auto":
+        scoring = default_class_metric(counts) if scoring is None else scoring
+        measure = choose_measure(scoring, np.arange(n_classes), True)
+        is_balanced = measure.balanced
+        if measure.is_custom or not uses_decisions(measure.name):
+            is_balanced = bool(shares.min() < MIN_RELATIVE_SHARE / n_classes)
+        decision = "balanced" if is_balanced else "argmax"
+    if decision == "argmax":
+        shares = np.full(n_classes, 1.0 / n_classes)
+    return DecisionRule(decision, shares, positive)
+
+
+def uses_decisions(metric: str) -> bool:
+    """Return whether a scorer depends on predicted classes, not only on probabilities."""
+    return not any(name in metric for name in PROBABILITY_METRICS)
+
+
+def choose_rule(
+    decision: str | float,
+    class_codes: Array,
+    domain_codes: Array,
+    probabilities: Array,
+    *,
+    scoring: Any = None,
+    positive: int = 1,
+    sample_weight: Array | None = None,
+) -> DecisionRule:
+    """Return the rule for a decision, given probabilities for rows from held-out domains.
+
+    See :func:`rule_for`. With ``decision="auto"`` and two classes, the threshold is tuned; it is
+    used if it is better than that of the rule by more than one standard error over domains. Each
+    domain is scored with the threshold that is best for the other domains.
+    """
+    n_classes = probabilities.shape[1]
+    counts = counts_by_domain(class_codes, domain_codes, n_classes, sample_weight)
+    rule = rule_for(decision, counts, scoring, positive)
+    if decision != "auto" or n_classes != 2 or len(counts) < MIN_DOMAINS:
+        return rule
+    scoring = default_class_metric(counts) if scoring is None else scoring
+    pos_label = None if positive == 1 else positive
+    measure = choose_measure(scoring, np.arange(2), True, pos_label)
+    if measure.is_custom or not uses_decisions(measure.name):
+        return rule
+    base_odds = np.log(rule.shares[positive] / rule.shares[1 - positive])
+    thresholds = 1.0 / (1.0 + np.exp(-(base_odds + STEPS)))
+    tuned_rules = [replace(threshold_rule(t, positive), kind="tuned") for t in thresholds.tolist()]
+    classes = np.array([1 - positive, positive])
+    rows_by_domain = [np.flatnonzero(domain_codes == code) for code in np.unique(domain_codes)]
+
+    def score_domains(candidate: DecisionRule) -> list[float]:
+        record = {"target": class_codes, "prediction": candidate.codes(probabilities)}
+        record |= {"probabilities": None, "decisions": None}
+
+        def score(rows: Array) -> float:
+            return measure.score_record(classes, record, rows)
+
+        return [defined_score(score, rows) for rows in rows_by_domain]
+
+    scores = np.array([score_domains(candidate) for candidate in [rule, *tuned_rules]])
+    scores = scores[:, np.isfinite(scores).all(axis=0)]
+    n_domains = scores.shape[1]
+    if n_domains < MIN_DOMAINS:
+        return rule
+    sums = scores.sum(axis=1, keepdims=True)
+    choices = (sums - scores).argmax(axis=0)  # for each domain, the best rule on the others
+    gains = scores[choices, np.arange(n_domains)] - scores[0]
+    if gains.mean() <= gains.std(ddof=1) / np.sqrt(n_domains):
+        return rule
+    return [rule, *tuned_rules][int(sums.argmax())]
+
+
+def without_class_weights(probabilities: Array, weights: Array) -> Array:
+    """Return probabilities for unweighted rows, given those of a model with class weights."""
+    products = probabilities / weights
+    return np.asarray(products / products.sum(axis=1, keepdims=True))
+
+
+def decision_rule(estimator: Any) -> DecisionRule | None:
+    """Return the rule by which an estimator, or the last step of a pipeline, decides."""
+    while hasattr(estimator, "steps"):
+        estimator = estimator.steps[-1][1]
+    rule = getattr(estimator, "decision_rule_", None)
+    return rule if isinstance(rule, DecisionRule) else None
