@@ -53,6 +53,13 @@ class DecisionRule:
         """Smallest probability for which the positive class is predicted; None unless binary."""
         return float(self.shares[self.positive]) if len(self.shares) == 2 else None
 
+    @property
+    def positive_last(self) -> list[int]:
+        """Codes of the classes, in order, but with the positive one of two classes last."""
+        n_classes = len(self.shares)
+        is_reversed = n_classes == 2 and self.positive == 0
+        return [1, 0] if is_reversed else list(range(n_classes))
+
     def codes(self, probabilities: Array) -> Array:
         """Return the class code of each row."""
         if self.kind == "argmax":
@@ -162,16 +169,18 @@ def choose_rule(
     *,
     scoring: Any = None,
     positive: int = 1,
-    sample_weight: Array | None = None,
+    counts: Array | None = None,
 ) -> DecisionRule:
     """Return the rule for a decision, given probabilities for rows from held-out domains.
 
-    See :func:`rule_for`. With ``decision="auto"`` and two classes, the threshold is tuned; it is
-    used if it is better than that of the rule by more than one standard error over domains. Each
-    domain is scored with the threshold that is best for the other domains.
+    See :func:`rule_for`; ``counts=None`` counts these rows. With ``decision="auto"`` and two
+    classes, the threshold is tuned; it is used if it is better than that of the rule by more than
+    one standard error over domains. Each domain is scored with the threshold that is best for the
+    other domains.
     """
     n_classes = probabilities.shape[1]
-    counts = counts_by_domain(class_codes, domain_codes, n_classes, sample_weight)
+    if counts is None:
+        counts = counts_by_domain(class_codes, domain_codes, n_classes)
     rule = rule_for(decision, counts, scoring, positive)
     if decision != "auto" or n_classes != 2 or len(counts) < MIN_DOMAINS:
         return rule
@@ -183,12 +192,12 @@ def choose_rule(
     base_odds = np.log(rule.shares[positive] / rule.shares[1 - positive])
     thresholds = 1.0 / (1.0 + np.exp(-(base_odds + STEPS)))
     tuned_rules = [replace(threshold_rule(t, positive), kind="tuned") for t in thresholds.tolist()]
-    classes = np.array([1 - positive, positive])
+    classes = np.array(rule.positive_last)
     rows_by_domain = [np.flatnonzero(domain_codes == code) for code in np.unique(domain_codes)]
 
     def score_domains(candidate: DecisionRule) -> list[float]:
-        record = {"target": class_codes, "prediction": candidate.codes(probabilities)}
-        record |= {"probabilities": None, "decisions": None}
+        record: dict[str, Any] = {"probabilities": None, "decisions": None}
+        record |= {"target": class_codes, "prediction": candidate.codes(probabilities)}
 
         def score(rows: Array) -> float:
             return measure.score_record(classes, record, rows)
@@ -206,6 +215,21 @@ def choose_rule(
     if gains.mean() <= gains.std(ddof=1) / np.sqrt(n_domains):
         return rule
     return [rule, *tuned_rules][int(sums.argmax())]
+
+
+class Decisions:
+    """Mixin for classifiers that predict classes by a rule for their probabilities."""
+
+    #: The rule; None before ``fit``, and in models that older versions saved.
+    decision_rule_: DecisionRule | None = None
+
+    @property
+    def decision_threshold_(self) -> float:
+        """Smallest probability for which the positive one of two classes is predicted."""
+        threshold = None if self.decision_rule_ is None else self.decision_rule_.threshold
+        if threshold is None:
+            raise AttributeError("decision_threshold_ is only available for two classes, after fit")
+        return threshold
 
 
 def without_class_weights(probabilities: Array, weights: Array) -> Array:
