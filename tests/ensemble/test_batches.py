@@ -341,15 +341,11 @@ def shares(rates, n=60, seed=0):
     return rng.normal(size=(len(y), 2)) + y[:, None], y, domain
 
 
-@pytest.mark.parametrize("kind", ["ensemble", "ridge"])
-def test_class_shares_that_differ_between_domains_cause_a_warning(kind):
+def test_class_shares_that_differ_between_domains_cause_a_warning():
     X, y, domain = shares([0.02, 0.05, 0.1, 0.2, 0.6])
 
     def fit(**options):
-        if kind == "ridge":
-            model = InvariantRidgeClassifierCV(kernels=["rbf"], n_landmarks=20, **options)
-        else:
-            model = DomainEnsembleClassifier(CLASSES, context=False, **options)
+        model = InvariantRidgeClassifierCV(kernels=["rbf"], n_landmarks=20, **options)
         return model.fit(X, y, sample_domain=domain)
 
     with pytest.warns(ClassShareWarning, match=r"class 0: .* Pass class_weight=\"balanced\""):

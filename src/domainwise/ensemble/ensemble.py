@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_sample_weight
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray
+from domainwise.calibration.decisions import Decisions, check_decision, choose_rule
 from domainwise.calibration.quantiles import PredictionIntervals, PredictionSets
 from domainwise.checks import warn_caller
-from domainwise.checks.inputs import Labels, check_classes, check_target, warn_about_shares
+from domainwise.checks.inputs import Labels, check_classes, check_target
 from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.ensemble.base import DomainEnsemble
-from domainwise.ensemble.context import domain_labels
 from domainwise.ensemble.held_out import HeldOutScore, mixed_domains
+from domainwise.ensemble.preparation import Table, absurd_target_message, plausible_targets
 
 
 @with_shared_arguments
 @arguments
-class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
+class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, DomainEnsemble):
     """Classifier that averages models, weighted by their scores on held-out domains.
 
     No type of model is best on all data sets, and scores on a few domains are too noisy to select
@@ -150,18 +151,29 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
     class_weight: ClassWeight = None
+    decision: str | float = "auto"
 
-    def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
-        target = check_classes(y, len(X))
+    def _learn_target(self, table: Table) -> tuple[Array, Labels]:
+        """Check the classes and the decision, and return class codes and labels."""
+        target = check_classes(table.y, len(table.y))
+        check_decision(self.decision, target.n_categories)
         self.classes_ = target.names
-        if self.scoring is None:
-            warn_about_shares(self.class_weight, target, domain_labels(sample_domain, X))
-        self._fit(X, target.codes, target, sample_domain, learn_from)
+        return target.codes, target
+
+    def _decide(self, score: HeldOutScore, probabilities: Array) -> HeldOutScore:
+        """Choose the decision rule on held-out domains, and return the score with this rule."""
+        rows = score.rows
+        labels, p = (score.y[rows], score.domain_codes[rows]), probabilities[rows]
+        scoring = self.scoring or "balanced_accuracy"
+        self.decision_rule_ = choose_rule(self.decision, *labels, p, scoring=scoring)
+        return replace(score, rule=self.decision_rule_)
 
     @property
     def predicts_most_probable(self) -> bool:
         """Whether :meth:`predict` returns the most probable class; False if it is overridden."""
-        return type(self).predict is DomainEnsembleClassifier.predict
+        is_overridden = type(self).predict is not DomainEnsembleClassifier.predict
+        rule = self.decision_rule_
+        return not is_overridden and (rule is None or rule.kind == "argmax")
 
     def _encode_target(self, y: Array) -> Array:
         """Return class codes; classes that were not seen in fit have the code ``len(classes_)``."""
@@ -182,8 +194,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         -------
         y : ndarray of shape (n_rows,)
         """
-        class_codes = self._corrected(X, sample_domain).argmax(axis=1)
-        return np.asarray(self.classes_[class_codes])
+        rule, p = self.decision_rule_, self._corrected(X, sample_domain)
+        return np.asarray(self.classes_[p.argmax(axis=1) if rule is None else rule.codes(p)])
 
     def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
@@ -210,12 +222,9 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         pairs = enumerate(self.classes_.tolist())
         return {code: float(self.class_weight.get(name, 1.0)) for code, name in pairs}
 
-    def _scorer(self, class_codes: Array, domain: Labels, rows: Array) -> HeldOutScore:
-        is_balanced = self.class_weight == "balanced"
-        class_weight = None if is_balanced else self._code_weights()
-        row_weights = compute_sample_weight(class_weight, class_codes)
-        row_args = (domain.codes, len(self.domains_), rows, row_weights)
-        return HeldOutScore(class_codes, self.classes_, *row_args, is_balanced, self.scoring)
+    def _held_out_score(self, y: Array, domain_codes: Array, rows: Array) -> HeldOutScore:
+        n_domains = int(domain_codes.max()) + 1
+        return HeldOutScore(y, self.classes_, domain_codes, n_domains, rows, self.scoring)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         """Return the codes of the domains on which context is scored; empty if it is not used."""
@@ -277,11 +286,15 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     (3,)
     """
 
-    def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
-        y = np.asarray(y, dtype=np.float64)
+    def _learn_target(self, table: Table) -> tuple[Array, Labels]:
+        """Return the standardized target; absurd values are moved, with a warning."""
+        values = np.asarray(table.y, dtype=np.float64)
+        y = plausible_targets(values, table.domain.codes)
+        if not np.array_equal(y, values):
+            warn_caller(absurd_target_message(values, y))
         self._mean, self._deviation = float(y.mean()), float(y.std()) or 1.0
-        target = check_target(self._encode_target(y), len(X), "rbf", min_classes=1)
-        self._fit(X, target.values[:, 0], target, sample_domain, learn_from)
+        target = check_target(self._encode_target(y), len(y), "rbf", min_classes=1)
+        return target.values[:, 0], target
 
     def _encode_target(self, y: Array) -> Array:
         return (y - self._mean) / self._deviation
@@ -307,9 +320,12 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     def _code_weights(self) -> None:
         return None
 
-    def _scorer(self, y: Array, domain: Labels, rows: Array) -> HeldOutScore:
-        row_args = (domain.codes, len(self.domains_), rows, np.ones(len(y)))
-        return HeldOutScore(y, None, *row_args, False, self.scoring, self._mean, self._deviation)
+    def _decide(self, score: HeldOutScore, predictions: Array) -> HeldOutScore:
+        return score
+
+    def _held_out_score(self, y: Array, domain_codes: Array, rows: Array) -> HeldOutScore:
+        row_args = (domain_codes, int(domain_codes.max()) + 1, rows, self.scoring)
+        return HeldOutScore(y, None, *row_args, self._mean, self._deviation)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         use_context = self.context is not False and domain.n_categories > 1
