@@ -334,7 +334,7 @@ class _Boosting(MemberType):
     shared_arguments: ClassVar[tuple[str, ...]] = ("max_depth", "max_leaf_nodes")
     #: Largest numbers of rounds for symmetric trees, and for HistGradientBoosting.
     max_rounds: ClassVar[int] = 120
-    histogram_rounds: ClassVar[int] = 320
+    histogram_rounds: ClassVar[int] = 200
     settings: ClassVar[Candidate] = {}  #: arguments that all candidates share
 
     def candidates(self, data: Any) -> list[Candidate]:
