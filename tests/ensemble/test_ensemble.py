@@ -90,7 +90,9 @@ def test_weights_equal_those_of_loops_over_held_out_domains(class_weight):
         row_losses = -np.log(probabilities[-1][np.arange(len(codes)), codes])
         losses.append([row_losses[domain == site].mean() for site in model.domains_])
         mean = np.mean([probabilities[-1][domain == s, 1].mean() for s in model.domains_])
-        assert mean == pytest.approx(np.mean([codes[domain == s].mean() for s in model.domains_]), abs=0.01)
+        assert mean == pytest.approx(
+            np.mean([codes[domain == s].mean() for s in model.domains_]), abs=0.01
+        )
     expected = member_weights(np.array(losses))
     found = [model.weights_.get(name, 0.0) for name, _ in OWN]
     np.testing.assert_allclose(found, expected, rtol=0.02, atol=1e-6)

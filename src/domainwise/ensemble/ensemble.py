@@ -25,12 +25,15 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     """Classifier that averages models, weighted by their scores on held-out domains.
 
     No type of model is best on all data sets, and scores on a few domains are too noisy to select
-    the best one. The ensemble therefore averages kernel ridge regression and support vector
-    machines with invariant kernels, extremely randomized trees, gradient boosting and logistic
-    regression. The parameters of each member are chosen by the log loss on held-out source domains,
-    with equal weights for domains, and for the classes within a domain. The probabilities of the
-    members are averaged, with weights that grow exponentially with their balanced accuracy on these
-    domains.
+    the best one. The ensemble therefore averages several types, such as gradient boosting, kernel
+    ridge regression with invariant kernels and logistic regression. Which types and sizes are tried
+    depends on the number of rows. The parameters of each member are chosen by the log loss on
+    held-out source domains. Probabilities are calibrated on these domains, and averaged with
+    weights that decrease exponentially with their log loss. Members that are clearly worse than the
+    best one are dropped.
+
+    Probabilities have the class frequencies of the source domains. A decision rule (``decision``)
+    turns them into classes.
 
     If several rows from a new domain are predicted together, ``predict(X, sample_domain=...)`` also
     uses members whose features are relative to the domain (:class:`DomainContext`). This assumes
@@ -40,16 +43,22 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     ----------
     members : "auto" or list, default="auto"
         Names of member types (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
-        ``invariant_svm``; "auto" is all of these), or ``(name, estimator)`` pairs. The
-        ``boosting`` extra adds ``lightgbm`` and ``catboost``, which cannot be saved to model files.
+        ``invariant_svm``; "auto" is all of these with few rows, and fewer and larger ones with many
+        rows), or ``(name, estimator)`` pairs. The ``boosting`` extra adds ``lightgbm`` and
+        ``catboost``, which cannot be saved to model files.
     context : "auto" or bool, default="auto"
         Whether to also fit members that use context. "auto" does so with at least two source
         domains, if at least half of them contain two classes with at least five rows each. If each
         domain has only one class, the statistics of a domain would reveal the class.
     class_weight : dict or "balanced", default=None
-        Class weights. With None, all rows have equal weights; predictions are then poor for domains
-        whose class shares differ from those of the source domains, and ``fit`` warns if class
-        shares differ strongly between source domains.
+        Class weights with which members are fitted; None for equal weights of all rows.
+        Probabilities are calibrated to the frequencies of the source domains in any case.
+    decision : {"auto", "argmax", "balanced"} or float, default="auto"
+        How probabilities are turned into classes. "balanced" divides them by the class frequencies
+        of the source domains, "argmax" predicts the most probable class, and a number is the
+        smallest probability for which the second of two classes is predicted. "auto" is the rule
+        that suits ``scoring`` (balanced accuracy if it is None); for two classes, the threshold is
+        tuned on held-out domains if this is better by more than one standard error.
     calibration : {"cv", "split"}, default="cv"
         How prediction sets are calibrated. "cv" uses predictions for each domain by members fitted
         without that domain; the coverage is *approximate*. "split" reserves half of the domains;
@@ -57,7 +66,8 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     cv : int, splitter or iterable, default=None
         None holds out one domain at a time, or groups of domains if there are more than ten (for
         trees, boosting and support vector machines, more than five). Splitters receive the domains
-        as ``groups``.
+        as ``groups``. Without a splitter, neither the names of domains nor the order of rows change
+        the model.
     scoring : str or callable, default=None
         A scikit-learn scorer with which parameters are chosen and ``domain_scores_`` are computed.
         It does not affect the weights of members.
@@ -77,7 +87,12 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     domains_ : ndarray
         Domain labels seen in fit.
     members_ : dict
-        Fitted members by name; names of members that use context start with ``context_``.
+        Fitted members that have a weight, by name; names of members that use context start with
+        ``context_``.
+    decision_rule_ : DecisionRule
+        The rule that turns probabilities into classes.
+    decision_threshold_ : float
+        For two classes, the smallest probability for which the second class is predicted.
     weights_, context_weights_ : dict of float
         Weights of members in predictions without and with context.
     domain_scores_, context_domain_scores_ : ndarray of shape (n_domains,)
@@ -104,7 +119,8 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     promise_ : {"approximate", "guaranteed"}
         Whether the coverage of prediction sets is approximate or guaranteed.
     dropped_ : list of str
-        Members that were not fitted because of ``time_budget``.
+        Members without a weight: clearly worse on held-out domains, or not compared because of
+        ``time_budget``.
     held_out_ : HeldOut
         Predictions for source rows by members fitted without their domain: those of the ensemble
         without context (``plain``) and with context (``context``, or None), and those of its
@@ -250,8 +266,9 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
 
     Like :class:`DomainEnsembleClassifier`, but for a continuous target. Parameters are chosen by
     the mean squared error on held-out source domains, which have equal weights. The weights of
-    members decrease exponentially with the logarithm of the RMSE. Context requires at least two
-    source domains.
+    members decrease exponentially with the logarithm of the RMSE. Predictions are bounded by what
+    held-out domains show to be safe, and a few absurd targets are moved closer, with a warning.
+    Context requires at least two source domains.
 
     Parameters
     ----------

@@ -37,6 +37,7 @@ from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
 from domainwise.calibration.conformal import DomainConformal
 from domainwise.calibration.curves import Curve
+from domainwise.calibration.decisions import DecisionRule
 from domainwise.ensemble.members import Member
 from domainwise.ensemble.symmetric import SymmetricBoostingClassifier, SymmetricBoostingRegressor
 from domainwise.estimators import exact, fast
@@ -479,7 +480,18 @@ def _convert_ensemble(model: Any, X: Tensor) -> Any:
     if not is_classifier(model):
         return _correct(model, model.on_target_scale(mean))
     probabilities = _correct(model, mean)
-    return ClassifierOutput(probabilities.argmax(), None, probabilities)
+    return ClassifierOutput(_decide(model.decision_rule_, probabilities), None, probabilities)
+
+
+def _decide(rule: DecisionRule | None, probabilities: Tensor) -> Tensor:
+    """Return the codes of the classes that a rule predicts, like :meth:`DecisionRule.codes`."""
+    if rule is None or rule.kind == "argmax":
+        return probabilities.argmax()
+    if rule.threshold is None:
+        return (probabilities / rule.shares).argmax()
+    is_positive = probabilities.op("Gather", np.array(rule.positive), axis=1)
+    codes = is_positive.op("GreaterOrEqual", np.array(rule.threshold)).cast("INT64")
+    return codes if rule.positive == 1 else codes.op("Sub", np.array(1)).op("Neg")
 
 
 @converts(SiteAdapter)
@@ -499,7 +511,13 @@ def _convert_adapter(model: Any, X: Tensor) -> Any:
 def _convert_member(member: Member, Z: Tensor) -> Tensor:
     Z = Z if member.clip is None else (Z / member.clip).op("Tanh") * member.clip
     mean = weighted_sum([_score_classes(model, Z, member.n_classes) for model in member.estimators])
-    return mean if member.curve is None else _apply_curve(member.curve, mean)
+    if member.curve is not None:
+        return _apply_curve(member.curve, mean)
+    return (
+        mean
+        if member.bounds is None
+        else mean.op("Max", member.bounds[0]).op("Min", member.bounds[1])
+    )
 
 
 def _score_classes(model: Any, Z: Tensor, n_classes: int) -> Tensor:
