@@ -20,6 +20,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from domainwise import DomainContext, DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.calibration.curves import equal_weights, fit_curve
+from domainwise.checks.inputs import Labels
 from domainwise.ensemble import members
 from domainwise.ensemble.context import DomainStatistics
 from domainwise.ensemble.held_out import member_weights
@@ -522,6 +523,89 @@ def test_member_types_without_a_row_limit_are_finally_fitted_to_all_rows(monkeyp
     again = clone(ridge.estimators[0]).set_params(n_landmarks=200)
     again.fit_candidates(levelled, scaled, codes, candidates=ridge.parameters)
     assert np.corrcoef(ridge.predict(Z)[:, 0], again.predict(levelled))[0, 1] > 0.98
+
+
+@pytest.fixture
+def many_rows(monkeypatch):
+    """Small tables are fitted like tables with many rows."""
+    sizes = replace(grids.ensemble_sizes(20_000), max_rows=np.inf, landmarks=(30, 50))
+    monkeypatch.setattr(grids, "ENSEMBLE", (sizes,))
+    monkeypatch.setattr(members, "KERNEL_ROWS", 60)
+    monkeypatch.setattr(members._Boosting, "histogram_rounds", 32)
+
+
+def test_members_depend_on_the_number_of_rows():
+    few, many = grids.ensemble_sizes(600), grids.ensemble_sizes(20_000)
+    assert set(many.members) < set(few.members)
+    assert few.boosting_leaves == many.symmetric_depths == ()
+    assert few.landmarks < many.landmarks < grids.ensemble_sizes(10**6).landmarks
+    limits = [sizes.max_rows for sizes in grids.ENSEMBLE]
+    assert limits == sorted(limits)
+    assert limits[-1] == np.inf
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_with_many_rows_boosting_has_larger_trees_and_the_ridge_more_landmarks(
+    n_classes, many_rows, tmp_path
+):
+    pytest.importorskip("skops")
+    from domainwise import load, save
+
+    X, y, domain = table(n_per_domain=40, n_classes=n_classes or 2)
+    kind, options = DomainEnsembleClassifier, {"members": ["boosting", "invariant_ridge"]}
+    if not n_classes:
+        kind, y = DomainEnsembleRegressor, numbers(n_per_domain=40)[1]
+    model = kind(**options).fit(X, y, sample_domain=domain)
+    for name in ("boosting", "invariant_ridge"):
+        alone = kind([name]).fit(X, y, sample_domain=domain)
+        (plain,) = (m for m in alone.members_.values() if not m.in_context)
+        if name == "boosting":
+            (fitted,) = plain.estimators
+            assert fitted.max_leaf_nodes in (8, 31)
+            assert fitted.n_iter_ == plain.parameters[0]["max_iter"] <= 32
+        else:
+            assert plain.estimators[0].n_landmarks == 50
+            assert len({(c["kernel"], c["gamma"]) for c in plain.parameters}) <= 2
+        assert alone.expected_score_[0] > (0.5 if n_classes else -np.std(y))
+    save(model, tmp_path / "model.skops")
+    again = load(tmp_path / "model.skops")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.predict(X, domain), model.predict(X, domain))
+
+
+def test_the_number_of_rounds_is_chosen_from_a_single_fit(many_rows):
+    X, y, domain = numbers(n_per_domain=60)
+    kind, codes = members._Boosting(), np.unique(domain, return_inverse=True)[1]
+    data = members.MemberData(
+        X,
+        y,
+        target=Labels(values=y[:, None]),
+        domain=Labels(codes, np.unique(domain)),
+        sizes=grids.ENSEMBLE[0],
+    )
+    train, test = np.flatnonzero(codes > 0), np.flatnonzero(codes == 0)
+    batch = [c for c in kind.candidates(data) if c["max_leaf_nodes"] == 8]
+    assert [c["max_iter"] for c in batch] == [2, 4, 8, 16, 32]
+    outputs = kind.outputs(data, train, test, batch, None)
+    for candidate, values in zip(batch, outputs, strict=True):
+        fitted = kind.fit_candidate(data, candidate, train)
+        np.testing.assert_allclose(values[:, 0], fitted.predict(X[test]), rtol=1e-5)
+
+
+def test_predictions_stay_within_what_held_out_domains_show_to_be_safe():
+    X, _, domain = table(n_per_domain=40)
+    X = np.column_stack([X, (np.arange(len(X)) == 7).astype(float)])  # a rare category
+    y = np.clip(X[:, 0], -1.0, 1.0) + 0.1 * np.random.default_rng(0).standard_normal(len(X))
+    model = DomainEnsembleRegressor(["linear"], context=False).fit(X, y, sample_domain=domain)
+    (member,) = model.members_.values()
+    low, high = member.bounds
+    assert y.min() - np.ptp(y) < low * model._deviation + model._mean < y.min() + 1e-9
+    extreme = np.tile([[30.0, -30.0, 30.0, 1.0]], (2, 1)) * [[1], [-1]]
+    predicted = model.predict(extreme)
+    assert (predicted <= model._mean + model._deviation * high + 1e-9).all()
+    assert np.ptp(predicted) < 2 * np.ptp(y)
+    adapted = model.adapt(X[:5], y[:5] + 100.0)  # bounds apply before the correction
+    assert adapted.predict(X).mean() > model._mean + model._deviation * high + 10
 
 
 def test_neither_names_of_domains_nor_the_order_of_rows_change_a_model(few_trees):

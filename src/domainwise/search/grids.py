@@ -47,7 +47,7 @@ class EnsembleSizes:
 
 _ALL = ("linear", "boosting", "extra_trees", "invariant_ridge", "invariant_svm")
 #: Members are compared on held-out domains at every size. Those that cannot use all rows are left
-#: out where this was never better on the development sets (``benchmarks/FIELD.md``).
+#: out where this was never better on the development sets (``benchmarks/GROWTH.md``).
 ENSEMBLE = (
     EnsembleSizes(1500, _ALL, (4,), (), (1, 5), (200, 400), None),
     EnsembleSizes(2500, _ALL, (5,), (8, 31), (5,), (200, 400), None),
