@@ -78,7 +78,6 @@ def test_a_threshold_of_the_user_is_never_changed():
     rule = choose_rule(0.3, np.array([0, 1] * 20), np.arange(40) % 5, np.full((40, 2), 0.5))
     assert rule.kind == "threshold"
     assert rule.threshold == 0.3
-    assert rule.at_site(np.array([0.5, 0.5]), np.array([0.9, 0.1])) is rule
 
 
 def simulated(n_domains, flip, seed=0):
@@ -121,14 +120,6 @@ def test_f1_of_the_positive_class_may_move_the_threshold():
         rule = choose_rule("auto", targets, domains, outputs, scoring="f1", positive=positive)
         assert rule.kind == "tuned"
         assert rule.threshold < 0.4
-
-
-def test_a_balanced_rule_uses_the_shares_of_a_site():
-    rule = rule_for("balanced", RARE)
-    site = np.array([0.5, 0.5])
-    np.testing.assert_allclose(rule.at_site(source_shares(RARE), site).shares, site)
-    argmax = rule_for("argmax", RARE)
-    assert argmax.at_site(source_shares(RARE), site) is argmax
 
 
 def test_probabilities_are_divided_by_class_weights():

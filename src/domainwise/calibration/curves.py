@@ -40,10 +40,11 @@ class Calibration:
     model: LogisticRegression
 
     @classmethod
-    def fit(cls, values: Array, y: Array) -> Calibration:
-        """Fit to the decision values and classes of held-out rows."""
+    def fit(cls, values: Array, y: Array, weights: Array) -> Calibration:
+        """Fit to the decision values and classes of held-out rows, whose weights sum to 1."""
         scale = float(values.std()) or 1.0
-        return cls(scale, LogisticRegression(max_iter=1000).fit(values / scale, y))
+        model = LogisticRegression(max_iter=1000)
+        return cls(scale, model.fit(values / scale, y, sample_weight=weights * len(y)))
 
     def probabilities(self, values: Array) -> Array:
         """Return the probability of each class."""

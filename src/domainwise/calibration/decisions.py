@@ -16,10 +16,11 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.scoring.measures import (
-    MIN_RELATIVE_SHARE,
+    Measure,
     choose_measure,
     counts_by_domain,
     default_class_metric,
+    has_rare_class,
 )
 from domainwise.scoring.statistics import defined_score
 
@@ -60,6 +61,11 @@ class DecisionRule:
         is_reversed = n_classes == 2 and self.positive == 0
         return [1, 0] if is_reversed else list(range(n_classes))
 
+    @property
+    def divides_by_shares(self) -> bool:
+        """Whether the rule depends on class shares, so that it would change at another site."""
+        return self.kind in ("balanced", "tuned")
+
     def codes(self, probabilities: Array) -> Array:
         """Return the class code of each row."""
         if self.kind == "argmax":
@@ -68,12 +74,6 @@ class DecisionRule:
             is_positive = probabilities[:, self.positive] >= self.threshold
             return np.where(is_positive, self.positive, 1 - self.positive)
         return np.asarray((probabilities / self.shares).argmax(axis=1))
-
-    def at_site(self, source_shares: Array, site_shares: Array) -> DecisionRule:
-        """Return the rule for a site with other class shares; "argmax" and thresholds stay."""
-        if self.kind not in ("balanced", "tuned"):
-            return self
-        return replace(self, shares=positive_shares(self.shares * site_shares / source_shares))
 
     def describe(self, classes: Any) -> str:
         """Describe the rule in one line.
@@ -91,8 +91,16 @@ class DecisionRule:
         return f"{name} if its probability is at least {threshold:.3g} ({reason})"
 
 
-def check_decision(decision: Any, n_classes: int) -> None:
-    """Check that a decision is one of ``DECISIONS``, or a threshold for one of two classes."""
+def check_decision(decision: Any, n_classes: int | None) -> None:
+    """Check that a decision is one of ``DECISIONS``, or a threshold for one of two classes.
+
+    ``n_classes`` is None if the target is continuous.
+    """
+    if n_classes is None and decision != "auto":
+        raise ValueError(
+            f"decision={decision!r} needs classes, but the target is continuous. Use "
+            "decision='auto'."
+        )
     if isinstance(decision, str) and decision in DECISIONS:
         return
     is_number = isinstance(decision, Real) and not isinstance(decision, bool | np.bool_)
@@ -108,9 +116,9 @@ def check_decision(decision: Any, n_classes: int) -> None:
         )
 
 
-def threshold_rule(threshold: float, positive: int = 1) -> DecisionRule:
+def threshold_rule(threshold: float, positive: int = 1, n_classes: int = 2) -> DecisionRule:
     """Return the rule with this threshold for the positive one of two classes."""
-    check_decision(float(threshold), 2)
+    check_decision(float(threshold), n_classes)
     shares = np.full(2, 1.0 - threshold)
     shares[positive] = threshold
     return DecisionRule("threshold", shares, positive)
@@ -129,9 +137,7 @@ def source_shares(counts: Array) -> Array:
     return positive_shares((counts[is_present] / sizes[is_present]).mean(axis=0))
 
 
-def rule_for(
-    decision: str | float, counts: Array, scoring: Any = None, positive: int = 1
-) -> DecisionRule:
+def rule_for(decision: Any, counts: Array, scoring: Any = None, positive: int = 1) -> DecisionRule:
     """Return the rule for a decision; "auto" depends on the metric (a scorer, or its name).
 
     ``counts`` are numbers of rows by domain and class, or sums of their weights. "balanced" divides
@@ -145,15 +151,21 @@ def rule_for(
         return threshold_rule(decision, positive)
     shares = source_shares(counts)
     if decision == "auto":
-        scoring = default_class_metric(counts) if scoring is None else scoring
-        measure = choose_measure(scoring, np.arange(n_classes), True)
+        measure = _measure_for(scoring, counts)
         is_balanced = measure.balanced
         if measure.is_custom or not uses_decisions(measure.name):
-            is_balanced = bool(shares.min() < MIN_RELATIVE_SHARE / n_classes)
+            is_balanced = has_rare_class(shares)
         decision = "balanced" if is_balanced else "argmax"
     if decision == "argmax":
         shares = np.full(n_classes, 1.0 / n_classes)
     return DecisionRule(decision, shares, positive)
+
+
+def _measure_for(scoring: Any, counts: Array, pos_label: int | None = None) -> Measure:
+    """Return the metric of class codes for a scorer or its name; None means the default."""
+    scoring = default_class_metric(counts) if scoring is None else scoring
+    scoring = getattr(scoring, "name", "") or scoring  # of a NamedScorer or Measure
+    return choose_measure(scoring, np.arange(counts.shape[1]), True, pos_label)
 
 
 def uses_decisions(metric: str) -> bool:
@@ -184,9 +196,7 @@ def choose_rule(
     rule = rule_for(decision, counts, scoring, positive)
     if decision != "auto" or n_classes != 2 or len(counts) < MIN_DOMAINS:
         return rule
-    scoring = default_class_metric(counts) if scoring is None else scoring
-    pos_label = None if positive == 1 else positive
-    measure = choose_measure(scoring, np.arange(2), True, pos_label)
+    measure = _measure_for(scoring, counts, None if positive == 1 else positive)
     if measure.is_custom or not uses_decisions(measure.name):
         return rule
     base_odds = np.log(rule.shares[positive] / rule.shares[1 - positive])
@@ -222,6 +232,30 @@ class Decisions:
 
     #: The rule; None before ``fit``, and in models that older versions saved.
     decision_rule_: DecisionRule | None = None
+    #: Numbers of source rows by domain and class, which :meth:`decide` needs; set by ``fit``.
+    _class_counts: Array
+
+    def decide(self, decision: str | float, scoring: Any = None, positive: int = 1) -> None:
+        """Set the rule of a fitted classifier, with a threshold tuned on held-out rows if any."""
+        held_out, options = getattr(self, "held_out_", None), (scoring, positive)
+        if held_out is None:
+            self.decision_rule_ = rule_for(decision, self._class_counts, *options)
+            return
+        self.decision_rule_ = choose_rule(
+            decision,
+            held_out.y,
+            held_out.domain,
+            held_out.plain.astype(np.float64),
+            scoring=scoring,
+            positive=positive,
+            counts=self._class_counts,
+        )
+
+    @property
+    def applied_rule(self) -> DecisionRule | None:
+        """The rule by which ``predict`` decides; None if a subclass elsewhere overrides it."""
+        is_own = type(self).predict.__module__.startswith("domainwise.")  # type: ignore[attr-defined]
+        return self.decision_rule_ if is_own else None
 
     @property
     def decision_threshold_(self) -> float:
@@ -232,15 +266,7 @@ class Decisions:
         return threshold
 
 
-def without_class_weights(probabilities: Array, weights: Array) -> Array:
+def without_class_weights(probabilities: Array, weights: Any) -> Array:
     """Return probabilities for unweighted rows, given those of a model with class weights."""
     products = probabilities / weights
     return np.asarray(products / products.sum(axis=1, keepdims=True))
-
-
-def decision_rule(estimator: Any) -> DecisionRule | None:
-    """Return the rule by which an estimator, or the last step of a pipeline, decides."""
-    while hasattr(estimator, "steps"):
-        estimator = estimator.steps[-1][1]
-    rule = getattr(estimator, "decision_rule_", None)
-    return rule if isinstance(rule, DecisionRule) else None

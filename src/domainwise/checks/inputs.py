@@ -132,7 +132,10 @@ def check_classes(y: Any, n_samples: int, *, min_classes: int = 2) -> Labels:
 
 
 def check_class_weight(class_weight: Any, classes: Array) -> None:
-    """Reject weights for classes that do not exist, and weights that are all 0."""
+    """Reject weights for classes that do not exist, and weights of 0.
+
+    Probabilities are corrected for weights, which is not possible for a class with weight 0.
+    """
     if not isinstance(class_weight, dict):
         return
     class_names = classes.tolist()
@@ -142,10 +145,11 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
             f"class_weight contains {unknown_classes[0]!r}, which is not a class of y. Use only "
             f"the classes {', '.join(map(repr, class_names))}."
         )
-    if not any(class_weight.get(name, 1.0) for name in class_names):
+    zero_classes = [name for name in class_names if not class_weight.get(name, 1.0)]
+    if zero_classes:
         raise ValueError(
-            f"class_weight={class_weight!r} is 0 for all classes. Make at least one weight "
-            "positive."
+            f"class_weight is 0 for class {zero_classes[0]!r}. Use positive weights, or remove the "
+            "rows of this class."
         )
 
 

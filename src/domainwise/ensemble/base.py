@@ -15,6 +15,7 @@ from domainwise.adaptation.adapter import Adaptable
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring, Seed
 from domainwise.backends import refuse_tensors_and_dask
 from domainwise.calibration.conformal import PROMISES, calibration_split
+from domainwise.calibration.decisions import source_shares
 from domainwise.calibration.quantiles import HasThresholds
 from domainwise.checks import ContextWarning, warn_caller
 from domainwise.checks.inputs import (
@@ -150,7 +151,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self.dropped_ = [n for n in weighting.search.candidates if n not in weighting.names]
         self.dropped_ += weighting.search.dropped
         self.weights_, self.context_weights_ = weighting.weights, weighting.context_weights
-        score = self._decide(score, weighting.plain)
+        self._reset_adaptation()
+        members = {n: weighting.search.candidates[n].predictions for n in weighting.names}
+        order = np.argsort(table.rows[problem.training_rows[score.rows]])
+        codes = table.positions[score.domain_codes]
+        named_score = replace(score, rows=score.rows[order], domain_codes=codes)
+        self.held_out_ = named_score.held_out(weighting.plain, weighting.context, members)
+        score = self._with_rule(score)
         self._quantiles = {"plain": score.quantiles(weighting.plain)}
         scores = score.scores(weighting.plain)
         self.domain_scores_ = table.by_name(scores)
@@ -174,17 +181,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             if score.classes is not None:
                 rows = problem.scores[True].rows
                 share_args = (score.domain_codes[rows], problem.context_domains)
-                self._shares = ShareRange.of_sources(weighting.context_mix[rows], *share_args)
-                self._plain_shares = ShareRange.of_sources(weighting.plain_mix[rows], *share_args)
-        self._reset_adaptation()
-        members = {n: weighting.search.candidates[n].predictions for n in weighting.names}
-        order = np.argsort(table.rows[problem.training_rows[score.rows]])
-        named_score = replace(
-            score,
-            rows=score.rows[order],
-            domain_codes=table.positions[score.domain_codes],
-        )
-        self.held_out_ = named_score.held_out(weighting.plain, weighting.context, members)
+                mixes = (weighting.context_mix, weighting.plain_mix)
+                relative = [mix[rows] / self._source_shares for mix in mixes]
+                self._shares = ShareRange.of_sources(relative[0], *share_args)
+                self._plain_shares = ShareRange.of_sources(relative[1], *share_args)
 
     def _calibrate(self, table: Table) -> None:
         """Calibrate prediction sets on domains that were not used for anything else."""
@@ -341,6 +341,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return self.on_target_scale(predictions)[: len(labeled_rows)]
 
     @property
+    def _source_shares(self) -> Array | float:
+        """Class frequencies of the source domains; 1 in models that older versions saved."""
+        counts = getattr(self, "_class_counts", None)
+        return 1.0 if counts is None else source_shares(counts)
+
+    @property
     def feature_limits(self) -> Array:
         """Lower and upper limits to which standardized features are clipped."""
         return self._reach
@@ -367,7 +373,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         checks = ((predictions, self._shares), (plain_predictions, self._plain_shares))
         for probabilities, share_range in checks:
             if share_range is not None:
-                shares = class_shares(probabilities, domain.codes, domain.n_categories)
+                relative = probabilities / self._source_shares
+                shares = class_shares(relative, domain.codes, domain.n_categories)
                 is_outside = share_range.excludes(shares, np.bincount(domain.codes))
                 unusual_codes.update(np.flatnonzero(is_outside).tolist())
         return {code: outliers.get(code) for code in sorted(unusual_codes)}

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray
-from domainwise.calibration.decisions import Decisions, check_decision, choose_rule
+from domainwise.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray
+from domainwise.calibration.decisions import Decisions, check_decision
 from domainwise.calibration.quantiles import PredictionIntervals, PredictionSets
 from domainwise.checks import warn_caller
 from domainwise.checks.inputs import Labels, check_classes, check_target
@@ -17,6 +17,7 @@ from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.ensemble.base import DomainEnsemble
 from domainwise.ensemble.held_out import HeldOutScore, mixed_domains
 from domainwise.ensemble.preparation import Table, absurd_target_message, plausible_targets
+from domainwise.scoring.measures import counts_by_domain
 
 
 @with_shared_arguments
@@ -167,29 +168,20 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
     class_weight: ClassWeight = None
-    decision: str | float = "auto"
+    decision: Decision = "auto"
 
     def _learn_target(self, table: Table) -> tuple[Array, Labels]:
         """Check the classes and the decision, and return class codes and labels."""
         target = check_classes(table.y, len(table.y))
         check_decision(self.decision, target.n_categories)
-        self.classes_ = target.names
+        self.classes_, n_classes = target.names, target.n_categories
+        self._class_counts = counts_by_domain(target.codes, table.domain.codes, n_classes)
         return target.codes, target
 
-    def _decide(self, score: HeldOutScore, probabilities: Array) -> HeldOutScore:
+    def _with_rule(self, score: HeldOutScore) -> HeldOutScore:
         """Choose the decision rule on held-out domains, and return the score with this rule."""
-        rows = score.rows
-        labels, p = (score.y[rows], score.domain_codes[rows]), probabilities[rows]
-        scoring = self.scoring or "balanced_accuracy"
-        self.decision_rule_ = choose_rule(self.decision, *labels, p, scoring=scoring)
+        self.decide(self.decision, self.scoring or "balanced_accuracy")
         return replace(score, rule=self.decision_rule_)
-
-    @property
-    def predicts_most_probable(self) -> bool:
-        """Whether :meth:`predict` returns the most probable class; False if it is overridden."""
-        is_overridden = type(self).predict is not DomainEnsembleClassifier.predict
-        rule = self.decision_rule_
-        return not is_overridden and (rule is None or rule.kind == "argmax")
 
     def _encode_target(self, y: Array) -> Array:
         """Return class codes; classes that were not seen in fit have the code ``len(classes_)``."""
@@ -337,7 +329,7 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     def _code_weights(self) -> None:
         return None
 
-    def _decide(self, score: HeldOutScore, predictions: Array) -> HeldOutScore:
+    def _with_rule(self, score: HeldOutScore) -> HeldOutScore:
         return score
 
     def _held_out_score(self, y: Array, domain_codes: Array, rows: Array) -> HeldOutScore:

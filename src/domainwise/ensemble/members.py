@@ -358,7 +358,7 @@ class _Boosting(MemberType):
             histogram = ensemble.HistGradientBoostingRegressor
             if data.n_classes:
                 histogram = ensemble.HistGradientBoostingClassifier
-            return histogram(early_stopping=False, l2_regularization=1.0, **arguments)
+            return histogram(early_stopping=False, l2_regularization=1.0, max_bins=63, **arguments)
         model_type = SymmetricBoostingClassifier if data.n_classes else SymmetricBoostingRegressor
         return model_type(**arguments)
 

@@ -216,7 +216,6 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
     undefined_names = [str(d) for d, s in evaluation.best.scores.items() if not np.isfinite(s)]
     undefined_text = ", ".join(name for name in undefined_names if name not in one_class_names)
     median_domain_size = int(np.median(np.bincount(problem.full.codes)))
-    setting, measure_setting = problem.setting(1), replace(problem, measure=measure).setting(1)
     conditional_notes = [
         (len(problem.y) < problem.n_total, drawn_rows_note(problem)),
         (
@@ -234,10 +233,6 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
             "source domain.",
         ),
         (
-            problem.class_weight is not None,
-            f"All classes have the same weight in training, as they do in {problem.measure.label}.",
-        ),
-        (
             any(result.context for result in evaluation.results),
             f"Methods with {CONTEXT} predict all rows of the held-out domain together (a median of "
             f"{median_domain_size:,} rows), without using their labels, and assume that these rows "
@@ -249,10 +244,9 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
         ),
         *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),
         (
-            (setting.scoring, setting.class_weight)
-            != (measure_setting.scoring, measure_setting.class_weight),
-            f"Parameters and class weights were chosen for {problem.measure.label}; {label} is "
-            "computed from the same predictions.",
+            problem.classification and measure.name != problem.measure.name,
+            f"Classes were predicted for {problem.measure.label}; {label} is computed from the "
+            "same predictions.",
         ),
     ]
     return [*problem.notes, *(text for applies, text in conditional_notes if applies)]
@@ -267,7 +261,7 @@ def _facts(problem: Problem) -> dict[str, Any]:
         "columns": int(problem.X.shape[1]),
         "domains": len(problem.domains),
         "classes": None if problem.classes is None else problem.classes.tolist(),
-        "class_weight": problem.class_weight,
+        "decision": problem.overrides.get("decision", "auto"),
         "positive": None if problem.positive is None else plain(problem.positive),
         "seed": problem.seed,
         "python": platform.python_version(),

@@ -216,8 +216,8 @@ class SeenJob(MethodJob):
             row["predictions"] = list(within_records)
         if self.seen_split is None:
             return
-        if self.use_context and "context" in chosen_model.get_params(deep=False):
-            chosen_model = clone(chosen_model).set_params(context="auto")
+        if self.use_context and (name := _find_parameter(chosen_model, "context")):
+            chosen_model = clone(chosen_model).set_params(**{name: "auto"})
         train, test = self.seen_split
         with suppress(*FAILURES, TypeError):
             model = self._refit(chosen_model, train, with_domains=True)
@@ -252,14 +252,21 @@ class SeenJob(MethodJob):
     def _refit(self, chosen_model: Any, train: Array, with_domains: bool) -> Pipeline:
         """Fit the model chosen on the source domains to other rows."""
         problem, prepare, model = self.problem, self.method.prepare, clone(chosen_model)
-        n_components = model.get_params().get("project__n_components")
-        if n_components is not None and n_components > len(train) - 1:
-            model.set_params(project__n_components=len(train) - 1)
+        if name := _find_parameter(model, "project__n_components"):
+            n_components = model.get_params()[name]
+            if n_components is not None and n_components > len(train) - 1:
+                model.set_params(**{name: len(train) - 1})
         steps: list[Any] = [("prepare", clone(problem.preprocessor))] if prepare else []
         model = Pipeline([*steps, ("model", model)])
         X, y = problem.rows(train, prepare), problem.y[train]
         domains = problem.domain_of(train) if self.method.kind == "own" else problem.codes[train]
         return fit_with_domains(model, X, y, domains) if with_domains else model.fit(X, y)
+
+
+def _find_parameter(model: Any, name: str) -> str:
+    """Return the name of a parameter of a model, or of the estimator in it; "" if it has none."""
+    names = (name, f"estimator__{name}")
+    return next((n for n in names if n in model.get_params()), "")
 
 
 def reported_warnings(messages: Sequence[warnings.WarningMessage]) -> list[str]:

@@ -12,9 +12,10 @@ from scipy.special import ndtri
 
 from domainwise.adaptation.corrections import LABEL_COUNTS, SourceOutputs, domain_scores, label_gain
 from domainwise.arrays import Array, CrossValidator, Label
+from domainwise.calibration.decisions import DecisionRule, rule_for
 from domainwise.evaluation.problem import Problem
 from domainwise.models.registry import METHODS, TRIVIAL, Method
-from domainwise.scoring.measures import Measure
+from domainwise.scoring.measures import Measure, counts_by_domain
 from domainwise.scoring.predictions import codes_of
 from domainwise.scoring.statistics import (
     TAIL,
@@ -286,16 +287,21 @@ class Results:
         outputs = _held_out_outputs([records.get(name, []) for name in method.scores], classes)
         if measure.is_custom or outputs is None or not outputs.rows_by_domain(2 * LABEL_COUNTS[1]):
             return []
-        scorer = partial(_score_outputs, measure, classes)
-        # Adapted models predict the most probable class. If the method itself does not, its scores
-        # are shifted by the difference.
+        rule = None
+        if classes is not None:
+            # In files from earlier versions, fits with class weights require no other decisions.
+            decision = "argmax" if self.facts.get("class_weight") else self.facts.get("decision")
+            counts = counts_by_domain(outputs.y, outputs.domain_codes, len(classes))
+            rule = rule_for(decision or "auto", counts, measure.name)
+        scorer = partial(_score_outputs, measure, classes, rule)
+        # If the method itself decides by another rule, its scores are shifted by the difference.
         scores = np.array(list(method.scores.values()))
         scores += domain_scores(outputs, scorer, len(scores))
         scores -= [
             pooled_score(measure, classes, records[d]) if d in records else np.nan
             for d in method.scores
         ]
-        outputs = replace(outputs, balanced=measure.balanced)
+        outputs = replace(outputs, relative=rule is not None and rule.divides_by_shares)
         table, counts = label_gain(outputs, scores, scorer)
         table[0, 1:] = expected_score(list(method.known.values()), 0)
         entries = []
@@ -556,11 +562,13 @@ def weighted_scores(metric: str, record: Record, counts: Array, classes: Array |
     return means if metric == "accuracy" else -means
 
 
-def _score_outputs(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
+def _score_outputs(
+    measure: Measure, classes: Array | None, rule: DecisionRule | None, outputs: Array, y: Array
+) -> float:
     """Score of a model's outputs; the targets ``y`` are class codes or numbers."""
     record: Record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
-    if classes is not None:
-        predicted_labels = classes[outputs.argmax(axis=1)]
+    if classes is not None and rule is not None:
+        predicted_labels = classes[rule.codes(outputs)]
         record = {"target": classes[y], "prediction": predicted_labels, "probabilities": outputs}
     if measure.name in VECTORIZED:
         return float(weighted_scores(measure.name, record, np.ones((1, len(y))), classes)[0])

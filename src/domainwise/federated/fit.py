@@ -25,7 +25,7 @@ from domainwise.federated.plan import RIDGE, Plan, build, list_candidates
 from domainwise.federated.second_round import check_moments, unpack_sums
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import Cells, CellSums, cells_by_split, joined_cells, merged_cells
-from domainwise.models.registry import ClassMeans, Setting, find_method
+from domainwise.models.registry import Setting, find_method
 from domainwise.models.table_model import TableModel, describe_model
 from domainwise.ridge.problem import (
     Columns,
@@ -69,7 +69,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     model : TableModel
         ``model.pipeline[-1].expected_score_`` contains the selected candidate's error on each
         held-out site: the root mean squared error, or the squared error of class indicators (0 or
-        1) with equally weighted classes. ``model.info`` compares it with a constant prediction.
+        1). ``model.info`` compares it with a constant prediction.
     """
     site_files = load_files(plan, files, "moments", check_moments)
     if len(site_files) < 2:
@@ -100,6 +100,8 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     )
     search, watch = method.make(setting), plan.watch
     search.set_fitted(model, best_candidate, candidates)
+    if classes is not None:
+        search.decide_by_counts(np.concatenate([file.arrays["counts"] for file in site_files]))
     search.expected_score_ = errors = site_search.convert_scores(best_scores)
     # For each domain: totals over rows (the row count is first), and kernel degrees of freedom.
     summary_by_domain: dict[str, tuple[Array, float]] = {}
@@ -238,7 +240,7 @@ class _Search:
         else:
             cells = {c: cells[c] for c in sorted(cells)}
             class_labels = label_array([plan.classes[c] for c in cells], "y")
-            predictor = fit_discriminant(cells, W, class_labels, plan.class_weight)
+            predictor = fit_discriminant(cells, W, class_labels)
         model = Pipeline([("project", projection), ("predict", predictor)])
         return model, candidates, score_table[best_index], candidates[best_index]
 
@@ -250,8 +252,7 @@ class _Search:
             if self.plan.classes is not None and len(train) < 2:
                 continue
             problem = self.penalties.problem(train, columns)
-            class_weights = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
-            test_moments = weighted_moments(test, class_weights, columns)
+            test_moments = weighted_moments(test, dict.fromkeys(test, 1.0), columns)
             for j, candidate in enumerate(candidates):
                 with warnings.catch_warnings():  # do not warn about individual splits
                     warnings.simplefilter("ignore", UserWarning)
@@ -276,7 +277,7 @@ def solve_ridge(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
     return np.asarray(np.linalg.solve(gram, W.T @ problem.cross))
 
 
-def fit_discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | None) -> Any:
+def fit_discriminant(cells: Cells, W: Array, classes: Array) -> Any:
     """Fit a linear discriminant analysis of components from the sums of each class."""
     m, counts = len(W), np.array([cell.n_samples for cell in cells.values()])
     shares = counts / counts.sum()
@@ -284,8 +285,8 @@ def fit_discriminant(cells: Cells, W: Array, classes: Array, class_weight: str |
     means -= shares @ means  # because a projection centres its components
     within_scatter = sum(W.T @ cell.second[:m, :m] @ W for cell in cells.values())
     coef = means @ np.linalg.pinv(within_scatter / counts.sum(), hermitian=True)
-    model: Any = LinearDiscriminantAnalysis() if class_weight is None else ClassMeans()
-    model.priors_ = shares if class_weight is None else np.full(len(shares), 1.0 / len(shares))
+    model: Any = LinearDiscriminantAnalysis()
+    model.priors_ = shares
     intercept = -0.5 * (coef * means).sum(axis=1) + np.log(model.priors_)
     if len(classes) == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]

@@ -212,10 +212,14 @@ def counts_by_domain(
     return counts
 
 
+def has_rare_class(sizes: Array) -> bool:
+    """Return whether a class is rare, given the numbers of rows, or the shares, of the classes."""
+    return bool(sizes.min() < MIN_RELATIVE_SHARE * sizes.sum() / len(sizes))
+
+
 def default_class_metric(counts: Array) -> str:
     """Return the name of the default scorer for classes, given :func:`counts_by_domain`."""
-    sizes = counts.sum(axis=0)
-    is_balanced = sizes.min() >= MIN_RELATIVE_SHARE * sizes.sum() / len(sizes)
+    is_balanced = not has_rare_class(counts.sum(axis=0))
     if len(counts) > 1:
         counts = counts[counts.any(axis=1)]
         shares = counts / counts.sum(axis=1, keepdims=True)

@@ -53,10 +53,10 @@ ENSEMBLE = (
     EnsembleSizes(2500, _ALL, (5,), (8, 31), (5,), (200, 400), None),
     EnsembleSizes(5000, _ALL[:4], (5,), (8, 31), (5,), (200, 600), 2),
     EnsembleSizes(
-        50_000, ("linear", "boosting", "invariant_ridge"), (), (8, 31), (5,), (300, 1000), 2
+        50_000, ("linear", "boosting", "invariant_ridge"), (), (8, 31), (5,), (300, 1000), 1
     ),
     EnsembleSizes(
-        np.inf, ("linear", "boosting", "invariant_ridge"), (), (31,), (5,), (300, 2000), 2
+        np.inf, ("linear", "boosting", "invariant_ridge"), (), (31,), (5,), (300, 2000), 1
     ),
 )
 
@@ -74,12 +74,13 @@ class InUnits:
     """Values to choose from, in a unit that depends on the rows.
 
     Units are "median" (gamma by the median rule), "deviation" (standard deviation of the target),
-    "tolerance" (the same, but at most 1), "rows" (number of rows), "per row" (1 / number of rows)
-    and "components" (1, but values are limited by the number of training rows).
+    "tolerance" (the same, but at most 1), "rows" (number of rows), "per row" (1 / number of rows),
+    "components" (1, but values are limited by the number of training rows) and "if a class is rare"
+    (values that are not numbers; otherwise, only the first is used).
     """
 
     unit: str
-    values: Sequence[float]
+    values: Sequence[Any]
 
 
 Grid = Mapping[str, InUnits | Sequence[Any]]
@@ -99,8 +100,11 @@ SVR: Grid = {
 KERNELS: Grid = {"kernel": ("rbf", "laplacian"), "gamma": GAMMAS}
 LINEAR = {"C": [1.0 / alpha for alpha in ALPHAS[::-1]]}, {"alpha": ALPHAS}
 BOOSTING: Grid = {"max_leaf_nodes": (4, 31)}
-SVM = {"gamma": GAMMAS, "C": COSTS}, {"gamma": GAMMAS, **SVR}
-INVARIANT_SVM = {**KERNELS, "C": COSTS}, {**KERNELS, **SVR}
+#: An SVM without class weights may ignore a rare class. Its probabilities, which are calibrated, do
+#: not depend on the weights.
+SVC: Grid = {"C": COSTS, "class_weight": InUnits("if a class is rare", (None, "balanced"))}
+SVM = {"gamma": GAMMAS, **SVC}, {"gamma": GAMMAS, **SVR}
+INVARIANT_SVM = {**KERNELS, **SVC}, {**KERNELS, **SVR}
 KPCA: Grid = {"gamma": GAMMAS, "n_components": InUnits("components", (5, 30))}
 DICA: Grid = {"gamma": GAMMAS, "lam": InUnits("rows", LAMBDAS)}
 SCATTER: Grid = {"gamma": GAMMAS, "ridge": (1e-4, 1e-2, 1.0), "domain_weight": (0.1, 1.0, 10.0)}
