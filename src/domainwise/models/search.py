@@ -24,7 +24,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
-from domainwise.calibration.curves import Curve, equal_weights, fit_curve
+from domainwise.calibration.curves import Curve, equal_weights, fit_curve, improves
 from domainwise.calibration.decisions import (
     DecisionRule,
     Decisions,
@@ -194,11 +194,11 @@ class MethodSearch(Calibrated, MetaEstimator):
     ``pos_label`` is the positive class for scores such as F1; None means the second of two classes.
     ``cv=None`` holds out source domains in at most five groups.
 
-    The outputs of a classifier for held-out rows calibrate its probabilities (theory 16.4), from
-    which ``decision`` predicts classes; "auto" depends on ``metric``, by which methods are
-    compared. A user's ``own`` estimator keeps its probabilities, unless it has none or weights
-    classes, and its predictions, unless ``metric`` requires others. Without a grid, ``curve`` is
-    used instead of a calibration.
+    The outputs of a classifier for held-out rows calibrate its probabilities, if this improves them
+    (theory 16.4). From these, ``decision`` predicts classes; "auto" depends on ``metric``, by which
+    methods are compared. A user's ``own`` estimator keeps its probabilities, unless it weights
+    classes or has a grid but no probabilities, and its predictions, unless ``metric`` requires
+    others. Without a grid, ``curve`` is used instead of a calibration.
 
     ``fit`` sets ``estimator_`` (with the selected arguments, fitted to all rows), ``best_params_``,
     ``varied_`` (arguments with more than one candidate value), ``n_candidates_``, ``selected_on_``
@@ -368,9 +368,11 @@ class MethodSearch(Calibrated, MetaEstimator):
             return False
         if not self.own:
             return self.grid is not None
-        has_probabilities = hasattr(self.estimator, "predict_proba")
-        uses_context = has_argument(self.estimator.predict)
-        return not uses_context and (weights_classes(self.estimator) or not has_probabilities)
+        if has_argument(self.estimator.predict):  # its predictions depend on other rows
+            return False
+        # Without a grid, further fits would be needed only for the calibration.
+        lacks_probabilities = not hasattr(self.estimator, "predict_proba")
+        return weights_classes(self.estimator) or (lacks_probabilities and self.grid is not None)
 
     def _decide(
         self, y: Array, domain_codes: Array, values: Array | None = None, rows: Any = slice(None)
@@ -386,8 +388,10 @@ class MethodSearch(Calibrated, MetaEstimator):
         is_held_out = np.isfinite(values).all(axis=1)
         values, class_codes = values[is_held_out], class_codes[rows][is_held_out]
         domain_codes = np.unique(domain_codes[rows][is_held_out], return_inverse=True)[1]
-        self.curve_ = fit_curve(values, class_codes, equal_weights(domain_codes))[0]
-        held_out = class_codes, domain_codes, self.curve_.probabilities(values)
+        curve = self._own_curve
+        if curve is None or improves(values, class_codes, domain_codes, curve):
+            curve = self.curve_ = fit_curve(values, class_codes, equal_weights(domain_codes))[0]
+        held_out = class_codes, domain_codes, curve.probabilities(values)
         options: Any = {"scoring": self.metric, "positive": self._positive, "counts": counts}
         self._rule = choose_rule(self.decision, *held_out, **options)
         return self
@@ -398,6 +402,15 @@ class MethodSearch(Calibrated, MetaEstimator):
         decides_itself = isinstance(self.estimator_, Decisions) or self._decides_itself(rule)
         self._rule = None if decides_itself else rule
         return self
+
+    @property
+    def _own_curve(self) -> Curve | None:
+        """The curve of an estimator with probabilities; None if they must be calibrated."""
+        model, n_classes = self.estimator_, len(self.classes_)
+        if weights_classes(model) or not hasattr(model, "predict_proba"):
+            return None
+        is_sigmoid = n_classes == 2 and hasattr(model, "decision_function")
+        return Curve(0.5 if is_sigmoid else 1.0, np.zeros(n_classes))
 
     def _decides_itself(self, rule: DecisionRule) -> bool:
         """Return whether the estimator's own predictions are used instead of those of the rule."""
