@@ -371,7 +371,7 @@ def test_members_that_cannot_be_averaged_are_refused_by_name(model, member, mess
     ("weights", "message"),
     [
         ({"class 7": 2.0}, "class_weight contains 'class 7', which is not a class of y"),
-        ({"class 0": 0.0, "class 1": 0.0}, "at least one weight positive"),
+        ({"class 0": 0.0, "class 1": 0.0}, "class_weight is 0 for class 'class 0'"),
     ],
 )
 def test_class_weights_that_do_not_fit_are_refused(weights, message):
