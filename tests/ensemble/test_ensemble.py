@@ -317,11 +317,11 @@ def test_a_users_estimators_get_domains_if_they_request_them():
     X, y, domain = table()
     model = DomainEnsembleClassifier([("own", NeedsDomains()), "linear"])
     model.fit(X, y, sample_domain=domain)
-    assert set(model.weights_) | set(model.dropped_) == {"own", "linear"}
+    assert {"own", "linear"} <= set(model.weights_) | set(model.dropped_)
     assert balanced_accuracy_score(y, model.predict(X)) > 0.7
     numeric = DomainEnsembleRegressor([("knn", KNeighborsRegressor()), ("ridge", Ridge())])
     numeric.fit(*numbers()[:2], sample_domain=domain)
-    assert set(numeric.weights_) | set(numeric.dropped_) == {"knn", "ridge"}
+    assert {"knn", "ridge"} <= set(numeric.weights_) | set(numeric.dropped_)
 
 
 @pytest.mark.parametrize(

@@ -300,10 +300,12 @@ def paired_deficits(losses: Array) -> tuple[Array, Array]:
 def member_weights(losses: Array, prior: Sequence[float] | None = None) -> Array:
     """Return weights that decrease exponentially with the deficit, in standard errors.
 
-    Members that are clearly worse than the best one are dropped (theory 15).
+    Members that are clearly worse than the best one are dropped (theory 15). With a prior, which
+    already prefers a member, the temperature is the same for all.
     """
     deficits, errors = paired_deficits(losses)
-    relative_deficits = deficits / np.maximum(errors, TEMPERATURE)
+    temperatures = np.maximum(errors, TEMPERATURE) if prior is None else TEMPERATURE
+    relative_deficits = deficits / temperatures
     weights = np.where(relative_deficits <= MAX_DEFICIT, np.exp(-relative_deficits), 0.0)
     weights = weights if prior is None else weights * np.asarray(prior)
     return np.asarray(weights / weights.sum())

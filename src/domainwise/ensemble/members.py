@@ -342,6 +342,8 @@ class _Boosting(MemberType):
         candidates = grid(max_depth=data.sizes.symmetric_depths, max_iter=round_counts)
         round_counts = [max(2, self.histogram_rounds // divisor) for divisor in (16, 8, 4, 2, 1)]
         candidates += grid(max_leaf_nodes=data.sizes.boosting_leaves, max_iter=round_counts)
+        most_rounds = max((2 * hint[self.path] for hint in data.hints), default=np.inf)
+        candidates = [c for c in candidates if c[self.path] <= most_rounds]
         return restrict(candidates, data.hints, self.shared_arguments)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
@@ -358,7 +360,7 @@ class _Boosting(MemberType):
             histogram = ensemble.HistGradientBoostingRegressor
             if data.n_classes:
                 histogram = ensemble.HistGradientBoostingClassifier
-            return histogram(early_stopping=False, l2_regularization=1.0, max_bins=63, **arguments)
+            return histogram(early_stopping=False, l2_regularization=1.0, **arguments)
         model_type = SymmetricBoostingClassifier if data.n_classes else SymmetricBoostingRegressor
         return model_type(**arguments)
 
