@@ -19,7 +19,7 @@ from domainwise.evaluation.failures import (
     predictions_by_domain,
 )
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.plots.performance import reliability
+from domainwise.evaluation.plots.performance import reliability
 
 METHODS = ["constant", "linear", "kpca"]
 

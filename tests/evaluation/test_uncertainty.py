@@ -26,8 +26,8 @@ from domainwise.evaluation.results import (
     weighted_scores,
 )
 from domainwise.evaluation.verdict import domains_table
-from domainwise.scoring.measures import choose_measure
-from domainwise.scoring.statistics import expected_score, widened_interval
+from domainwise.held_out.scoring.measures import choose_measure
+from domainwise.held_out.scoring.statistics import expected_score, widened_interval
 
 NAMES = np.array(["a", "b", "c"])
 
@@ -185,7 +185,7 @@ def test_samples_without_a_defined_score_cause_no_nan_and_no_warning():
 
 def test_scores_on_seen_domains_equal_those_of_random_folds_written_by_hand(monkeypatch):
     # The loop below does not calibrate probabilities, which could change predictions.
-    monkeypatch.setattr("domainwise.models.search.improves", lambda *arguments: False)
+    monkeypatch.setattr("domainwise.models.tuning.improves", lambda *arguments: False)
     X, y, domain = table()
     X[domain == "site 3"] += 4.0
     evaluation = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)

@@ -14,14 +14,14 @@ import numpy as np
 from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
-from domainwise.arrays import Frame
-from domainwise.calibration.quantiles import calibrate_sets
+from domainwise.base.arrays import Frame
 from domainwise.evaluation.results import MethodResult, Record, Results, finite_mean, plain
 from domainwise.evaluation.verdict import Answer, make_answer
+from domainwise.held_out.calibration.quantiles import calibrate_sets
+from domainwise.held_out.scoring.predictions import fit_with_domains
+from domainwise.held_out.scoring.statistics import p_text
+from domainwise.held_out.search.grids import InUnits
 from domainwise.models.registry import CONTEXT
-from domainwise.scoring.predictions import fit_with_domains
-from domainwise.scoring.statistics import p_text
-from domainwise.search.grids import InUnits
 from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ STORED_AS = {
     **{name: name for name in ("key", "label", "kind", "about", "context", "candidates")},
     **{name: name for name in ("parameters", "p_value", "p_adjusted", "batches")},
     "importance": "worth",
+    "probability_scores": "probability_scores",
 }
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
@@ -207,8 +208,8 @@ class Evaluation(Results):
         path : Path
             The file that was written.
         """
+        from domainwise.base.files import write_text
         from domainwise.evaluation.page import render
-        from domainwise.jobs.store import write_text
 
         report_path = Path(path)
         write_text(report_path, render(self, title=title))

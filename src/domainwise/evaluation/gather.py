@@ -12,6 +12,7 @@ import numpy as np
 import sklearn
 
 from domainwise import __version__
+from domainwise.base.runner import Row
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import (
     HALVES,
@@ -30,13 +31,15 @@ from domainwise.evaluation.results import (
     domain_weights,
     grouped,
     plain,
+    probability_scores,
     with_intervals,
 )
-from domainwise.jobs.runner import Row
+from domainwise.held_out.calibration.decisions import rule_for
+from domainwise.held_out.folds import Split
+from domainwise.held_out.scoring.measures import Measure, counts_by_domain
+from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.statistics import compare, defined_score
 from domainwise.models.registry import CONTEXT, Method
-from domainwise.scoring.measures import Measure
-from domainwise.scoring.statistics import compare, defined_score
-from domainwise.splits.folds import Split
 
 #: Batches of rows on which scores with context are compared with scores without context.
 BATCHES = ("whole", "first half", "last half", "random tenth")
@@ -106,6 +109,9 @@ def scored_evaluation(
                 context=context,
                 batches=batches,
                 importance=_means((name, drop) for name, drops in score_drops for drop in drops),
+                probability_scores=probability_scores(
+                    _select_records(method_jobs, (HELD_OUT,)), scored_problem.classes
+                ),
             )
         )
         for fold, records_by_key in records_by_fold.items():
@@ -209,6 +215,27 @@ def drawn_rows_note(problem: Problem) -> str:
     )
 
 
+def decision_note(problem: Problem) -> str:
+    """A sentence about how classes are predicted from probabilities."""
+    if problem.classes is None:
+        return ""
+    class_codes = codes_of(problem.full.y, problem.classes)
+    counts = counts_by_domain(class_codes, problem.full.codes, len(problem.classes))
+    setting = problem.setting(1)
+    metric = None if problem.measure.is_custom else problem.measure.name
+    rule = rule_for(setting.decision, counts, setting.metric or metric)
+    start = "Probabilities have the class frequencies of the source domains. "
+    if rule.kind == "threshold":
+        return f"{start}Methods predict {rule.describe(problem.classes)}."
+    if rule.kind == "argmax":
+        return f"{start}For {problem.measure.label}, methods predict {rule.describe([])}."
+    start += f"Because a class is rare, or all classes count the same in {problem.measure.label}, "
+    start += "methods predict the class with the largest ratio of probability and frequency"
+    is_tuned = rule.threshold is not None and setting.decision == "auto"
+    tuning = ", unless another threshold is better on held-out source domains" if is_tuned else ""
+    return f"{start}{tuning}."
+
+
 def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> list[str]:
     """Sentences about special conditions of the evaluation."""
     measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
@@ -238,6 +265,7 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
             f"{median_domain_size:,} rows), without using their labels, and assume that these rows "
             "are typical of the domain. The other methods predict each row independently.",
         ),
+        (problem.classification, decision_note(problem)),
         (
             measure.uses_positive_class and positive is not None,
             f"The positive class, for which {label} is computed, is {positive!s} (pos_label).",

@@ -13,11 +13,7 @@ import numpy as np
 
 from domainwise.evaluation import verdict
 from domainwise.evaluation.failures import failure_sections
-from domainwise.evaluation.results import MethodResult, Results
-from domainwise.models.registry import TRIVIAL
-from domainwise.plots import DomainScoresDisplay, ShiftDisplay
-from domainwise.plots.style import ACCENT, PALETTE, short
-from domainwise.report.page import (
+from domainwise.evaluation.html import (
     FAINT,
     INK,
     Picture,
@@ -27,7 +23,11 @@ from domainwise.report.page import (
     render_page,
     to_svg,
 )
-from domainwise.scoring.statistics import p_text
+from domainwise.evaluation.plots import DomainScoresDisplay, ShiftDisplay
+from domainwise.evaluation.plots.style import ACCENT, PALETTE, short
+from domainwise.evaluation.results import PROBABILITY_SCORES, MethodResult, Results
+from domainwise.held_out.scoring.statistics import p_text
+from domainwise.models.registry import TRIVIAL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,7 +95,7 @@ def methods_table(evaluation: Results) -> TextTable:
     """Table of the scores of all methods on held-out domains."""
     show, sign = evaluation.show, evaluation.measure.sign
     headings = ["method", "mean", "next site (90 %)", "worst", "worst domain", "spread", "seen"]
-    headings += ["gap", "p", "adjusted p", "seconds"]
+    headings += ["gap", "p", "adjusted p", *PROBABILITY_SCORES.values(), "seconds"]
     best_worst_score = max(result.worst for result in evaluation.results)
     rows = []
     for r in evaluation.results:
@@ -103,6 +103,8 @@ def methods_table(evaluation: Results) -> TextTable:
         texts = [label, show(r.mean), verdict.interval(evaluation, evaluation.range_of(r))]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
+        probability_scores = [r.probability_scores.get(name) for name in PROBABILITY_SCORES]
+        texts += ["–" if score is None else f"{score:.3f}" for score in probability_scores]
         is_bold_by_column = {1: r is evaluation.best, 3: r.worst == best_worst_score}
         cells = [TextCell(text, is_bold_by_column.get(i, False)) for i, text in enumerate(texts)]
         rows.append([*cells, TextCell(f"{r.seconds:.1f}")])
@@ -210,7 +212,7 @@ def _parameter_meanings(evaluation: Results) -> list[tuple[str, str]]:
 
 #: Maximum number of columns in the plot of shifts.
 MAX_FEATURES = 12
-#: Colors of methods, readable on white and on black; ``reproduce`` uses the same colors.
+#: Colors of methods, readable on white and on black.
 COLORS = {
     "constant": "#8b95a1",
     "svm": "#5b8def",

@@ -9,21 +9,28 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.special import ndtri
+from sklearn.metrics import roc_auc_score
 
-from domainwise.adaptation.corrections import LABEL_COUNTS, SourceOutputs, domain_scores, label_gain
-from domainwise.arrays import Array, CrossValidator, Label
-from domainwise.calibration.decisions import DecisionRule, rule_for
+from domainwise.base.arrays import Array, CrossValidator, Label
+from domainwise.estimators.adaptation.corrections import (
+    LABEL_COUNTS,
+    SourceOutputs,
+    domain_scores,
+    label_gain,
+)
 from domainwise.evaluation.problem import Problem
-from domainwise.models.registry import METHODS, TRIVIAL, Method
-from domainwise.scoring.measures import Measure, counts_by_domain
-from domainwise.scoring.predictions import codes_of
-from domainwise.scoring.statistics import (
+from domainwise.held_out.calibration.curves import SMALLEST
+from domainwise.held_out.calibration.decisions import DecisionRule, rule_for
+from domainwise.held_out.scoring.measures import Measure, counts_by_domain
+from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.statistics import (
     TAIL,
     defined_score,
     expected_range,
     expected_score,
     share_interval,
 )
+from domainwise.models.registry import METHODS, TRIVIAL, Method
 
 Record = dict[str, Any]  #: targets and predictions for some rows of a domain
 Ends = tuple[float, float]  #: lower and upper end of an interval
@@ -58,6 +65,8 @@ class MethodResult:
     ends: Mapping[Any, Ends] = field(default_factory=dict)
     #: Drop in the score on held-out domains when a column is shuffled, by column.
     importance: Mapping[str, float] = field(default_factory=dict)
+    #: Means over domains of :func:`probability_scores`; empty unless there are two classes.
+    probability_scores: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def trivial(self) -> bool:
@@ -382,23 +391,34 @@ def domain_weights(
     return dict(zip(row_counts, (weights / weights.max()).tolist(), strict=True))
 
 
+#: Scores of probabilities of two classes, with their names in tables.
+PROBABILITY_SCORES = {"roc_auc": "AUC", "log_loss": "log loss", "brier_score": "Brier score"}
+
+
+def probability_scores(records: Sequence[Record], classes: Array | None) -> dict[str, float]:
+    """Return means over domains of AUC, log loss and Brier score, for two classes.
+
+    The result is empty without probabilities. The AUC ignores domains with one class.
+    """
+    if classes is None or len(classes) != 2 or any(r["probabilities"] is None for r in records):
+        return {}
+    scores: dict[str, list[float]] = {name: [] for name in PROBABILITY_SCORES}
+    for domain_records in grouped(records).values():
+        record = joined(domain_records)
+        is_positive = codes_of(record["target"], classes) == 1
+        p = np.asarray(record["probabilities"][:, 1], dtype=np.float64)
+        true_class_p = np.where(is_positive, p, 1.0 - p)
+        scores["log_loss"].append(-float(np.mean(np.log(np.maximum(true_class_p, SMALLEST)))))
+        scores["brier_score"].append(float(np.mean((1.0 - true_class_p) ** 2)))
+        if 0 < is_positive.sum() < len(is_positive):
+            scores["roc_auc"].append(float(roc_auc_score(is_positive, p)))
+    return {name: finite_mean(values) for name, values in scores.items()}
+
+
 def finite_mean(values: Iterable[float]) -> float:
     """Mean of the finite values; NaN if there are none."""
     finite_values = [value for value in values if np.isfinite(value)]
     return float(np.mean(finite_values)) if finite_values else float("nan")
-
-
-def listed(names: Sequence[str], max_names: int = 4) -> str:
-    """Join names for a sentence.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    >>> listed(["a", "b", "c"], max_names=1)
-    'a and 2 others'
-    """
-    shown_names, n_hidden = list(names[:max_names]), len(names[max_names:])
-    shown_names += [f"{n_hidden} other{'s' * (n_hidden > 1)}"] if n_hidden else []
-    return " and ".join(filter(None, (", ".join(shown_names[:-1]), *shown_names[-1:])))
 
 
 def percent(share: float) -> str:

@@ -1,0 +1,550 @@
+"""An estimator whose ``fit`` chooses the arguments of a method on held-out domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    ParameterGrid,
+    TunedThresholdClassifierCV,
+)
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC, SVR
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted
+
+from domainwise.algebra.kernels.functions import Kernel, resolve_gamma
+from domainwise.base.arrays import Array
+from domainwise.base.inputs import check_sample_domain, quiet_about_domains, take_rows
+from domainwise.base.signatures import arguments
+from domainwise.estimators.ensemble.symmetric import bin_borders
+from domainwise.estimators.projections.exact_base import KernelProjection
+from domainwise.estimators.projections.path import project_grid
+from domainwise.estimators.projections.projection import one_thread_if_small
+from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve, improves
+from domainwise.held_out.calibration.decisions import (
+    DecisionRule,
+    Decisions,
+    choose_rule,
+    rule_for,
+    threshold_rule,
+)
+from domainwise.held_out.folds import Split, domain_folds, draw_rows
+from domainwise.held_out.scoring.measures import (
+    choose_measure,
+    counts_by_domain,
+    has_rare_class,
+    positive_last,
+)
+from domainwise.held_out.scoring.predictions import (
+    MetaEstimator,
+    codes_of,
+    fit_with_domains,
+    has_argument,
+    weights_classes,
+)
+from domainwise.held_out.search.driver import (
+    Candidate,
+    Data,
+    Outcomes,
+    Race,
+    batches_by,
+    held_out_outputs,
+    search,
+)
+from domainwise.held_out.search.heads import quick_head
+from domainwise.held_out.search.scores import Score, SmoothScore, as_score, outputs, quiet_scores
+
+MAX_INNER_FOLDS = 5  #: maximum number of folds of source domains on which arguments are chosen
+#: Maximum number of rows on which arguments are chosen; the final fit uses all rows. There is no
+#: limit for estimators that are searches: their candidates share computations, or use landmarks.
+SEARCH_ROWS = 5000
+#: Estimators that use only the bin of each value.
+BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
+RACE_SPLITS = 3  #: number of splits after which clearly worse candidates are dropped
+
+
+@dataclass(frozen=True)
+class MethodSearchKind:
+    """A search for an estimator's arguments; candidates are fitted like the final model.
+
+    With ``use_shortcuts``, candidates of an SVM or an exact projection that have the same kernel
+    share the kernel matrices of a split, and boosting gets bin numbers instead of values.
+    """
+
+    estimator: Any
+    step: str  #: pipeline step that has the arguments; empty if there is no pipeline
+    grids: list[dict[str, Any]]
+    use_shortcuts: bool = True
+    one_pass = False
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """Return all combinations of the values in each grid."""
+        return list(ParameterGrid(self.grids))
+
+    @property
+    def _searched_estimator(self) -> Any:
+        return self.estimator.named_steps[self.step] if self.step else self.estimator
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Group candidates that share a kernel; otherwise each candidate is a batch."""
+        estimator = self._searched_estimator
+        is_rbf_svm = type(estimator) in (SVC, SVR) and estimator.kernel == "rbf"
+        if self.use_shortcuts and (is_rbf_svm or isinstance(estimator, KernelProjection)):
+            return batches_by(candidates, ("kernel", "gamma"))
+        return [[i] for i in range(len(candidates))]
+
+    def outcomes(
+        self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
+    ) -> Outcomes:
+        """Score the candidates on one split."""
+        ((train, test),) = splits
+        train_data, X_test, y_test = data.take(train), take_rows(data.X, test), data.y[test]
+        if self.use_shortcuts and isinstance(self.estimator, BOOSTING):
+            train_data, X_test = _bin_values(train_data, X_test, self.estimator.max_bins)
+        with quiet_about_domains():
+            if len(batch) == 1:
+                (model,) = self.fit(train_data, batch)
+                return Outcomes([[score.outcome(model, X_test, y_test)]])
+            with one_thread_if_small(data.X), quiet_scores():
+                fitted_pairs = self._fit_shared(train_data, batch, X_test)
+                return Outcomes([[score.outcome(model, X, y_test)] for model, X in fitted_pairs])
+
+    def _fit_shared(
+        self, train_data: Data, batch: Sequence[Candidate], X_test: Array
+    ) -> Iterator[tuple[Any, Array]]:
+        """Yield fitted candidates with a common kernel, each with its input for the test rows."""
+        if self.step:
+            predictor = quick_head(self.estimator.steps[-1][1])
+            for Z, Z_test in project_grid(self._searched_estimator, batch, train_data, X_test):
+                yield copy(predictor).fit(Z, train_data.y), Z_test
+            return
+        gamma = batch[0].get("gamma", self.estimator.gamma)
+        kernel = Kernel("rbf", gamma=gamma).centred_on(train_data.X)
+        K, K_test = kernel.matrix(train_data.X), kernel.matrix(X_test, train_data.X)
+        for candidate in batch:
+            model = clone(self.estimator).set_params(**{**candidate, "kernel": "precomputed"})
+            yield model.fit(K, train_data.y), K_test
+
+    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
+        """Fit candidates; domains are passed to estimators that request them."""
+        prefix, models = f"{self.step}__" if self.step else "", []
+        for candidate in chosen:
+            parameters = {prefix + name: clone(v, safe=False) for name, v in candidate.items()}
+            model = clone(self.estimator).set_params(**parameters)
+            models.append(fit_with_domains(model, data.X, data.y, data.sample_domain))
+        return models
+
+
+def _bin_values(train_data: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
+    """Replace values by bin numbers, the only information that histogram boosting uses.
+
+    This saves time, because scikit-learn computes bins one by one if rows have weights.
+    """
+    if np.isnan(train_data.X).any():
+        return train_data, X_test
+    borders = [bin_borders(column, n_bins) for column in train_data.X.T]
+
+    def to_bin_numbers(X: Array) -> Array:
+        pairs = zip(borders, X.T, strict=True)
+        return np.column_stack([np.searchsorted(b, x) for b, x in pairs]).astype(np.float64)
+
+    return replace(train_data, X=to_bin_numbers(train_data.X)), to_bin_numbers(X_test)
+
+
+def _estimator_has(name: str) -> Any:
+    """Return a function that checks whether the estimator, fitted or not, has a method."""
+    return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
+
+
+def _has_probabilities(search: MethodSearch) -> bool:
+    """Return whether there are probabilities: the estimator's, or those of a calibration curve."""
+    has_curve = search.calibrates or search.curve_ is not None
+    return has_curve or bool(_estimator_has("predict_proba")(search))
+
+
+class Calibrated:
+    """Attributes of a fitted MethodSearch; the values are those in files from older versions."""
+
+    #: The curve that computes probabilities; None if the estimator's own are used.
+    curve_: Curve | None = None
+    #: The rule for ``curve_`` or for the estimator's probabilities; None if the estimator decides.
+    _rule: DecisionRule | None = None
+
+
+@arguments
+class MethodSearch(Calibrated, MetaEstimator):
+    """An estimator with arguments chosen on held-out source domains.
+
+    ``grid`` contains candidate values by argument, in ``units`` (see
+    :class:`~domainwise.held_out.search.grids.InUnits`); with None, there is no search. ``step`` is
+    the pipeline step with the arguments. With ``searches``, the estimator is a search, and gets the
+    splits, scorer and values. A user's ``own`` estimator gets the original domain labels.
+    ``scoring=None`` means a smooth score (:class:`~domainwise.held_out.search.scores.SmoothScore`).
+    ``pos_label`` is the positive class for scores such as F1; None means the second of two classes.
+    ``cv=None`` holds out source domains in at most five groups.
+
+    The outputs of a classifier for held-out rows calibrate its probabilities, if this improves them
+    (theory 16.4). From these, ``decision`` predicts classes; "auto" depends on ``metric``, by which
+    methods are compared. A user's ``own`` estimator keeps its probabilities, unless it weights
+    classes or has a grid but no probabilities, and its predictions, unless ``metric`` requires
+    others. Without a grid, ``curve`` is used instead of a calibration.
+
+    ``fit`` sets ``estimator_`` (with the selected arguments, fitted to all rows), ``best_params_``,
+    ``varied_`` (arguments with more than one candidate value), ``n_candidates_``, ``selected_on_``
+    (whether "domains" or "rows" were held out, or None), ``settled_`` (an unfitted estimator
+    with the selected arguments) and, for classes, ``curve_`` and ``applied_rule``.
+
+    >>> from sklearn.svm import SVC
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=4, random_state=0)
+    >>> search = MethodSearch(SVC(), {"gamma": [0.3, 3.0]}, {"gamma": "median"})
+    >>> search.fit(data.data, data.target, sample_domain=data.sample_domain).n_candidates_
+    2
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True, "learn_from": True}
+    __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__decision_function: ClassVar[dict[str, Any]] = {"sample_domain": True}
+
+    estimator: Any = field(kw_only=False)
+    grid: Mapping[str, Sequence[Any]] | None = field(default=None, kw_only=False)
+    units: Mapping[str, str] | None = field(default=None, kw_only=False)
+    step: str = ""
+    searches: bool = False
+    own: bool = False
+    scoring: Any = None
+    pos_label: Any = None
+    cv: Any = None
+    n_jobs: int | None = None
+    decision: Any = "auto"
+    metric: Any = None
+    curve: Any = None
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
+        """Choose arguments on held-out source domains, then fit to all rows.
+
+        ``learn_from`` is passed to an estimator whose ``fit`` accepts it. It marks the training
+        rows; the other rows only describe their domains.
+        """
+        y = np.asarray(y)
+        domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
+        domains = sample_domain if self.own or sample_domain is None else domain_codes
+        self.curve_, self._rule = self.curve, None
+        if self.grid is None and not self.calibrates:
+            model = clone(self.estimator)
+            if self.searches:
+                model.set_params(scoring=self.scoring and self._scorer(y, domain_codes)[0])
+            fit_options = {} if learn_from is None else {"learn_from": learn_from}
+            fit_with_domains(model, X, y, domains, **fit_options)
+            if self.searches:
+                model.set_params(scoring=None)
+            return self.set_fitted(model, {}, [{}], None)._decide(y, domain_codes)
+        row_indices = np.arange(len(y))
+        if not self.searches:
+            max_rows = max(SEARCH_ROWS, 2 * (int(domain_codes.max()) + 1))
+            row_indices = draw_rows(domain_codes, max_rows, 0)
+        data = Data(X, y, None if domains is None else np.asarray(domains))
+        search_data = data if len(row_indices) == len(y) else data.take(row_indices)
+        y_and_codes = y[row_indices], domain_codes[row_indices]
+        scorer, is_usable = self._scorer(*y_and_codes)
+        splits, selected_on = domain_folds(
+            *y_and_codes,
+            classification=_is_classification(self.estimator, y),
+            cv=self.cv,
+            max_splits=MAX_INNER_FOLDS,
+            is_usable=is_usable,
+        )
+        units = self.units or {}
+        grids = in_units(self.grid or {}, units, search_data, splits)
+        with quiet_about_domains():  # domain_folds has warned already
+            if self.searches:
+                held_out = self._fit_search(data, splits, grids, scorer, selected_on)
+                return self._decide(y, domain_codes, held_out)
+            use_shortcuts = not self.own and isinstance(X, np.ndarray)
+            kind = MethodSearchKind(self.estimator, self.step, grids, use_shortcuts)
+            # A user's score may be too noisy on individual domains to drop candidates early.
+            race = Race(first=RACE_SPLITS) if self.scoring is None and not self.own else None
+            score, n_jobs = as_score(scorer), self.n_jobs
+            search_result = search(kind, search_data, splits, score, race=race, n_jobs=n_jobs)
+            chosen, held_out = search_result.chosen[0], search_result.held_out
+            if self.calibrates and held_out is None:  # a user's scorer does not return outputs
+                smooth_score = self._smooth_score(*y_and_codes)
+                held_out = held_out_outputs(kind, search_data, splits, [chosen], smooth_score)
+            # Rescale values that were chosen on fewer rows to all rows.
+            row_ratio = len(y) / len(row_indices)
+            factors = {"rows": row_ratio, "per row": 1.0 / row_ratio}
+            chosen_arguments = {
+                name: value * factors[units[name]] if units.get(name) in factors else value
+                for name, value in chosen.items()
+            }
+            (model,) = kind.fit(replace(data, sample_domain=domains), [chosen_arguments])
+            self.set_fitted(model, chosen_arguments, kind.candidates(data), selected_on)
+            return self._decide(
+                y, domain_codes, None if held_out is None else held_out[0], row_indices
+            )
+
+    def _smooth_score(self, y: Array, domain_codes: Array) -> SmoothScore:
+        classification = _is_classification(self.estimator, y)
+        return SmoothScore(y, domain_codes, np.unique(y) if classification else None)
+
+    def _scorer(self, y: Array, domain_codes: Array) -> tuple[Any, Any]:
+        """Return the scorer, and a function that returns whether it is defined on a split."""
+        score = self._smooth_score(y, domain_codes)
+        if self.scoring is None:
+            return score, lambda train, test: True
+        classes, classification = score.classes, score.classes is not None
+        measure = choose_measure(self.scoring, y, classification, self.pos_label)
+        is_defined = partial(measure.is_defined, classification=classification)
+        computes_outputs = self.calibrates or "param_grid" in self.estimator.get_params(deep=False)
+        if classes is None or measure.is_custom or self.own or not computes_outputs:
+            return measure.scorer, is_defined
+        counts = counts_by_domain(codes_of(y, classes), domain_codes, len(classes))
+        positive = classes.tolist().index(positive_last(classes, self.pos_label).tolist()[-1])
+        rule = rule_for(self.decision, counts, self.scoring, positive)
+        return replace(score, measure=measure, rule=rule), is_defined
+
+    def _fit_search(
+        self, data: Data, splits: list[Split], grids: list[Any], scorer: Any, selected_on: str
+    ) -> Array | None:
+        """Fit an estimator that is itself a search, with these splits, values and scorer.
+
+        Return the outputs of the best candidate for held-out rows, for a projection.
+        """
+        model, held_out = clone(self.estimator), None
+        inner_search = model.named_steps[self.step] if self.step else model
+        has_grid = "param_grid" in inner_search.get_params(deep=False)
+        inner_search.set_params(**({"param_grid": grids} if has_grid else grids[0]))
+        if isinstance(scorer, SmoothScore) and not self.step and not has_grid:
+            scorer = None  # kernel ridge regression computes its own smooth score at no extra cost
+        inner_search.set_params(cv=splits, scoring=scorer)
+        fit_with_domains(model, data.X, data.y, data.sample_domain)
+        if self.step:
+            projection, held_out = inner_search.best_estimator_, inner_search.held_out_outputs_
+            held_out = None if held_out is None else held_out[0]
+            model = Pipeline([(n, projection if n == self.step else s) for n, s in model.steps])
+        else:
+            inner_search.set_params(cv=None, scoring=None)  # splits would store all row indices
+        candidates = inner_search.cv_results_["params"]
+        self.set_fitted(model, inner_search.best_params_, candidates, selected_on)
+        return held_out
+
+    def set_fitted(
+        self,
+        fitted_estimator: Any,
+        best_candidate: Candidate,
+        candidates: Sequence[Candidate],
+        selected_on: str | None = "domains",
+    ) -> Self:
+        """Set the fitted attributes; ``fitted_estimator`` has been fitted to all rows."""
+        self.estimator_ = fitted_estimator
+        self.best_params_ = dict(best_candidate)
+        self.n_candidates_ = len(candidates)
+        self.selected_on_ = selected_on
+        distinct_values = {name: {repr(c.get(name)) for c in candidates} for name in best_candidate}
+        self.varied_ = [name for name in best_candidate if len(distinct_values[name]) > 1]
+        if isinstance(fitted_estimator, Decisions) and is_classifier(fitted_estimator):
+            fitted_estimator.decide(self.decision, self.metric, self._positive)
+        return self
+
+    # Probabilities and decisions.
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether ``fit`` calibrates the estimator's outputs on held-out domains."""
+        decides_itself = isinstance(self.estimator, Decisions)
+        if decides_itself or self.curve is not None or not is_classifier(self.estimator):
+            return False
+        if not self.own:
+            return self.grid is not None
+        if has_argument(self.estimator.predict):  # its predictions depend on other rows
+            return False
+        # Without a grid, further fits would be needed only for the calibration.
+        lacks_probabilities = not hasattr(self.estimator, "predict_proba")
+        return weights_classes(self.estimator) or (lacks_probabilities and self.grid is not None)
+
+    def _decide(
+        self, y: Array, domain_codes: Array, values: Array | None = None, rows: Any = slice(None)
+    ) -> Self:
+        """Calibrate probabilities on outputs for held-out ``rows``, and set the decision rule."""
+        is_classification = _is_classification(self.estimator, y)
+        if not is_classification or isinstance(self.estimator_, Decisions):
+            return self
+        class_codes, n_classes = codes_of(y, self.classes_), len(self.classes_)
+        counts = counts_by_domain(class_codes, domain_codes, n_classes)
+        if not self.calibrates or values is None:
+            rule = rule_for(self.decision, counts, self.metric, self._positive)
+            self._rule = None if self._decides_itself(rule) else rule
+            return self
+        is_held_out = np.isfinite(values).all(axis=1)
+        values, class_codes = values[is_held_out], class_codes[rows][is_held_out]
+        domain_codes = np.unique(domain_codes[rows][is_held_out], return_inverse=True)[1]
+        curve = self._own_curve
+        if curve is None or improves(values, class_codes, domain_codes, curve):
+            curve = self.curve_ = fit_curve(values, class_codes, equal_weights(domain_codes))[0]
+        held_out = class_codes, domain_codes, curve.probabilities(values)
+        options: Any = {"scoring": self.metric, "positive": self._positive, "counts": counts}
+        self._rule = choose_rule(self.decision, *held_out, **options)
+        return self
+
+    @property
+    def _own_curve(self) -> Curve | None:
+        """The curve of an estimator with probabilities; None if they must be calibrated."""
+        model, n_classes = self.estimator_, len(self.classes_)
+        if weights_classes(model) or not hasattr(model, "predict_proba"):
+            return None
+        is_sigmoid = n_classes == 2 and hasattr(model, "decision_function")
+        return Curve(0.5 if is_sigmoid else 1.0, np.zeros(n_classes))
+
+    def _decides_itself(self, rule: DecisionRule) -> bool:
+        """Return whether the estimator's own predictions are used instead of those of the rule."""
+        if isinstance(self.estimator, DummyClassifier) or not hasattr(self, "predict_proba"):
+            return True
+        has_threshold = isinstance(
+            self.estimator, FixedThresholdClassifier | TunedThresholdClassifierCV
+        )
+        return self.own and self.decision == "auto" and (rule.kind == "argmax" or has_threshold)
+
+    @property
+    def _positive(self) -> int:
+        """Code of the positive one of two classes."""
+        names = [str(name) for name in self.classes_.tolist()]
+        return names.index(str(self.pos_label)) if str(self.pos_label) in names else 1
+
+    @property
+    def applied_rule(self) -> DecisionRule | None:
+        """The rule by which classes are predicted; None if the estimator decides without one."""
+        inner_rule: DecisionRule | None = getattr(self.estimator_, "applied_rule", None)
+        return inner_rule if self._rule is None else self._rule
+
+    @property
+    def decides(self) -> bool:
+        """Whether classes are predicted here, and not by the estimator."""
+        return self._rule is not None or self.curve_ is not None
+
+    def with_threshold(self, threshold: float) -> Self:
+        """Return a copy that predicts the positive class if its probability is at least this."""
+        old_rule, search = self.applied_rule, copy(self)
+        positive = self._positive if old_rule is None else old_rule.positive
+        search._rule = threshold_rule(threshold, positive, len(self.classes_))
+        return search
+
+    @property
+    def settled_(self) -> Any:
+        """An unfitted estimator with the selected arguments, without a search."""
+        model = self.estimator_
+        if hasattr(model, "settled"):
+            model = model.settled()
+        else:
+            model = clone(model.best_estimator_ if self.searches and not self.step else model)
+        if not is_classifier(model):
+            return model
+        # A threshold that was tuned or set is also used by the new model.
+        decision, rule = self.decision, self.applied_rule
+        if rule is not None:
+            decision = rule.kind if rule.kind in ("argmax", "balanced") else rule.threshold
+        options = {"own": self.own, "pos_label": self.pos_label, "metric": self.metric}
+        return MethodSearch(model, decision=decision, curve=self.curve_, **options)
+
+    @property
+    def classes_(self) -> Array:
+        """Class labels."""
+        return np.asarray(self.estimator_.classes_)
+
+    def _call(self, method: str, X: Any, sample_domain: Any) -> Any:
+        check_is_fitted(self)
+        call = getattr(self.estimator_, method)
+        if sample_domain is None or not has_argument(call):
+            return call(X)
+        return call(X, sample_domain=sample_domain)
+
+    def predict(self, X: Any, sample_domain: Any = None) -> Any:
+        """Predict; ``sample_domain`` is passed to estimators that use other rows of a domain."""
+        check_is_fitted(self)
+        if self._rule is None:
+            return self._call("predict", X, sample_domain)
+        return self.classes_[self._rule.codes(self.predict_proba(X, sample_domain))]
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any, sample_domain: Any = None) -> Any:
+        """Return probabilities of the classes."""
+        check_is_fitted(self)
+        if self.curve_ is None:
+            return self._call("predict_proba", X, sample_domain)
+        class_codes = np.arange(len(self.classes_))
+        return self.curve_.probabilities(outputs(self.estimator_, X, len(class_codes), class_codes))
+
+    @available_if(_estimator_has("decision_function"))
+    def decision_function(self, X: Any, sample_domain: Any = None) -> Any:
+        """Return decision values."""
+        return self._call("decision_function", X, sample_domain)
+
+    @available_if(_estimator_has("adapt"))
+    def adapt(self, X: Any, y: Any, *, X_site: Any = None) -> Self:
+        """Return a copy that is adapted to the site from which the labelled rows come."""
+        adapted_search = copy(self)
+        adapted_search.estimator_ = self.estimator_.adapt(X, y, X_site=X_site)
+        return adapted_search
+
+    @property
+    def projection_(self) -> Any:
+        """The fitted projection, or None if the method has none."""
+        steps = getattr(self.estimator_, "named_steps", {})
+        return None if self.own else steps.get("project")
+
+    def score(self, X: Any, y: Any) -> float:
+        """Score the predictions with ``scoring``."""
+        classification = _is_classification(self.estimator, y)
+        measure = choose_measure(self.scoring, np.asarray(y), classification, self.pos_label)
+        return float(measure.scorer(self, X, y))
+
+
+def _is_classification(estimator: Any, y: Any) -> bool:
+    """Return whether the task is classification, from the estimator's type or else from y."""
+    if is_classifier(estimator) or is_regressor(estimator):
+        return bool(is_classifier(estimator))
+    return not type_of_target(y).startswith("continuous")
+
+
+def in_units(
+    grid: Mapping[str, Sequence[Any]], units: Mapping[str, str], data: Data, splits: list[Split]
+) -> list[dict[str, Any]]:
+    """Return one grid per kernel, with values converted from units that depend on the rows.
+
+    >>> data = Data(np.zeros((50, 2)), np.zeros(50))
+    >>> in_units({"lam": [0.1]}, {"lam": "rows"}, data, [])
+    [{'lam': [5.0]}]
+    """
+    deviation = (float(np.std(data.y)) or 1.0) if "deviation" in units.values() else 1.0
+    scales = {"deviation": deviation, "tolerance": min(deviation, 1.0)}
+    scales |= {"rows": len(data.y), "per row": 1.0 / len(data.y)}
+    grids = []
+    for kernel in grid.get("kernel", ["rbf"]):
+        values_by_name: dict[str, Any] = {}
+        for name, factors in grid.items():
+            unit = units.get(name)
+            if unit == "components":
+                max_components = min(len(train) for train, _ in splits) - 1
+                values_by_name[name] = sorted({min(n, max_components) for n in factors})
+            elif unit == "if a class is rare":
+                counts = np.unique(data.y, return_counts=True)[1]
+                values_by_name[name] = list(factors if has_rare_class(counts) else factors[:1])
+            elif unit is None:
+                values_by_name[name] = list(factors)
+            else:
+                is_median = unit == "median"
+                scale = resolve_gamma("median", kernel, data.X) if is_median else scales[unit]
+                values_by_name[name] = [scale * factor for factor in factors]
+        grids.append(values_by_name | ({"kernel": [kernel]} if "kernel" in grid else {}))
+    return grids
