@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import quiet_about_domains
-from domainwise.base.messages import ClassShareWarning, ContextWarning, RowFoldsWarning
+from domainwise.base.messages import ContextWarning, RowFoldsWarning
 from domainwise.base.runner import Row
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.evaluation.results import Record
@@ -271,9 +271,8 @@ def _find_parameter(model: Any, name: str) -> str:
 
 def reported_warnings(messages: Sequence[warnings.WarningMessage]) -> list[str]:
     """Sorted texts of the warnings that users should see."""
-    # The notes of the evaluation already report what these warnings say.
-    noted_categories = (RowFoldsWarning, ClassShareWarning)
-    texts = {str(m.message)[:300] for m in messages if not issubclass(m.category, noted_categories)}
+    # The notes of the evaluation already report what the excluded warning says.
+    texts = {str(m.message)[:300] for m in messages if not issubclass(m.category, RowFoldsWarning)}
     return sorted(text for text in texts if not text.startswith(_IGNORED_WARNINGS))
 
 

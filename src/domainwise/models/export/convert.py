@@ -561,7 +561,7 @@ def _convert_ensemble(model: Any, X: Tensor) -> Any:
     if not is_classifier(model):
         return _correct(model, model.on_target_scale(mean))
     probabilities = _correct(model, mean)
-    return ClassifierOutput(probabilities.argmax(), None, probabilities)
+    return _decide(model.decision_rule_, probabilities, None, probabilities.argmax())
 
 
 @converts(SiteAdapter)
@@ -584,7 +584,13 @@ def _convert_adapter(model: Any, X: Tensor) -> Any:
 def _convert_member(member: Member, Z: Tensor) -> Tensor:
     Z = Z if member.clip is None else (Z / member.clip).op("Tanh") * member.clip
     mean = weighted_sum([_score_classes(model, Z, member.n_classes) for model in member.estimators])
-    return mean if member.curve is None else _apply_curve(member.curve, mean)
+    if member.curve is not None:
+        return _apply_curve(member.curve, mean)
+    return (
+        mean
+        if member.bounds is None
+        else mean.op("Max", member.bounds[0]).op("Min", member.bounds[1])
+    )
 
 
 def _score_classes(model: Any, Z: Tensor, n_classes: int) -> Tensor:
