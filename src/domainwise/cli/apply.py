@@ -51,12 +51,15 @@ def predict(
         "such as 0.9. New columns: low and high (regression), or in_set_CLASS for each class.",
         "FRACTION",
     ] = None,
+    threshold: options.Threshold = None,
     read_options: options.ReadingOptions,
 ) -> None:
     """Predict the target for rows from known or new domains.
 
     The output contains a prediction for each row and, for classification, the probability of each
-    class (or its decision value, if the model does not estimate probabilities). The table does not
+    class (or its decision value, if the model does not estimate probabilities). Probabilities have
+    the class frequencies of the source domains (the domains in the training data); the prediction
+    depends on the model's decision rule, which info shows, or on --threshold. The table does not
     need a domain column; if it has one, the column is copied to the output. Large files are read
     and written in chunks. Rows that differ from all source domains (the domains in the training
     data) are reported on stderr. Each row is predicted individually, unless --context is used.
@@ -65,7 +68,7 @@ def predict(
         raise ValueError("--one-domain requires --context; add --context or remove --one-domain")
     context_mode = ("one" if one_domain else "column") if context else None
     arguments = {"coverage": coverage, "context": context_mode, **read_options.arguments()}
-    _apply(apply_options, project=False, **arguments)
+    _apply(apply_options, project=False, threshold=threshold, **arguments)
 
 
 @options.command
@@ -119,7 +122,9 @@ def adapt(
         common.print_notes(stderr(), [f"ignored {common.count(n_ignored, 'row')} without a target"])
 
 
-def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> None:
+def _apply(
+    apply_options: ApplyOptions, *, project: bool, threshold: float | None = None, **arguments: Any
+) -> None:
     """Apply a model to a table; other arguments are passed to ``apply_to_file``."""
     table_path, out = apply_options.table, apply_options.out
     with warnings.catch_warnings(record=True) as caught_warnings:
@@ -131,6 +136,7 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
         writes_folder = apply_options.dask is not None and not out.suffix
         common.check_output(out, apply_options.force, *([] if writes_folder else FORMATS))
         model = TableModel.load(apply_options.model)
+        model = model if threshold is None else model.with_threshold(threshold)
         activity = f"{'projecting' if project else 'predicting'} {table_path}"
         with dask_client(apply_options.dask) as client, common.spinner(activity) as update:
             try:

@@ -71,9 +71,9 @@ def evaluate(
     ] = None,
     metric: Annotated[
         str | None,
-        "scikit-learn scorers, separated by commas. The first one determines whether models weight "
-        "all classes equally. Default: root_mean_squared_error for regression, and accuracy or "
-        "balanced_accuracy for classification.",
+        "scikit-learn scorers, separated by commas. The first one determines how classes are "
+        "predicted from probabilities. Default: root_mean_squared_error for regression, and "
+        "accuracy or balanced_accuracy for classification.",
         "NAMES",
     ] = None,
     inner_metric: Annotated[
@@ -81,6 +81,7 @@ def evaluate(
         "Scorer used to choose each method's parameters. Default: log loss or squared error.",
     ] = None,
     positive: options.Positive = None,
+    threshold: options.Threshold = None,
     columns: options.ColumnOptions,
     read_options: options.ReadingOptions,
     max_rows: Annotated[
@@ -163,6 +164,7 @@ def evaluate(
             out=folder,
             force=force,
             inner_scoring=inner_metric,
+            threshold=threshold,
             partial_results=True,
         )
     evaluation.next_step = next_step(evaluation, folder, estimator)

@@ -71,15 +71,14 @@ class Problem:
         return "classification" if self.classification else "regression"
 
     @property
+    def n_classes(self) -> int | None:
+        """Number of classes; None for a continuous target."""
+        return None if self.classes is None else len(self.classes)
+
+    @property
     def positive(self) -> Any:
         """The positive class of a binary target, which some measures need; None otherwise."""
         return self.classes[1] if self.classes is not None and len(self.classes) == 2 else None
-
-    @property
-    def class_weight(self) -> str | None:
-        """Class weights in training; by default "balanced" if the measure is balanced."""
-        default_weight = "balanced" if self.classification and self.measure.balanced else None
-        return self.overrides.get("class_weight", default_weight) or None
 
     @property
     def full(self) -> Problem:
@@ -103,8 +102,15 @@ class Problem:
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
         """The setting for methods that are fitted to this number of rows."""
-        fields = self.classification, n_rows, self.inner_scoring, self.class_weight
-        setting = Setting(*fields, pos_label=self.positive, cv=cv, seed=self.seed)
+        setting = Setting(
+            self.classification,
+            n_rows,
+            self.inner_scoring,
+            metric=self.measure.scoring,
+            pos_label=self.positive,
+            cv=cv,
+            seed=self.seed,
+        )
         return replace(setting, **self.overrides)
 
     def rows(self, index: Array, prepared: bool = True) -> Any:
@@ -148,8 +154,8 @@ class Problem:
         return replace(self, **fields, parent=parent)
 
     def measured_by(self, measure: Measure) -> Problem:
-        """The problem with another measure, but with unchanged class weights."""
-        overrides = {**self.overrides, "class_weight": self.class_weight}
+        """The problem with another measure, but with the same models and decisions."""
+        overrides = {"metric": self.measure.scoring, **self.overrides}
         return replace(self, measure=measure, overrides=overrides)
 
     def scored_rows(self, test: Array) -> list[Array]:

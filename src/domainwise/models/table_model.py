@@ -19,7 +19,8 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import Array
-from domainwise.base.messages import ClassShareWarning, ContextWarning, warn_caller
+from domainwise.base.messages import ContextWarning, warn_caller
+from domainwise.held_out.calibration.decisions import check_decision
 from domainwise.held_out.calibration.quantiles import scores_by_class, stored_quantiles
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.predictions import Predictions, fit_with_domains
@@ -80,6 +81,17 @@ class TableModel:
         if coverage is not None:
             columns |= self._prediction_set_columns(outputs, coverage)
         return import_pandas().DataFrame(columns)
+
+    def with_threshold(self, threshold: float) -> TableModel:
+        """Return a copy that predicts the positive class if its probability is at least this."""
+        name, search = self.pipeline.steps[-1]
+        if self.info["classes"] is None or not hasattr(search, "predict_proba"):
+            raise TableError(
+                f"this model ({self.info.get('method')}) has no probabilities of classes, so it "
+                "cannot predict with a threshold"
+            )
+        steps = [*self.pipeline.steps[:-1], (name, search.with_threshold(threshold))]
+        return replace(self, pipeline=Pipeline(steps))
 
     def _prediction_set_columns(self, outputs: Predictions, coverage: float) -> dict[str, Array]:
         """Return prediction sets (a column for each class) or intervals, by column name."""
@@ -214,7 +226,8 @@ def table_setting(
     table: Table,
     *,
     predictor: str = "auto",
-    class_weight: str | None = "auto",
+    class_weight: str | None = None,
+    decision: str | float = "auto",
     scoring: Any = None,
     inner_scoring: Any = None,
     pos_label: Any = None,
@@ -223,26 +236,26 @@ def table_setting(
 ) -> Setting:
     """Return the :class:`Setting` for fitting a method to a table.
 
-    ``class_weight="auto"`` balances classes if ``scoring``, the metric of `evaluate`, weights them
-    equally. Parameters are chosen by ``inner_scoring``; None means log loss or squared error.
+    ``decision`` says how classes are predicted; "auto" depends on ``scoring``, the metric of
+    `evaluate`. Parameters are chosen by ``inner_scoring``; None means log loss or squared error.
     """
     classification = table.schema.task == "classification"
     measure = choose_measure(scoring, table.y, classification, pos_label, table.sample_domain)
-    if class_weight == "auto":
-        class_weight = "balanced" if classification and measure.balanced else None
-    elif class_weight not in (None, "balanced"):
-        raise ValueError(f"class_weight must be 'auto', 'balanced' or None; got {class_weight!r}")
-    elif class_weight is not None and not classification:
+    if class_weight not in (None, "balanced"):
+        raise ValueError(f"class_weight must be 'balanced' or None; got {class_weight!r}")
+    if class_weight is not None and not classification:
         raise ValueError(
             "class_weight needs classes, but the target is continuous. Use class_weight=None"
         )
+    check_decision(decision, len(table.classes or ()) or None)
     return Setting(
         classification,
         len(table.y),
         inner_scoring,
         class_weight,
         predictor,
-        probability=True,
+        metric=measure.scoring,
+        decision=decision,
         pos_label=pos_label,
         seed=random_state,
         n_jobs=n_jobs,
@@ -263,7 +276,6 @@ def fit_table(
     pipeline = method.pipeline(setting, make_preprocessor(table.schema), watch=True)
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
-        warnings.simplefilter("ignore", ClassShareWarning)  # class weights follow the metric
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
     if not rows:
         refuse_rows(method.key, training_rows(pipeline))
@@ -298,7 +310,7 @@ def describe_model(
     notes: list[str],
 ) -> dict[str, Any]:
     """Describe a fitted model; ``domains`` contains (name, number of rows) pairs."""
-    projector, context = search.projection_, None
+    projector, context, rule = search.projection_, None, search.applied_rule
     model: Any = getattr(search, "estimator_", None)
     if getattr(model, "uses_context", False):
         # "promised" is later set to True if the model is chosen by its score with context.
@@ -309,6 +321,7 @@ def describe_model(
         "predictor": "" if projector is None else predictor,
         "classes": classes,
         "class_weight": setting.class_weight,
+        "decision": None if rule is None or classes is None else rule.describe(classes),
         "domains": [list(pair) for pair in domains],
         "n_rows": sum(n for _, n in domains),
         "seed": setting.seed,
