@@ -26,13 +26,16 @@ from domainwise.checks.inputs import (
 )
 from domainwise.gram import tiles
 from domainwise.gram.tiles import upper_tiles
+from domainwise.scoring.pooling import PooledScores, pool_scores
 
 __all__ = [
     "InvarianceReport",
+    "PooledScores",
     "g_mean_score",
     "hsic",
     "invariance_report",
     "mmd",
+    "pool_scores",
     "worst_domain_score",
 ]
 
