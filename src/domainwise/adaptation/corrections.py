@@ -409,14 +409,16 @@ def outputs_score(scoring: Any, classes: Array | None) -> Score:
         return lambda outputs, codes: balanced_accuracy(codes, outputs.argmax(axis=1) == codes)
     measure = choose_measure(scoring, classes, classes is not None)
 
-    def score(outputs: Array, y: Array) -> float:
-        record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
-        if classes is not None:
-            predictions = classes[outputs.argmax(axis=1)]
-            record = {"target": classes[y], "prediction": predictions, "probabilities": outputs}
-        return measure.score_record(classes, {**record, "decisions": None})
+    return lambda outputs, y: measure.score_record(classes, outputs_record(outputs, y, classes))
 
-    return score
+
+def outputs_record(outputs: Array, y: Array, classes: Array | None) -> dict[str, Any]:
+    """Return outputs and targets (or class codes) as a record that scorers accept."""
+    record = {"target": y, "prediction": outputs[:, 0], "probabilities": None, "decisions": None}
+    if classes is not None:
+        predictions = classes[outputs.argmax(axis=1)]
+        record |= {"target": classes[y], "prediction": predictions, "probabilities": outputs}
+    return record
 
 
 def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Array:
@@ -465,7 +467,11 @@ class SiteQuantiles(Thresholds):
             is_scored = group_codes == group_code
             group_scores = _corrected_scores(prior, outputs, labels.y, ~is_scored, is_scored)
             label_scores[is_scored] = group_scores
-        quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(codes))
+        quantiles = DomainQuantiles.approximately(
+            np.concatenate(scores),
+            np.concatenate(codes),
+            are_probabilities=held_out.outputs.shape[1] > 1,
+        )
         return cls(quantiles, np.sort(label_scores))
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.adaptation.adapter import Adaptable
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring, Seed
 from domainwise.backends import refuse_tensors_and_dask
-from domainwise.calibration.conformal import PROMISES, calibration_split
+from domainwise.calibration.conformal import calibration_split
 from domainwise.calibration.curves import equal_weights
-from domainwise.calibration.quantiles import HasThresholds
+from domainwise.calibration.quantiles import HasThresholds, promise
 from domainwise.checks import ContextWarning, warn_caller
 from domainwise.checks.inputs import (
     Labels,
@@ -146,9 +146,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self._learn(rows[train], target[train], row_domains[train], learn_from)
         X_test, y_test = rows[test], self._encode_target(target[test])
         scorer = self._scorer(y_test, domain.take(test), np.arange(len(test)))
-        self._quantiles = {"plain": scorer.quantiles(self._predict(X_test, None))}
+        self._quantiles = {"plain": scorer.quantiles(self._predict(X_test, None), guaranteed=True)}
         if self.uses_context:
-            self._quantiles["context"] = scorer.quantiles(self._predict(X_test, row_domains[test]))
+            predictions = self._predict(X_test, row_domains[test])
+            self._quantiles["context"] = scorer.quantiles(predictions, guaranteed=True)
         self.calibration_domains_ = domain.names[np.unique(domain.codes[test])]
         return self
 
@@ -319,7 +320,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self._shares = self._plain_shares = None
         self._quantiles = {"plain": scorer.quantiles(plain_held_out)}
         self.calibration_domains_ = self.domains_[np.unique(scorer.domain_codes[scorer.rows])]
-        self.promise_ = PROMISES[self.calibration]
+        self.promise_ = promise(self.calibration, len(self.calibration_domains_))
         self.context_weights_ = self.weights_
         self.context_domain_scores_ = self.domain_scores_
         self.context_expected_score_ = self.expected_score_

@@ -100,7 +100,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         Number of labels to which the model was adapted; only after :meth:`adapt`.
     calibration_domains_ : ndarray
         Domains on which prediction sets are calibrated.
-    promise_ : {"approximate", "guaranteed"}
+    promise_ : {"approximate", "approximate, few sites", "guaranteed"}
         Whether the coverage of prediction sets is approximate or guaranteed.
     dropped_ : list of str
         Members that were not fitted because of ``time_budget``.

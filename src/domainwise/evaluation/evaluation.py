@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from domainwise.arrays import Frame
 from domainwise.calibration.quantiles import calibrate_sets
 from domainwise.evaluation.results import MethodResult, Record, Results, finite_mean, plain
+from domainwise.evaluation.sites import BetweenSites, between_sites, pool_method
 from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.models.registry import CONTEXT
 from domainwise.scoring.predictions import fit_with_domains
@@ -35,7 +36,7 @@ STORED_AS = {
 }
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
-MAIN_ONLY |= {"answer", "domain_weights", "recommended"}
+MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
 
 
 class Evaluation(Results):
@@ -76,6 +77,8 @@ class Evaluation(Results):
         The reason given in the report if the predictions that it needs are not available.
     weights : dict
         Weight of each domain in the mean that decides which method is recommended.
+    row_counts : dict
+        Number of scored rows of each domain.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
@@ -97,12 +100,7 @@ class Evaluation(Results):
         model : Pipeline
             Predicts rows that have the columns of X; :func:`domainwise.save` writes it to a file.
         """
-        result = self.find(self.recommended_ if method is None else method)
-        if result is None:
-            raise ValueError(
-                f"method={method!r} was not evaluated; use one of "
-                f"{', '.join(result.key for result in self.results)}"
-            )
+        result = self._evaluated(method)
         if self.source is None:
             raise ValueError(
                 "this evaluation was read from a folder, which does not contain the rows of the "
@@ -156,7 +154,8 @@ class Evaluation(Results):
         Returns
         -------
         table : data frame
-            Columns: method, domain, score, low, high, seen, within, and worst (True or False).
+            Columns: method, domain, score, low, high, seen, within, error (the standard error of
+            the score), and worst (True or False).
         """
         rows = [
             {"method": result.label, **row, "worst": row["domain"] == result.worst_domain}
@@ -164,6 +163,33 @@ class Evaluation(Results):
             for row in self._domain_scores(result)
         ]
         return import_pandas().DataFrame(rows)
+
+    def between_sites(self, method: str | None = None) -> BetweenSites:
+        """Pool a method's scores over domains: what differs between sites, and what is chance.
+
+        Parameters
+        ----------
+        method : str, default=None
+            Key or label of an evaluated method; None uses ``recommended_``.
+
+        Returns
+        -------
+        pooled : BetweenSites
+            The pooled mean, the standard deviation between sites, their intervals, and ranges for
+            a new site, as :func:`domainwise.metrics.pool_scores` returns them. Its ``table`` has a
+            row for each domain.
+        """
+        return between_sites(self, self._evaluated(method))
+
+    def _evaluated(self, method: str | None) -> MethodResult:
+        """Return the result of a method, or of the recommended one."""
+        result = self.find(self.recommended_ if method is None else method)
+        if result is None:
+            raise ValueError(
+                f"method={method!r} was not evaluated; use one of "
+                f"{', '.join(result.key for result in self.results)}"
+            )
+        return result
 
     @property
     def answer(self) -> Answer:
@@ -243,6 +269,7 @@ class Evaluation(Results):
             "next_step": self.next_step,
             "answer": {**asdict(self.answer), "range": self.next_site},
             "domain_weights": [self.weights.get(domain, 1.0) for domain in self.domains],
+            "domain_rows": [self.row_counts.get(domain, 0) for domain in self.domains],
             "recipe": source
             and {  # the arguments of fit, without the rows
                 "task": source.task,
@@ -326,6 +353,7 @@ class Evaluation(Results):
                 **dict(zip(("low", "high"), self.ends(result, domain), strict=True)),
                 "seen": to_displayed(result.seen.get(domain, float("nan"))),
                 "within": to_displayed(result.within[domain]),
+                "error": result.errors.get(domain, float("nan")),
             }
             for domain, score in result.scores.items()
         ]
@@ -334,7 +362,7 @@ class Evaluation(Results):
         """A method's entry in :meth:`to_dict`."""
         records, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
-        rows = self._domain_scores(result)
+        rows, pooled = self._domain_scores(result), pool_method(self, result)
         return {
             **{key: getattr(result, name) for name, key in STORED_AS.items()},
             **summary,
@@ -346,6 +374,7 @@ class Evaluation(Results):
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
             "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in rows],
             "warnings": result.warnings,
+            "between_sites": pooled and pooled.to_dict(),
         }
 
 

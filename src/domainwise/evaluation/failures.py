@@ -17,7 +17,6 @@ from domainwise.plots import CalibrationByDomainDisplay
 from domainwise.plots.style import ACCENT, GRAY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
-from domainwise.scoring.statistics import in_words
 
 #: Maximum number of domains with their own panel or color, and of domains in a plot.
 MAX_PANELS, MAX_DOMAINS = 5, 15
@@ -269,10 +268,9 @@ def coverage_section(name: str, predictions: DomainPredictions, classes: Any) ->
         lowest_text = f"; this share is lowest on {names_of(lowest_domain)}: {percent(min_share)}"
     sentence = (
         f"A prediction {noun} is a {definition} that should contain the true {target} of a row "
-        "with a given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; "
-        f"with {in_words(len(shares))} domains, this report uses {percent(level)}. On average over "
-        f"held-out domains, {size_text}, and {percent(_mean(shares))} of the {noun}s of {name} "
-        f"contain the true {target} (the coverage){lowest_text}. "
+        f"with a given probability, here {percent(level)}. On average over held-out domains, "
+        f"{size_text}, and {percent(_mean(shares))} of the {noun}s of {name} contain the true "
+        f"{target} (the coverage){lowest_text}. "
         "These numbers are approximate, because the predictions used to calibrate a domain's "
         f"{noun}s come from models whose training data included that domain."
     )
@@ -293,9 +291,13 @@ def coverage_by_domain(
     pooled_scores = np.concatenate(true_score_arrays)
     domain_codes = np.repeat(np.arange(len(scores)), [len(array) for array in true_score_arrays])
     coverage_and_size = {}
-    for i, (domain, (_, class_scores, true_scores)) in enumerate(scores.items()):
+    for i, (domain, (output_name, class_scores, true_scores)) in enumerate(scores.items()):
         is_other = domain_codes != i
-        quantiles = DomainQuantiles.from_scores(pooled_scores[is_other], domain_codes[is_other])
+        quantiles = DomainQuantiles.approximately(
+            pooled_scores[is_other],
+            domain_codes[is_other],
+            are_probabilities=output_name == "probabilities",
+        )
         threshold = quantiles.threshold(level)
         sizes = (class_scores <= threshold).sum(axis=1)
         mean_size = 2 * threshold if classes is None else sizes.mean()

@@ -70,9 +70,11 @@ _METHOD: Form = {
         | dict.fromkeys(("coverage", "size"), Maybe(NUMBER))
     ),
     "per_domain": [
-        {"domain": NAME, "ends": ENDS} | dict.fromkeys(("score", "within", "seen"), Maybe(NUMBER))
+        {"domain": NAME, "ends": ENDS, "error?": Maybe(NUMBER)}
+        | dict.fromkeys(("score", "within", "seen"), Maybe(NUMBER))
     ],
     "warnings": [str],
+    "between_sites?": Maybe({str: Maybe((*NUMBER, list, str, bool))}),
 }
 _SCORES: Form = {
     "measure": {"name": str, "label": str, "greater_is_better": bool},
@@ -123,6 +125,7 @@ _EVALUATION: Form = {
     ],
     "next_step": str,
     "domain_weights?": [NUMBER],
+    "domain_rows?": [int],
     "recommended?": str,
     "recipe": Maybe(
         {
@@ -414,7 +417,8 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
         ends: Any = {d: tuple(map(to_score, e["ends"][::sign])) for d, e in entries.items()}
         attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
         attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
-        results.append(MethodResult(**attributes, **scores_by_attribute, ends=ends))
+        errors = {d: to_score(entry.get("error")) * sign for d, entry in entries.items()}
+        results.append(MethodResult(**attributes, **scores_by_attribute, ends=ends, errors=errors))
     faults = list(map(upgrade_fault, content["differences"].get("faults", ())))
     evaluation = Evaluation(
         results,
@@ -426,6 +430,7 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
         next_step=content["next_step"],
         differences={**content["differences"], "faults": faults},
         weights=dict(zip(content["domains"], content.get("domain_weights", ()), strict=False)),
+        row_counts=dict(zip(content["domains"], content.get("domain_rows", ()), strict=False)),
     )
     calibrations = {method["key"]: method["calibration"] for method in content["methods"]}
     evaluation.calibration = calibrations[evaluation.recommended_] or {}

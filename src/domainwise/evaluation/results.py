@@ -16,6 +16,7 @@ from domainwise.evaluation.problem import Problem
 from domainwise.models.registry import METHODS, TRIVIAL, Method
 from domainwise.scoring.measures import Measure
 from domainwise.scoring.predictions import codes_of
+from domainwise.scoring.site_errors import score_error, stratified_scores
 from domainwise.scoring.statistics import (
     TAIL,
     defined_score,
@@ -55,6 +56,8 @@ class MethodResult:
     seen: Mapping[Any, float] = field(default_factory=dict)
     #: 95 % interval for the score on each domain.
     ends: Mapping[Any, Ends] = field(default_factory=dict)
+    #: Standard error of the score on each domain, as displayed; NaN if it is unknown.
+    errors: Mapping[Any, float] = field(default_factory=dict)
     #: Drop in the score on held-out domains when a column is shuffled, by column.
     importance: Mapping[str, float] = field(default_factory=dict)
 
@@ -136,6 +139,7 @@ class Results:
     differences: dict[str, Any] = field(default_factory=dict)
     lacking: str = ""
     weights: dict[Label, float] = field(default_factory=dict)
+    row_counts: dict[Label, int] = field(default_factory=dict)
 
     @property
     def classes(self) -> Array | None:
@@ -207,22 +211,21 @@ class Results:
 
     @property
     def next_site(self) -> Ends | None:
-        """90 % range for the score on one new domain, as displayed; None for fewer than 4 domains.
-
-        Each domain contributes the score of the method that would be recommended without it.
-        """
-        domains = self.recommended.known
-        scores = [self.choose(d).scores[d] for d in domains] if len(domains) > 3 else []
-        return self._range(scores)
+        """90 % range for the recommended method's score on one new domain; see :meth:`range_of`."""
+        return self.range_of(self.recommended)
 
     def range_of(self, result: MethodResult) -> Ends | None:
-        """90 % range for the score of a method on one new domain, as displayed."""
-        return self._range(list(result.known.values()))
-
-    def _range(self, scores: Sequence[float]) -> Ends | None:
-        """90 % range for the score on one new domain, given scores on other domains."""
-        ends = expected_range(scores, None if self.measure.is_custom else self.measure.name)
+        """90 % range for a method's score on a new domain; None for fewer than four domains."""
+        scorer_name = None if self.measure.is_custom else self.measure.name
+        ends = expected_range(list(result.known.values()), scorer_name)
         return ends and self._shown(ends)
+
+    @property
+    def choice_cost(self) -> float:
+        """Decrease of the mean score if the method is chosen without the domain that is scored."""
+        scores = self.recommended.known if len(self.recommended.known) > 3 else {}
+        costs = [score - self.choose(name).scores[name] for name, score in scores.items()]
+        return float(np.nan_to_num(max(finite_mean(costs), 0.0)))
 
     def _shown(self, ends: Iterable[float]) -> Ends:
         """Two scores as displayed (errors are positive), the smaller one first."""
@@ -276,10 +279,9 @@ class Results:
     def label_gain(self) -> list[dict[str, float]]:
         """Expected score of the recommended method with 0 to 50 labels from a new domain.
 
-        Each held-out domain is treated as the new one in turn. Each entry has the number of
-        labels (``n_labels``), the score as displayed, its 95 % interval (``low``, ``high``), and
-        the number of domains with enough rows (``domains``). The list is empty for a custom scorer,
-        if predictions or probabilities are missing, and if all domains have fewer than 10 rows.
+        Each held-out domain is treated as the new one in turn. ``low`` and ``high`` are ends of a
+        95 % interval, and ``domains`` counts those with enough rows. The list is empty for a custom
+        scorer, if outputs are missing, and if all domains have fewer than 10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
         records = grouped(self.records.get(method.key, ()))
@@ -410,8 +412,8 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-#: Number of bootstrap samples of a domain's rows, and a smaller number for scikit-learn scorers.
-ROW_DRAWS, SLOW_DRAWS = 400, 100
+#: Number of bootstrap samples of a domain's rows.
+ROW_DRAWS = 400
 #: If a domain has more rows than this, bootstrap samples are drawn from representative rows.
 MANY_ROWS = 2000
 #: Measures that are computed for all samples at once; scikit-learn scorers take 1 ms per sample.
@@ -434,13 +436,21 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
         seen_records = grouped(seen.get(result.key, ()))
         seen_scores = dict.fromkeys(result.scores, float("nan"))
         ends = dict.fromkeys(result.known, UNKNOWN)
+        errors = dict.fromkeys(result.known, float("nan"))
         for seed, name in enumerate(result.known):
             if name in seen_records:
                 seen_scores[name] = pooled_score(measure, classes, seen_records[name])
             if measure.name in VECTORIZED or (result.key in main_keys and not measure.is_custom):
-                bootstrap_scores = resampled(measure, classes, held_out_records[name], seed)
-                ends[name] = domain_interval(measure, held_out_records[name], bootstrap_scores)
-        results.append(replace(result, seen=seen_scores, ends=ends))
+                records = held_out_records[name]
+                bootstrap_scores = resampled(measure, classes, records, seed)
+                ends[name] = domain_interval(measure, records, bootstrap_scores)
+                arguments = (measure, classes, joined(records), result.scores[name])
+                # A domain that was held out several times has no more rows than before.
+                n_repeats = len(arguments[2]["target"]) / len(
+                    {r for x in records for r in x["row"]}
+                )
+                errors[name] = n_repeats**0.5 * score_error(*arguments, bootstrap_scores)
+        results.append(replace(result, seen=seen_scores, ends=ends, errors=errors))
     return results
 
 
@@ -485,8 +495,8 @@ def joined(records: Sequence[Record]) -> Record:
 def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Record]) -> float:
     """Score of all rows of a domain together, even if several models predicted them."""
     if measure.is_custom:
-        row_counts = [len(record["row"]) for record in records]
-        return float(np.average([record["score"] for record in records], weights=row_counts))
+        weights = [len(record["row"]) for record in records]
+        return float(np.average([record["score"] for record in records], weights=weights))
     return _score(measure, classes, joined(records), slice(None))
 
 
@@ -512,9 +522,7 @@ def resampled(
             row_counts = rng.multinomial(n, row_shares, size=ROW_DRAWS).astype(np.float64)
             scores = weighted_scores(measure.name, representatives, row_counts, classes)
         else:
-            samples = rng.integers(n, size=(SLOW_DRAWS, n))
-            scores = np.array([_score(measure, classes, record, rows) for rows in samples])
-            scores = np.resize(scores, ROW_DRAWS)
+            scores = np.resize(stratified_scores(measure, classes, record, rng), ROW_DRAWS)
         scores_by_model.append(np.where(np.isfinite(scores), scores, finite_mean(scores)))
     return np.asarray(np.mean(scores_by_model, axis=0))
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, listed, percent
+from domainwise.evaluation.sites import pool_method
 from domainwise.models.registry import CONTEXT, TRIVIAL
 from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
@@ -20,9 +21,6 @@ from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 SIGNIFICANCE_LEVEL = 0.05
 #: Maximum number of problems on the first screen of the report.
 MAX_FAULTS = 5
-#: If there is no constant prediction to compare with, confidence is high if the 90 % range is at
-#: most this wide; for error metrics, relative to the mean.
-MAX_RANGE_WIDTH = 0.2
 #: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
 #: Names of methods in sentences, if they differ from the labels in tables.
@@ -222,9 +220,12 @@ def _expectation(results: Results) -> str:
         comparison = f" {rerun_text}{comparison}"
     if ends is not None:
         low, high = (show(measure.sign * end) for end in ends)
+        choice = ""
+        if (cost := results.choice_cost) >= 0.1 * results.margin:
+            choice = f" The choice of the method itself costs about {show(measure.sign * cost)}."
         return (
             f"{measure.label} between {low} and {high} at the next site, with a probability of "
-            f"90 %. The mean over held-out domains is {show(method.mean)}.{comparison}"
+            f"90 %. The mean over held-out domains is {show(method.mean)}.{choice}{comparison}"
         )
     summary = f"{measure.label} {show(method.mean)} on average"
     if n < 2:
@@ -244,31 +245,34 @@ def _constant(results: Results) -> str:
 
 
 def _certainty(results: Results) -> tuple[str, str]:
-    """Confidence (low, medium or high), and the reason."""
+    """Confidence (low, medium or high), and the reason; the guide to the report states the rule."""
     method, constant, show = results.recommended, results.find(TRIVIAL), results.show
-    n, sign, ends = len(method.known), results.measure.sign, results.next_site
+    n, sign, label = len(method.known), results.measure.sign, results.measure.label
     faults = results.differences.get("faults", ())
     leaking_columns = [name for fault in faults if fault["leak"] for name in fault["columns"]]
     if leaking_columns:
         names_text = listed(leaking_columns)
         return "low", f"The scores may be too good, because {names_text} may contain the answer."
-    if n < MIN_PAIRS or ends is None:
+    if n < MIN_PAIRS:
         subject = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
         return "low", f"{subject} not enough to predict the score at the next site reliably."
-    worse_end, better_end = (sign * end for end in ends[::sign])
+    pooled = pool_method(results, method)
+    if pooled is None or pooled.true_range is None:
+        return "medium", "The uncertainty of each domain's score is not known for this scorer."
+    claim = "Domains differ" if pooled.differ else "There is no evidence that domains differ"
+    low, high = pooled.true_range
+    range_text = f"the true {label} at the next site is between {show(sign * low)} and "
+    claim = f"{claim}: {range_text}{show(sign * high)} (90 %)."
     if constant is None or method.trivial:
-        if (better_end - worse_end) / (1.0 if sign > 0 else abs(method.mean)) > MAX_RANGE_WIDTH:
-            worst_text = f"{show(method.worst)}, on {names_of(method.worst_domain)}"
-            return "medium", f"Domains differ: the worst score is {worst_text}."
-        return "high", f"The scores on {in_words(n)} domains are similar."
+        return "medium" if pooled.differ else "high", claim
     constant_text = f"a constant prediction ({show(constant.mean)})"
     gain_text = f"more than half of the gain over {constant_text}"
+    worse_end = low if sign > 0 else -high
     if worse_end >= (method.mean + constant.mean) / 2:
-        return "high", f"Even at the worse end of the 90 % range, {gain_text} remains."
-    risk = f"{gain_text} may be lost"
+        return "high", f"{claim} At the worse end, {gain_text} remains."
     if worse_end <= constant.mean:
-        risk = f"{in_sentence(method)} may be no better than {constant_text}"
-    return "medium", f"Domains differ: at the next site, {risk}."
+        return "medium", f"{claim} The worse end is no better than {constant_text}."
+    return "medium", f"{claim} At the worse end, {gain_text} is lost."
 
 
 def in_sentence(method: MethodResult) -> str:
