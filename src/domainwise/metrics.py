@@ -27,14 +27,28 @@ from domainwise.checks.inputs import (
 from domainwise.gram import tiles
 from domainwise.gram.tiles import upper_tiles
 from domainwise.scoring.pooling import PooledScores, pool_scores
+from domainwise.scoring.site_calibration import (
+    DecisionCurves,
+    Estimate,
+    SiteEstimates,
+    calibration_slope,
+    net_benefit,
+    observed_expected,
+)
 
 __all__ = [
+    "DecisionCurves",
+    "Estimate",
     "InvarianceReport",
     "PooledScores",
+    "SiteEstimates",
+    "calibration_slope",
     "g_mean_score",
     "hsic",
     "invariance_report",
     "mmd",
+    "net_benefit",
+    "observed_expected",
     "pool_scores",
     "worst_domain_score",
 ]

@@ -126,6 +126,8 @@ _EVALUATION: Form = {
     "next_step": str,
     "domain_weights?": [NUMBER],
     "domain_rows?": [int],
+    "site_calibration?": Maybe({str: (list, dict)}),
+    "validation_size?": Maybe({"rows": int, "events": Maybe(int), "criteria": {str: int}}),
     "recommended?": str,
     "recipe": Maybe(
         {
@@ -433,7 +435,7 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
         row_counts=dict(zip(content["domains"], content.get("domain_rows", ()), strict=False)),
     )
     calibrations = {method["key"]: method["calibration"] for method in content["methods"]}
-    evaluation.calibration = calibrations[evaluation.recommended_] or {}
+    evaluation.set_calibration = calibrations[evaluation.recommended_] or {}
     # The gain from labels is not computed again, because that would need the scorer.
     evaluation.label_gain = [
         {name: float("nan") if value is None else value for name, value in entry.items()}

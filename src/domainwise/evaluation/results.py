@@ -135,7 +135,7 @@ class Results:
     next_step: str = ""
     others: list[Self] = field(default_factory=list)
     chosen_for: Measure | None = None
-    calibration: dict[str, Any] = field(default_factory=dict)
+    set_calibration: dict[str, Any] = field(default_factory=dict)
     differences: dict[str, Any] = field(default_factory=dict)
     lacking: str = ""
     weights: dict[Label, float] = field(default_factory=dict)
@@ -285,7 +285,7 @@ class Results:
         """
         measure, classes, method = self.measure, self.classes, self.recommended
         records = grouped(self.records.get(method.key, ()))
-        outputs = _held_out_outputs([records.get(name, []) for name in method.scores], classes)
+        outputs = held_out_outputs([records.get(name, []) for name in method.scores], classes)
         if measure.is_custom or outputs is None or not outputs.rows_by_domain(2 * LABEL_COUNTS[1]):
             return []
         scorer = partial(_score_outputs, measure, classes)
@@ -575,7 +575,7 @@ def _score_outputs(measure: Measure, classes: Array | None, outputs: Array, y: A
     return _score(measure, classes, {**record, "decisions": None}, slice(None))
 
 
-def _held_out_outputs(
+def held_out_outputs(
     records_by_domain: Sequence[Sequence[Record]], classes: Array | None
 ) -> SourceOutputs | None:
     """Outputs for held-out rows, in table order; None if they are not available.
