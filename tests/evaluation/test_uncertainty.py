@@ -76,7 +76,10 @@ def test_bootstrap_scores_of_other_measures_come_from_the_scorer():
              "probabilities": None, "decisions": decisions}  # fmt: skip
     measure = choose_measure("roc_auc", y, True)
     draws = resampled(measure, np.array([0, 1]), [site], 0)
-    rows = np.random.default_rng([0, 200]).integers(200, size=(100, 200))
+    rng, rows = np.random.default_rng([0, 200]), np.empty((100, 200), dtype=int)
+    for label in (0, 1):  # classes keep their sizes
+        own = np.flatnonzero(y == label)
+        rows[:, own] = rng.choice(own, (100, len(own)))
     expected = [roc_auc_score(y[at], decisions[at]) for at in rows]
     np.testing.assert_allclose(draws[:100], expected)
 

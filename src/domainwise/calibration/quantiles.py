@@ -364,7 +364,9 @@ def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> StoredT
 def describe_sets(calibration: Mapping[str, Any]) -> str:
     """Describe the coverage and size of prediction sets in one line."""
     n_domains, size, coverage = (calibration[name] for name in ("n_domains", "size", "coverage"))
-    description = f"{calibration['promise']} coverage, calibrated on {n_domains} held-out domains"
+    promised, _, remark = calibration["promise"].partition(", ")
+    remark = f" ({remark})" if remark else ""
+    description = f"{promised} coverage{remark}, calibrated on {n_domains} held-out domains"
     if coverage is None or size is None:
         return description
     size_text = f"sets contain {size:.2g} classes on average"

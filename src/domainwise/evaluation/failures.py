@@ -13,7 +13,7 @@ from domainwise.arrays import Array
 from domainwise.calibration.quantiles import DomainQuantiles, record_scores, reported_coverage
 from domainwise.evaluation.results import Record, Results, grouped, joined, percent
 from domainwise.evaluation.verdict import in_sentence, names_of
-from domainwise.plots import CalibrationByDomainDisplay
+from domainwise.plots import CalibrationDisplay
 from domainwise.plots.style import ACCENT, GRAY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
@@ -186,11 +186,10 @@ def calibration_section(name: str, predictions: DomainPredictions, classes: Any)
             (record["target"], record["probabilities"], np.full(len(record["target"]), domain))
             for domain, record in predictions.items()
         ]
-        display = CalibrationByDomainDisplay.from_predictions(
+        display = CalibrationDisplay.from_predictions(
             *map(np.concatenate, zip(*arrays, strict=True)),
             classes=classes,
             ax=figure.subplots(),
-            max_domains=MAX_PANELS,
         )
         errors = {domain: curve.error for domain, curve in display.curves.items()}
         alt = f"Probabilities of {name} against observed frequencies by held-out domain"
@@ -210,7 +209,30 @@ def calibration_section(name: str, predictions: DomainPredictions, classes: Any)
         f"{percent(counts @ probabilities / counts.sum())}, and {outcome}."
     )
     columns = {"calibration error": {d: f"{error:.2f}" for d, error in errors.items()}}
-    return Section("Calibration", [sentence], [picture], columns)
+    pooled_texts = []
+    named = {"O/E": display.ratio, "calibration slope": display.slope}
+    for quantity, estimates in named.items() if len(classes) == 2 else ():
+        if estimates is None or estimates.pooled is None:
+            continue
+        columns[quantity] = {
+            domain: f"{site.value:.2f} ({site.interval[0]:.2f} to {site.interval[1]:.2f})"
+            for domain, site in estimates.sites.items()
+            if np.isfinite(site.value)
+        }
+        range_text = ""
+        if (ends := estimates.pooled.true_range) is not None:
+            range_text = (
+                f" (at a new site, {ends[0]:.2f} to {ends[1]:.2f} with a probability of 90 %)"
+            )
+        pooled_texts.append(f"{quantity} is {estimates.value:.2f}{range_text}")
+    sentences = [sentence]
+    if pooled_texts:
+        sentences.append(
+            f"Pooled over domains, {' and '.join(pooled_texts)}. O/E is the observed number of "
+            f"rows of class {display.about} divided by the number expected from the probabilities, "
+            "and a slope below 1 means that probabilities are too extreme."
+        )
+    return Section("Calibration", sentences, [picture], columns)
 
 
 def residual_section(name: str, predictions: DomainPredictions, classes: Any = None) -> Section:

@@ -16,13 +16,9 @@ from domainwise.scoring.pooling import PooledScores
 from domainwise.scoring.site_calibration import (
     MIN_PROBABILITY,
     DecisionCurves,
-    Estimate,
-    SiteEstimates,
+    class_estimates,
     decision_curves,
-    numeric_estimates,
-    pooled_estimates,
-    ratio_estimate,
-    slope_estimate,
+    number_estimates,
 )
 from domainwise.scoring.site_errors import auc_error, pool_measure
 from domainwise.tables.errors import import_pandas
@@ -79,12 +75,9 @@ def between_sites(results: Results, method: MethodResult) -> BetweenSites:
 
 
 #: Probability of the intervals of a domain, and of pooled intervals and ranges.
-SITE_LEVEL, POOLED_LEVEL = 0.95, 0.9
+LEVEL, POOLED_LEVEL = 0.95, 0.9
 #: Thresholds of a decision curve.
 THRESHOLDS = np.arange(1, 100) / 100
-#: Names of the pooled quantities, and the scales on which they are pooled.
-CLASS_QUANTITIES = {"oe": "log", "intercept": "identity", "slope": "identity"}
-NUMBER_QUANTITIES = {"bias": "identity", "slope": "identity"}
 
 
 @dataclass(frozen=True)
@@ -148,30 +141,6 @@ def outputs_of(results: Results, method: MethodResult) -> tuple[SourceOutputs, l
     return outputs, domains
 
 
-def site_estimates(
-    outputs: SourceOutputs, domains: list[Label], code: int | None
-) -> dict[str, SiteEstimates]:
-    """Estimate calibration by domain, for the class with this code or for a continuous target."""
-    estimates: dict[str, dict[Label, Estimate]] = {}
-    for domain_code, domain in enumerate(domains):
-        rows = outputs.domain_codes == domain_code
-        y, predictions = outputs.y[rows], outputs.outputs[rows]
-        if code is None:
-            by_quantity = numeric_estimates(y, predictions[:, 0], SITE_LEVEL)
-        else:
-            slope = slope_estimate(y == code, predictions[:, code], SITE_LEVEL)
-            assert slope.intercept is not None
-            by_quantity = {"oe": ratio_estimate(y == code, predictions[:, code], SITE_LEVEL)}
-            by_quantity |= {"intercept": slope.intercept, "slope": slope}
-        for quantity, estimate in by_quantity.items():
-            estimates.setdefault(quantity, {})[domain] = estimate
-    scales = NUMBER_QUANTITIES if code is None else CLASS_QUANTITIES
-    return {
-        quantity: pooled_estimates(estimates[quantity], scale, POOLED_LEVEL)
-        for quantity, scale in scales.items()
-    }
-
-
 def site_calibration(results: Results, method: MethodResult) -> SiteCalibration:
     """Calibration of a method by domain and pooled."""
     outputs, domains = outputs_of(results, method)
@@ -179,7 +148,16 @@ def site_calibration(results: Results, method: MethodResult) -> SiteCalibration:
     codes = event_codes(classes)
     rows, pooled = [], {}
     for code in codes:
-        estimates = site_estimates(outputs, domains, code)
+        column = 0 if code is None else code
+        y = outputs.y if code is None else outputs.y == code
+        estimates = (number_estimates if code is None else class_estimates)(
+            y,
+            outputs.outputs[:, column],
+            outputs.domain_codes,
+            domains,
+            level=LEVEL,
+            pooled_level=POOLED_LEVEL,
+        )
         name = None if code is None or classes is None else classes.tolist()[code]
         pooled[name] = {quantity: e.pooled for quantity, e in estimates.items()}
         for domain_code, domain in enumerate(domains):
@@ -248,7 +226,7 @@ def validation_size(
         if not value > 0:
             raise ValueError(f"{name} must be positive; got {value!r}.")
     outputs, domains = outputs_of(results, method)
-    z = float(ndtri((1 + SITE_LEVEL) / 2))
+    z = float(ndtri((1 + LEVEL) / 2))
     masks = [outputs.domain_codes == code for code in range(len(domains))]
     weights = np.zeros(len(outputs.y))  # domains count the same
     for mask in masks:

@@ -4,6 +4,14 @@ matplotlib is imported when a plot is drawn.
 """
 
 from domainwise.plots.differences import DomainMapDisplay, ShiftDisplay
-from domainwise.plots.performance import CalibrationByDomainDisplay, DomainScoresDisplay
+from domainwise.plots.performance import DomainScoresDisplay
+from domainwise.plots.sites import CalibrationDisplay, DecisionCurveDisplay, ForestDisplay
 
-__all__ = ["CalibrationByDomainDisplay", "DomainMapDisplay", "DomainScoresDisplay", "ShiftDisplay"]
+__all__ = [
+    "CalibrationDisplay",
+    "DecisionCurveDisplay",
+    "DomainMapDisplay",
+    "DomainScoresDisplay",
+    "ForestDisplay",
+    "ShiftDisplay",
+]

@@ -310,6 +310,23 @@ def pooled_estimates(sites: dict[Label, Estimate], scale: str, level: float) -> 
     return SiteEstimates(sites, pool(list(sites.values()), scale), **related)
 
 
+def class_estimates(
+    y: Array, p: Array, codes: Array, domains: Sequence[Label], *, level: float, pooled_level: float
+) -> dict[str, SiteEstimates]:
+    """O/E ("oe"), calibration intercept and slope by site, and pooled; ``codes`` name the sites."""
+    estimates: dict[str, dict[Label, Estimate]] = {"oe": {}, "intercept": {}, "slope": {}}
+    for code, domain in enumerate(domains):
+        rows = codes == code
+        slope = slope_estimate(y[rows], p[rows], level)
+        assert slope.intercept is not None
+        estimates["oe"][domain] = ratio_estimate(y[rows], p[rows], level)
+        estimates["intercept"][domain], estimates["slope"][domain] = slope.intercept, slope
+    return {
+        name: pooled_estimates(sites, "log" if name == "oe" else "identity", pooled_level)
+        for name, sites in estimates.items()
+    }
+
+
 def _wald(value: float, error: float, level: float, y: Array, **related: Any) -> Estimate:
     radius = float(ndtri((1 + level) / 2)) * error
     n, n_events = len(y), int(y.sum())
@@ -383,8 +400,30 @@ def benefit_estimate(y: Array, p: Array, threshold: float, level: float) -> Esti
     return mean(np.where(p >= threshold, gains, 0.0), treat_all=mean(gains))
 
 
+def number_estimates(
+    y: Array,
+    predictions: Array,
+    codes: Array,
+    domains: Sequence[Label],
+    *,
+    level: float,
+    pooled_level: float,
+) -> dict[str, SiteEstimates]:
+    """Bias, and slope of observed on predicted numbers, by site and pooled."""
+    by_site = [
+        numeric_estimates(y[codes == code], predictions[codes == code], level)
+        for code in range(len(domains))
+    ]
+    return {
+        name: pooled_estimates(
+            {d: e[name] for d, e in zip(domains, by_site, strict=True)}, "identity", pooled_level
+        )
+        for name in ("bias", "slope")
+    }
+
+
 def numeric_estimates(y: Array, predictions: Array, level: float) -> dict[str, Estimate]:
-    """Bias (mean of prediction minus target) and slope of observed on predicted numbers."""
+    """Bias (mean of prediction minus target) and slope of observed on predicted, of one site."""
     errors, n = predictions - y, len(y)
     bias = slope = _wald(NAN, NAN, level, np.zeros(n))
     if n > 2:

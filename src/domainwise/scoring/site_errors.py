@@ -119,10 +119,10 @@ def stratified_scores(
     classes: Array | None,
     record: Mapping[str, Any],
     rng: np.random.Generator,
-    n_draws: int = N_DRAWS,
+    n_draws: int | None = None,
 ) -> Array:
-    """Return bootstrap scores of a site; classes keep their sizes."""
-    n = len(record["target"])
+    """Return bootstrap scores of a site (by default 100); classes keep their sizes."""
+    n, n_draws = len(record["target"]), n_draws or N_DRAWS
     samples = np.empty((n_draws, n), dtype=np.intp)
     strata = np.zeros(n) if classes is None else record["target"]
     for stratum in np.unique(strata):
