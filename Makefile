@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 # Number of pytest-xdist workers; make test WORKERS=0 runs in one process
 WORKERS ?= auto
-# Arguments for pytest: make test ARGS="-k ridge -x"
+# Further arguments: make test ARGS="-k ridge -x"
 ARGS ?=
 
 PY  := $(VENV)/bin/python
@@ -25,7 +25,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --maxprocesses=8 --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test fuzz defects test-torch test-dask test-fast test-browser lint format release-check types bench constraints clean distclean
+.PHONY: help demo reproduce docs test fuzz defects test-torch test-dask test-fast test-browser lint format release-check types bench constraints clean distclean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -41,12 +41,17 @@ demo: $(VENV)/.demo ## evaluate data from four hospitals, and reproduce a small 
 	  "Each hospital was held out in turn and predicted by methods fitted to the other hospitals. 'Recommended' is the method" \
 	  "to use at a fifth hospital, and 'Expect' is the range for its score there. The report also shows how hospitals differ." \
 	  "" "Next is the paper's first table: ten synthetic domains, of which seven are source domains and three are unseen." ""
-	@$(ONE_THREAD) $(PY) -m domainwise reproduce synthetic --quick --no-timing --jobs -1 --out $(DEMO)/synthetic
+	@$(ONE_THREAD) $(PY) -m reproduction synthetic --quick --no-timing --jobs -1 --out $(DEMO)/synthetic
 	@printf '%s\n' "" \
 	  "Each row shows our accuracy and the paper's; ✓ means that ours is within one standard deviation of the paper's mean." \
-	  "With three repeats, most differences are due to chance. 'domainwise reproduce synthetic' runs all repeats." \
+	  "With three repeats, most differences are due to chance. 'make reproduce TABLE=synthetic' runs all repeats." \
 	  "" "Open these reports in a browser:" "  $(CURDIR)/$(DEMO)/hospitals/report.html" "  $(CURDIR)/$(DEMO)/synthetic/report.html" \
 	  "To evaluate your own table:" "  $(VENV)/bin/domainwise evaluate TABLE.csv --target COLUMN --domain COLUMN"
+
+# make reproduce TABLE=synthetic ARGS=--quick runs a small version of one table; `$(PY) -m reproduction --help` lists all options
+TABLE ?= all
+reproduce: $(VENV)/.demo ## rerun the experiments in the paper (ARGS=--quick takes minutes)
+	@$(ONE_THREAD) $(PY) -m reproduction $(TABLE) --jobs -1 $(ARGS)
 
 # Warnings are errors. The documentation can be built and read offline.
 docs: $(VENV)/.docs ## build the documentation, run the gallery and check links (minutes)
@@ -82,11 +87,10 @@ test-browser: ## run the tests with the marker browser (needs Chromium)
 # make fuzz COUNT=300 FIRST=5000 makes the changes with the numbers 5000 to 5299
 COUNT ?= 5000
 FIRST ?= 0
-fuzz: $(VENV)/.test ## make random changes to model files, tables, results folders and site files, and read them (minutes)
+fuzz: $(VENV)/.test ## make random changes to model files, tables and results folders, and read them (minutes)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_models.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_tables.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_folders.py --count $(COUNT) --first $(FIRST)
-	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_sites.py --count $(COUNT) --first $(FIRST)
 
 # make defects WORDS="digest leak" runs only defects whose names contain one of the words
 WORDS ?=
@@ -110,7 +114,7 @@ types: $(VENV)/.test ## check types
 	@$(PY) -m mypy
 
 bench: $(VENV)/.fast ## measure the time and memory that exact DCM needs (minutes)
-	@$(PY) benchmarks/exact_core.py
+	@$(PY) benchmarks/speed.py exact
 
 constraints: $(PY) ## update the versions in constraints.txt
 	@$(PY) -m pip install -qq --disable-pip-version-check uv
@@ -123,7 +127,7 @@ constraints: $(PY) ## update the versions in constraints.txt
 clean: ## remove caches and build outputs
 	@rm -rf build dist docs/_build docs/benchmarks docs/gallery docs/reference
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis constraints.tmp
-	@find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find src reproduction tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## also remove the virtual environment
 	@rm -rf $(VENV)

@@ -27,7 +27,7 @@ from leaderboard_data import STAGE, tasks
 from scipy.special import xlogy
 
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
-from domainwise.adaptation.corrections import (
+from domainwise.estimators.adaptation.corrections import (
     LABEL_COUNTS,
     SiteLabels,
     SiteQuantiles,
@@ -80,13 +80,13 @@ def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
     return file.name
 
 
-def run(data: Path, out: Path, workers: int) -> None:
-    """Fit ensembles to all folds of all data sets."""
+def run(names: list[str], data: Path, out: Path, workers: int) -> None:
+    """Fit ensembles to all folds of the data sets."""
     out.mkdir(parents=True, exist_ok=True)
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
     jobs = []
-    for name in STAGE:
+    for name in names:
         folds = tasks(name, data)
         weights = (False, True) if folds[0].n_classes else (False,)
         jobs += [(name, fold, w, data, out) for fold in range(len(folds)) for w in weights]
@@ -438,12 +438,13 @@ def main() -> None:
     """Run a stage."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stage", choices=("run", "report"))
+    parser.add_argument("--sets", nargs="+", default=list(STAGE), choices=list(STAGE))
     parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))
     parser.add_argument("--out", type=Path, default=Path("domainwise-results/adapt"))
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     if options.stage == "run":
-        run(options.data, options.out, options.workers)
+        run(options.sets, options.data, options.out, options.workers)
     else:
         report(options.out, options.workers)
 

@@ -1,173 +1,898 @@
-"""Growth of the ensemble's time and memory with the number of rows, compared with boosting.
+"""What the product does at new domains: scores, probabilities, ranges and costs, by table size.
 
-    python benchmarks/growth.py                    writes GROWTH.md; about half an hour on two cores
-    python benchmarks/growth.py --rows 1000 10000  fewer sizes
+    python benchmarks/growth.py --out before.jsonl --jobs 16 --limit-seconds 540
+    python benchmarks/growth.py --report before.jsonl after.jsonl --write benchmarks/GROWTH.md
 
-Every measurement runs in a separate process, with rows of 20 columns in ten domains and two
-workers. Up to 10,000 rows, one process is used, so that the start of workers does not count. CPU
-seconds and memory are sums over all processes; memory is sampled ten times a second.
+A case is a data set, a number of training rows and a group of held-out domains. Domains are dealt
+at random into four groups, of which the first ``GROUPS`` are held out in turn. Models learn from
+rows of the other domains, thinned evenly by domain to the given size, and predict at most 500 rows
+of each held-out domain. Every choice is made on source domains. Each case and method runs in its
+own process on one thread, and its result is appended to a JSON-lines file; the same command
+continues an interrupted run. Only public names of domainwise are used, so that versions can be
+compared. LightGBM and CatBoost take part if they are installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
-import subprocess
+import resource
+import statistics
 import sys
-import threading
 import time
+import traceback
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from measuring import Point, Report, Result, mib, size
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, recall_score, roc_auc_score
+from sklearn.model_selection import GroupKFold
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
-COLUMNS, DOMAINS, WORKERS = 20, 10, 2
-#: Largest number of rows that one process fits.
-ONE_PROCESS = 10_000
-TARGETS = {2: "two classes", 6: "six classes", 0: "continuous"}
-#: Largest CPU time of the ensemble relative to one boosting fit, from 2,000 rows on.
-MOST_TIMES = {2: 30.0, 6: 20.0}
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+Result = dict[str, Any]
+Predict = Callable[[Any, Any], tuple[Any, Any]]  #: rows, domains -> predictions, probabilities
+
+DEALT_GROUPS, SCORED_ROWS, RARE_SHARE = 4, 500, 0.07
+#: A data set with fewer rows than this share of a size is left out at this size.
+LEAST_SHARE = 0.8
+SIZES = (600, 2000, 20_000)
+#: Held-out groups that are run by default, by size; `evaluate` costs most and runs fewer.
+GROUPS = {600: 4, 2000: 4, 20_000: 2}
+EVALUATE_GROUPS = {600: 2, 2000: 2, 20_000: 1}
+#: Smallest probability of a class in log losses.
+SMALLEST = 1e-6
+#: Tree sizes and numbers of rounds from which boosting is chosen.
+LEAVES, ROUNDS, RATE = (7, 31), (25, 50, 100, 200), 0.1
 
 
-def make_rows(n: int, classes: int) -> tuple[Any, Any, Any]:
-    """Rows whose level and whose relation to the target depend slightly on their domain."""
-    import numpy as np
+@dataclass(frozen=True)
+class Source:
+    """Where a data set is: its file, target and columns that are not features."""
 
+    file: str
+    target: str
+    drop: tuple[str, ...] = ()
+    classes: bool = True
+    rare: bool = False  #: whether events are thinned to ``RARE_SHARE`` within each domain
+
+
+_PARKINSONS = ("subject#", "age", "sex", "test_time", "total_UPDRS")
+DEVELOPMENT = {
+    "facies": Source("facies_hugoton_wells", "Facies", ("Formation", "Well Name", "Depth")),
+    "gvhd": Source("gvhd_flowcap1", "t_cell", ("label",)),
+    "parkinsons": Source("parkinsons_telemonitoring", "motor_UPDRS", _PARKINSONS, classes=False),
+    "synthetic": Source("", "label"),
+    "adult": Source("adult_occupations", "over_50k"),
+    "adult_rare": Source("adult_occupations", "over_50k", rare=True),
+    "bike": Source("bike_seasons", "log_count", classes=False),
+    "communities": Source("communities_states", "log_violent_crimes", classes=False),
+    "heart": Source("heart_hospitals", "label"),
+    "impact_trials": Source("impact_trials", "dead"),
+    "impact_rare": Source("impact_trials", "dead", rare=True),
+    "large_adult": Source("large_adult_occupations", "over_50k"),
+    "large_bike": Source("large_bike_seasons", "log_count", classes=False),
+    "large_airbnb": Source("large_airbnb_cities", "log_price", classes=False),
+    "large_beijing": Source("large_beijing_stations", "log_pm25", classes=False),
+}
+CONFIRMATION = {
+    "landmine": Source("landmine", "label"),
+    "cytof": Source("cytof_multicenter16_sub5000", "label"),
+    "hipc": Source("hipc_tcell_flow", "label", ("population", "center", "patient", "replicate")),
+    "shoppers": Source("shoppers_months", "Revenue"),
+    "kc_house": Source("kc_house_zipcodes", "log_price", classes=False),
+    "large_kc_house": Source("large_kc_house_zipcodes", "log_price", classes=False),
+}
+ALL_SETS = DEVELOPMENT | CONFIRMATION
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fit: a data set, a size, a group of held-out domains, and a method."""
+
+    data: str
+    size: int
+    group: int
+    method: str
+
+    @property
+    def cost(self) -> float:
+        """Rough CPU seconds, by which cases are ordered, the longest first."""
+        seconds = COSTS[self.method][SIZES.index(min(SIZES, key=lambda s: abs(s - self.size)))]
+        return seconds * SLOW_SETS.get(self.data, 1.0)
+
+
+#: CPU seconds of a case at 600, 2,000 and 20,000 rows on one core, and factors of slow sets.
+COSTS = {
+    "ensemble": (3.0, 6.0, 15.0),
+    "evaluate": (40.0, 90.0, 150.0),
+    "ridge": (1.0, 1.5, 4.0),
+    "boosting": (1.3, 2.5, 10.0),
+    "lightgbm": (2.0, 4.0, 15.0),
+    "catboost": (10.0, 15.0, 60.0),
+    "linear": (0.1, 0.2, 2.0),
+}
+SLOW_SETS = {"facies": 1.5, "hipc": 1.5, "cytof": 1.5, "communities": 1.5}
+
+
+def make_synthetic() -> pd.DataFrame:
+    """Domains of the paper: rotations and class frequencies differ, but not the rule."""
+    from domainwise.datasets import make_synthetic
+
+    bunch = make_synthetic(0.1, n_per_domain=300, random_state=0)
+    frame = pd.DataFrame(bunch.data).add_prefix("x")
+    return frame.assign(domain=bunch.sample_domain, label=bunch.target)
+
+
+def read(name: str) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """Features (text as strings), target and domains of a data set."""
+    source = ALL_SETS[name]
+    folder = Path(os.environ.get("DOMAINWISE_DATA", "../shared/data"))
+    if not source.file:
+        table = make_synthetic()
+    elif (path := folder / f"{source.file}.csv.gz").exists():
+        table = pd.read_csv(path, low_memory=False)
+    else:
+        table = pd.read_parquet(folder / f"{source.file}.parquet")
+    table = table.dropna(subset=[source.target])
+    if name == "facies":
+        table = table[table["domain"] != "Recruit F9"]  # 80 rows of a single class
+    if source.rare:
+        table = table.iloc[rare_rows(table["domain"], table[source.target])]
+    y = table[source.target].to_numpy()
+    if source.classes:
+        y = np.unique(y.astype(str) if y.dtype.kind not in "iu" else y, return_inverse=True)[1]
+    X = table.drop(columns=["domain", source.target, *source.drop]).reset_index(drop=True)
+    text = [c for c in X if X[c].dtype.kind not in "iufb"]
+    X[text] = X[text].astype(object)
+    return X, y, table["domain"].astype(str).to_numpy()
+
+
+def rare_rows(domain: pd.Series, target: pd.Series) -> np.ndarray:
+    """Indices of rows after thinning the rarer class to ``RARE_SHARE`` of each domain."""
     rng = np.random.default_rng(0)
-    domain = rng.integers(0, DOMAINS, n)
-    level = rng.normal(size=(DOMAINS, COLUMNS))
-    slope = rng.normal(size=COLUMNS) + 0.3 * rng.normal(size=(DOMAINS, COLUMNS))
-    Z = rng.normal(size=(n, COLUMNS))
-    signal = (Z * slope[domain]).sum(axis=1) / 4 + np.sin(2 * Z[:, 0]) * Z[:, 1]
-    signal += 0.5 * rng.normal(size=n)
-    y = signal
-    if classes:
-        y = np.digitize(signal, np.quantile(signal, np.arange(1, classes) / classes))
-    return Z + 0.5 * level[domain], y, domain
+    counts = target.value_counts()
+    is_event = (target == counts.index[-1]).to_numpy()
+    kept = ~is_event
+    for label in pd.unique(domain):
+        rows = (domain == label).to_numpy()
+        events, n_others = np.flatnonzero(rows & is_event), int((rows & ~is_event).sum())
+        most = round(RARE_SHARE / (1 - RARE_SHARE) * n_others)
+        kept[rng.permutation(events)[:most]] = True
+    return np.flatnonzero(kept)
 
 
-def fit(point: Point) -> Result:
-    """Fit one model; the time of drawing rows and of imports is not included."""
-    import warnings
+def thin(domain: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Indices of at most ``most`` rows, the same number from each domain as far as possible."""
+    counts = dict(zip(*np.unique(domain, return_counts=True), strict=True))
+    left, quota = most, {}
+    for number, label in enumerate(sorted(counts, key=counts.__getitem__)):
+        quota[label] = min(counts[label], left // (len(counts) - number))
+        left -= quota[label]
+    drawn = [
+        rng.permutation(np.flatnonzero(domain == label))[:rows] for label, rows in quota.items()
+    ]
+    return np.sort(np.concatenate(drawn))
 
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+@dataclass(frozen=True)
+class Task:
+    """Rows of one case; ``numbers`` are features as numbers, with text as indicator columns."""
+
+    frame: pd.DataFrame
+    numbers: np.ndarray
+    y: np.ndarray
+    domain: np.ndarray
+    train: np.ndarray
+    test: np.ndarray
+    n_classes: int  #: 0 for a continuous target
+    event: int  #: the rarest class
+
+    @property
+    def sources(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Training rows as numbers, their targets and domains."""
+        return self.numbers[self.train], self.y[self.train], self.domain[self.train]
+
+
+def make_task(case: Case) -> Task | None:
+    """Rows of a case; None if the data set is too small for its size."""
+    frame, y, domain = read(case.data)
+    if len(y) < LEAST_SHARE * case.size:
+        return None
+    labels = np.unique(domain)
+    order = np.random.default_rng(7).permutation(labels)
+    held_out = order[case.group :: DEALT_GROUPS]
+    rng = np.random.default_rng([case.group, case.size])
+    is_test = np.isin(domain, held_out)
+    if not len(held_out) or len(labels) - len(held_out) < 2:
+        return None
+    train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
+    train = train[thin(domain[train], case.size, rng)]
+    scored_rng = np.random.default_rng(case.group)  # the same rows are scored at all sizes
+    parts = [
+        scored_rng.permutation(test[domain[test] == label])[:SCORED_ROWS] for label in held_out
+    ]
+    numbers = pd.get_dummies(frame).to_numpy(dtype=np.float64)
+    counts = np.bincount(y) if ALL_SETS[case.data].classes else np.zeros(0)
+    event = int(np.argmin(counts)) if len(counts) else 0
+    arguments = (train, np.sort(np.concatenate(parts)), len(counts), event)
+    return Task(frame, numbers, y, domain, *arguments)
+
+
+# ------------------------------------------------------------------------------------- scores
+
+
+def domain_scores(task: Task, predict: Predict, rows: Any, *, context: bool) -> dict[str, Result]:
+    """Scores on each held-out domain; ``rows`` are the features of the test rows."""
+    y, domain = task.y[task.test], task.domain[task.test]
+    predicted, p = predict(rows, domain if context else None)
+    return {
+        str(label): (
+            class_scores(task, y[at], predicted[at], None if p is None else p[at])
+            if task.n_classes
+            else number_scores(y[at], predicted[at])
+        )
+        for label in np.unique(domain)
+        for at in [domain == label]
+    }
+
+
+def number_scores(y: np.ndarray, predicted: np.ndarray) -> Result:
+    """RMSE, R² and bias on one domain."""
+    errors = predicted - y
+    rmse, variance = float(np.sqrt(np.mean(errors**2))), float(np.var(y))
+    r2 = 1 - rmse**2 / variance if variance else math.nan
+    mae = float(np.mean(np.abs(errors)))
+    return {"n": len(y), "rmse": rmse, "mae": mae, "r2": r2, "bias": float(np.mean(errors))}
+
+
+def class_scores(task: Task, y: np.ndarray, predicted: np.ndarray, p: np.ndarray | None) -> Result:
+    """Scores of predicted classes and probabilities on one domain; NaN where undefined."""
+    present = np.unique(y)
+    several, balanced = len(present) > 1, math.nan
+    if several:
+        recall = recall_score(y, predicted, labels=present, average="macro", zero_division=0)
+        balanced = float(recall)
+    scores: Result = {
+        "n": len(y),
+        "accuracy": float(accuracy_score(y, predicted)),
+        "balanced_accuracy": balanced,
+        "observed": float(np.mean(y == task.event)),
+    }
+    if p is None:
+        return scores
+    p = np.clip(p, SMALLEST, None)
+    p = p / p.sum(axis=1, keepdims=True)
+    indicators = np.eye(task.n_classes)[y]
+    scores["log_loss"] = float(-np.mean(np.log(p[np.arange(len(y)), y])))
+    scores["brier"] = float(np.mean(np.sum((p - indicators) ** 2, axis=1)))
+    scores["mean_p"] = float(np.mean(p[:, task.event]))
+    scores["auc"] = math.nan
+    if task.n_classes == 2:
+        scores["brier"] /= 2
+        if several:
+            scores["auc"] = float(roc_auc_score(y == task.event, p[:, task.event]))
+    return scores
+
+
+def source_shares(task: Task) -> np.ndarray:
+    """Mean over source domains of the share of each class."""
+    _, y, domain = task.sources
+    shares = [np.bincount(y[domain == d], minlength=task.n_classes) for d in np.unique(domain)]
+    return np.maximum(np.mean([s / s.sum() for s in shares], axis=0), SMALLEST)
+
+
+def all_columns(p: Any, classes: Any, n_classes: int) -> np.ndarray:
+    """Probabilities of all classes, 0 for classes that the model has not seen."""
+    complete = np.zeros((len(p), n_classes))
+    complete[:, np.asarray(classes, dtype=int)] = p
+    return complete
+
+
+def coverage(scores: dict[str, Result], ends: Any, metric: str) -> list[bool] | None:
+    """Whether each held-out domain's score is within the expected range."""
+    if ends is None or metric not in next(iter(scores.values())):
+        return None
+    low, high = sorted(map(float, ends))
+    return [low <= s[metric] <= high for s in scores.values() if math.isfinite(s[metric])]
+
+
+# -------------------------------------------------------------------------------------- models
+
+
+def ours(model: Any, task: Task) -> Predict:
+    """Predictions of a model of domainwise, with or without domains."""
+
+    def predict(rows: Any, domain: Any) -> tuple[Any, Any]:
+        options = {} if domain is None else {"sample_domain": domain}
+        predicted, p = np.asarray(model.predict(rows, **options)), None
+        if task.n_classes and hasattr(model, "predict_proba"):
+            p = all_columns(
+                np.asarray(model.predict_proba(rows, **options)), model.classes_, task.n_classes
+            )
+        return predicted, p
+
+    return predict
+
+
+def run_ensemble(task: Task) -> dict[str, Result]:
+    """The ensemble with its defaults, row by row and with context."""
     from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
 
-    warnings.simplefilter("ignore")
-    n, classes = point["rows"], point["classes"]
-    X, y, domain = make_rows(n, classes)
-    options: dict[str, Any] = {"n_jobs": 1 if n <= ONE_PROCESS else WORKERS}
-    ensemble: Any = (DomainEnsembleClassifier if classes else DomainEnsembleRegressor)(**options)
-    boosting: Any = HistGradientBoostingClassifier() if classes else HistGradientBoostingRegressor()
-    times_before, started = os.times(), time.perf_counter()
-    file_size = 0
-    if point["task"] == "boosting":
-        boosting.fit(X, y)
-    else:
-        ensemble.fit(X, y, sample_domain=domain)
-    wall = time.perf_counter() - started
-    if point["task"] == "ensemble":
-        from joblib.externals.loky import get_reusable_executor
-
-        get_reusable_executor().shutdown(wait=True)  # so that the time of the workers is counted
-    times_after = os.times()
-    cpu = sum(times_after[:4]) - sum(times_before[:4])
-    if point["task"] == "ensemble" and find_spec("skops"):
-        from domainwise.model_files.persistence import save
-
-        path = Path(point["folder"]) / "growth.skops"
-        save(ensemble, path)
-        file_size = path.stat().st_size
-        path.unlink()
-    return {"seconds": wall, "cpu": cpu, "file": file_size}
+    X, y, domain = task.sources
+    model: Any = (DomainEnsembleClassifier if task.n_classes else DomainEnsembleRegressor)()
+    model.fit(X, y, sample_domain=domain)
+    results = {}
+    for name, prefix in (("ensemble", ""), ("ensemble+context", "context_")):
+        scores = domain_scores(
+            task, ours(model, task), task.numbers[task.test], context=bool(prefix)
+        )
+        expected = np.asarray(getattr(model, f"{prefix}expected_score_"), dtype=float)
+        ends = getattr(model, f"{prefix}expected_range_")
+        metric = "balanced_accuracy" if task.n_classes else "rmse"
+        if task.n_classes and expected[0] < 0:
+            metric = "log_loss"
+        if ends is not None and metric in ("rmse", "log_loss"):
+            ends = np.abs(ends)  # losses may be reported as negative scores
+        weights = getattr(model, f"{prefix}weights_")
+        results[name] = {
+            "domains": scores,
+            "weights": {key: float(weight) for key, weight in weights.items()},
+            "expected": expected.tolist(),
+            "range": None if ends is None else [float(end) for end in ends],
+            "range_metric": metric,
+            "inside": coverage(scores, ends, metric),
+        }
+    return results
 
 
-def resident(group: int) -> int:
-    """Resident memory of all processes of a group, in bytes."""
-    total = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if os.getpgid(int(entry.name)) == group:
-                    pages = int((entry / "statm").read_text().split()[1])
-                    total += pages * os.sysconf("SC_PAGE_SIZE")
-            except (OSError, IndexError):
-                continue  # the process has ended
-    return total
+def run_ridge(task: Task) -> dict[str, Result]:
+    """``InvariantRidge…CV`` with its defaults, on standardized columns."""
+    from domainwise.selection import InvariantRidgeClassifierCV, InvariantRidgeCV
+
+    _, y, domain = task.sources
+    Z, Z_test = standardized(task)
+    model: Any = (InvariantRidgeClassifierCV if task.n_classes else InvariantRidgeCV)()
+    model.fit(Z, y, sample_domain=domain)
+    return {"ridge": {"domains": domain_scores(task, ours(model, task), Z_test, context=False)}}
 
 
-def measure(point: Point) -> Result:
-    """Run a measurement in a separate process group, and sample the memory of the group."""
-    command = [sys.executable, __file__, "--point", json.dumps(point)]
-    variables = os.environ | ONE_THREAD
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=variables, start_new_session=True
+#: Names of measured scores, by the names of scikit-learn's scorers.
+METRICS = {
+    "neg_root_mean_squared_error": "rmse",
+    "neg_mean_absolute_error": "mae",
+    "roc_auc": "auc",
+    "neg_log_loss": "log_loss",
+    "neg_brier_score": "brier",
+}
+
+
+def run_evaluate(task: Task) -> dict[str, Result]:
+    """``evaluate`` with its defaults; then the recommended method, fitted to all training rows."""
+    from domainwise import evaluate
+
+    y, domain = task.y[task.train], task.domain[task.train]
+    rows = task.frame.iloc[task.train].reset_index(drop=True)
+    started = time.perf_counter()
+    evaluation = evaluate(rows, y, domain, progress=False, n_jobs=1, task=task_name(task))
+    seconds = time.perf_counter() - started
+    content = evaluation.to_dict()
+    recommended = content["recommended"]
+    model = evaluation.fit()
+    context = "context" in recommended
+    scores = domain_scores(
+        task, ours(model, task), task.frame.iloc[task.test].reset_index(drop=True), context=context
     )
-    peak = 0
+    name = content["measure"]["name"]
+    metric = METRICS.get(name, name)
+    answer = content["answer"]
+    ends = answer.get("range")
+    ends = None if ends is None or None in ends else [float(end) for end in ends]
+    means = {m["key"]: m["mean"] for m in content["methods"]}
+    result = {
+        "domains": scores,
+        "recommended": recommended,
+        "means": means,
+        "expected": [means.get(recommended)],
+        "range": ends,
+        "range_metric": metric,
+        "inside": coverage(scores, ends, metric),
+        "evaluate_seconds": seconds,
+    }
+    return {"evaluate": result}
 
-    def watch() -> None:
-        nonlocal peak
-        while process.poll() is None:
-            peak = max(peak, resident(process.pid))
-            time.sleep(0.1)
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    output, _ = process.communicate()
-    watcher.join()
-    if process.returncode:
-        raise RuntimeError(f"{point} failed")
-    result = json.loads(output.splitlines()[-1]) | {"peak": peak}
-    print(point, {name: round(value, 1) for name, value in result.items()}, flush=True)
-    return result
+def task_name(task: Task) -> str:
+    """Name of the task in ``evaluate``."""
+    return "classification" if task.n_classes else "regression"
+
+
+def standardized(task: Task) -> tuple[np.ndarray, np.ndarray]:
+    """Training and test rows with source means in place of gaps, standardized."""
+    X = task.numbers[task.train]
+    means = np.nanmean(X, axis=0)
+    fill = np.where(np.isfinite(means), means, 0.0)
+    parts = [np.where(np.isnan(part), fill, part) for part in (X, task.numbers[task.test])]
+    scaler = StandardScaler().fit(parts[0])
+    return scaler.transform(parts[0]), scaler.transform(parts[1])
+
+
+def loss(y: np.ndarray, output: np.ndarray) -> float:
+    """Log loss of probabilities (with classes as columns), or mean squared error."""
+    if output.ndim == 1:
+        return float(np.mean((output - y) ** 2))
+    p = np.clip(output[np.arange(len(y)), y], SMALLEST, None)
+    return float(-np.mean(np.log(p)))
+
+
+Fitted = Callable[[np.ndarray], list[np.ndarray]]  #: rows -> outputs, one for each candidate
+
+
+def tuned(
+    task: Task, X: np.ndarray, rows: np.ndarray, fits: Sequence[Callable[..., Fitted]]
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Outputs for ``rows`` by the candidate that is best on five groups of held-out domains.
+
+    Each function in ``fits`` is fitted once and gives several candidates. Classes are decided by
+    the largest ratio of a probability to the class's mean share in the source domains.
+    """
+    _, y, domain = task.sources
+    folds = GroupKFold(min(5, len(np.unique(domain))))
+    losses: list[np.ndarray] = []
+    for fit in fits:
+        totals = []
+        for train, test in folds.split(X, y, domain):
+            outputs = fit(task, X[train], y[train])(X[test])
+            totals.append([loss(y[test], output) * len(test) for output in outputs])
+        losses.append(np.sum(totals, axis=0))
+    best = min(range(len(fits)), key=lambda i: losses[i].min())
+    output = fits[best](task, X, y)(rows)[int(np.argmin(losses[best]))]
+    if not task.n_classes:
+        return output, None
+    return np.argmax(output / source_shares(task), axis=1), output
+
+
+def run_rival(task: Task, name: str) -> dict[str, Result]:
+    """A standard method, tuned on groups of source domains."""
+    if name == "linear":
+        X, rows = standardized(task)
+        fits: list[Any] = [linear_fit]
+    else:
+        X, rows = task.numbers[task.train], task.numbers[task.test]
+        make = {"boosting": boosting_fit, "lightgbm": lightgbm_fit, "catboost": catboost_fit}[name]
+        fits = [make(leaves) for leaves in LEAVES]
+    outputs = tuned(task, X, rows, fits)
+    return {name: {"domains": domain_scores(task, lambda *_: outputs, rows, context=False)}}
+
+
+def linear_fit(task: Task, X: np.ndarray, y: np.ndarray) -> Fitted:
+    """Logistic or ridge regression with four penalties."""
+    if not task.n_classes:
+        models = [Ridge(alpha).fit(X, y) for alpha in (1.0, 10.0, 100.0, 1000.0)]
+        return lambda rows: [model.predict(rows) for model in models]
+    logistic = [LogisticRegression(C=c, max_iter=300).fit(X, y) for c in (0.01, 0.1, 1.0, 10.0)]
+    return lambda rows: [
+        all_columns(m.predict_proba(rows), m.classes_, task.n_classes) for m in logistic
+    ]
+
+
+def boosting_fit(leaves: int) -> Callable[..., Fitted]:
+    """Scikit-learn's boosting after several numbers of rounds."""
+
+    def fit(task: Task, X: np.ndarray, y: np.ndarray) -> Fitted:
+        options: Any = {"max_leaf_nodes": leaves, "max_iter": ROUNDS[-1], "learning_rate": RATE}
+        options |= {"early_stopping": False, "random_state": 0}
+        if not task.n_classes:
+            model: Any = HistGradientBoostingRegressor(**options).fit(X, y)
+            stages: Any = model.staged_predict
+        else:
+            model = HistGradientBoostingClassifier(**options).fit(X, y)
+            stages = model.staged_predict_proba
+
+        def outputs(rows: np.ndarray) -> list[np.ndarray]:
+            kept = [o for i, o in enumerate(stages(rows), start=1) if i in ROUNDS]
+            if not task.n_classes:
+                return kept
+            return [all_columns(o, model.classes_, task.n_classes) for o in kept]
+
+        return outputs
+
+    return fit
+
+
+def lightgbm_fit(leaves: int) -> Callable[..., Fitted]:
+    """LightGBM after several numbers of rounds."""
+
+    def fit(task: Task, X: np.ndarray, y: np.ndarray) -> Fitted:
+        import lightgbm
+
+        model_type = lightgbm.LGBMClassifier if task.n_classes else lightgbm.LGBMRegressor
+        model = model_type(
+            num_leaves=leaves, n_estimators=ROUNDS[-1], learning_rate=RATE, n_jobs=1, verbose=-1
+        ).fit(X, y)
+        return lambda rows: staged(task, model, rows, "num_iteration")
+
+    return fit
+
+
+def catboost_fit(leaves: int) -> Callable[..., Fitted]:
+    """CatBoost with trees of about this many leaves, after several numbers of rounds."""
+
+    def fit(task: Task, X: np.ndarray, y: np.ndarray) -> Fitted:
+        import catboost
+
+        model_type = catboost.CatBoostClassifier if task.n_classes else catboost.CatBoostRegressor
+        options = {"depth": leaves.bit_length(), "iterations": ROUNDS[-1], "learning_rate": RATE}
+        model = model_type(**options, thread_count=1, verbose=0, allow_writing_files=False)
+        return lambda rows: staged(task, model.fit(X, y), rows, "ntree_end")
+
+    return fit
+
+
+def staged(task: Task, model: Any, rows: np.ndarray, argument: str) -> list[np.ndarray]:
+    """Outputs of a model after each number of rounds."""
+    if not task.n_classes:
+        return [np.asarray(model.predict(rows, **{argument: n})) for n in ROUNDS]
+    return [
+        all_columns(model.predict_proba(rows, **{argument: n}), model.classes_, task.n_classes)
+        for n in ROUNDS
+    ]
+
+
+OURS = {"ensemble": run_ensemble, "ridge": run_ridge, "evaluate": run_evaluate}
+RIVALS = ("boosting", "lightgbm", "catboost", "linear")
+ONLY = {"ensemble": ("ensemble", "ridge"), "evaluate": ("evaluate",), "rivals": RIVALS}
+
+
+# --------------------------------------------------------------------------------------- runs
+
+
+def run_case(case: Case, path: Path) -> None:
+    """Run a case, and append its result (or the error) to the file."""
+    warnings.simplefilter("ignore")
+    line: Result = dict(vars(case))
+    try:
+        task = make_task(case)
+        if task is None:
+            line["skipped"] = True
+        else:
+            line |= {"n_train": len(task.train), "n_sources": len(np.unique(task.sources[2]))}
+            started, cpu = time.perf_counter(), cpu_seconds()
+            run = OURS.get(case.method)
+            line["results"] = run(task) if run else run_rival(task, case.method)
+            line["seconds"] = time.perf_counter() - started
+            line["cpu"] = cpu_seconds() - cpu
+            line["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    except Exception:
+        line["error"] = traceback.format_exc()
+    text = json.dumps(line, default=float) + "\n"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(descriptor, text.encode())
+    os.close(descriptor)
+    status = "error" if "error" in line else "skipped" if "skipped" in line else "done"
+    print(f"{status} {line.get('seconds', 0):6.1f} s  {vars(case)}", flush=True)
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+def read_lines(path: Path) -> list[Result]:
+    """Finished cases of a file; a line that was cut off is ignored."""
+    lines = []
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            continue
+    return lines
+
+
+def key_of(line: Result) -> tuple[Any, ...]:
+    """What identifies a case."""
+    return tuple(line[name] for name in ("data", "size", "group", "method"))
+
+
+def run_all(cases: Sequence[Case], path: Path, jobs: int, limit: float) -> None:
+    """Run cases in processes of their own, the longest first, until the time limit.
+
+    Processes are forked, so that imports are not repeated; those that still run at the limit end.
+    """
+    done = {key_of(line) for line in read_lines(path) if "error" not in line}
+    waiting = [case for case in cases if tuple(vars(case).values()) not in done]
+    waiting.sort(key=lambda case: case.cost)
+    print(f"{len(waiting)} cases, about {sum(c.cost for c in waiting):.0f} CPU seconds", flush=True)
+    threadpool_limits(1)
+    started, running = time.perf_counter(), set[int]()
+    import domainwise.selection  # noqa: F401  (imported once, before the forks)
+
+    while waiting or running:
+        if time.perf_counter() - started > limit:
+            print(f"stopped; {len(waiting) + len(running)} cases are missing", flush=True)
+            for child in running:
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+            return
+        while waiting and len(running) < jobs:
+            child = os.fork()
+            if child == 0:
+                run_case(waiting[-1], path)
+                sys.stdout.flush()
+                os._exit(0)
+            waiting.pop()
+            running.add(child)
+        time.sleep(0.05)
+        running -= {child for child in running if os.waitpid(child, os.WNOHANG)[0]}
+
+
+def plan(arguments: argparse.Namespace) -> Iterator[Case]:
+    """Cases of a run."""
+    methods = [m for name in arguments.only for m in ONLY[name]]
+    missing = [m for m in ("lightgbm", "catboost") if find_spec(m) is None]
+    for name in arguments.sets:
+        for size in arguments.sizes:
+            for method in methods:
+                groups = (EVALUATE_GROUPS if method == "evaluate" else GROUPS).get(size, 4)
+                if method not in missing and not (name == "landmine" and size > 2000):
+                    n_groups = min(arguments.groups or groups, DEALT_GROUPS)
+                    yield from (Case(name, size, group, method) for group in range(n_groups))
+
+
+# -------------------------------------------------------------------------------------- report
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All measured domains of one method on one data set at one size."""
+
+    domains: dict[tuple[int, str], Result]  #: scores by group and domain
+    cpu: float
+    seconds: float
+    peak: float
+    inside: list[bool]
+    choices: list[str]  #: recommended methods, for `evaluate`
+
+    def values(self, metric: str) -> dict[tuple[int, str], float]:
+        """Defined values of a metric by domain."""
+        values = {key: s.get(metric) for key, s in self.domains.items()}
+        return {k: v for k, v in values.items() if v is not None and math.isfinite(v)}
+
+    def mean(self, metric: str) -> float:
+        """Mean over domains; NaN if undefined everywhere."""
+        values = self.values(metric).values()
+        return statistics.fmean(values) if values else math.nan
+
+    def error(self, metric: str) -> float:
+        """Standard error of the mean over domains."""
+        return standard_error(list(self.values(metric).values()))
+
+    @property
+    def ratio(self) -> float:
+        """Mean predicted probability of the event over its observed share."""
+        observed = self.mean("observed")
+        return self.mean("mean_p") / observed if observed else math.nan
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Standard error of a mean."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+
+
+Key = tuple[str, int, str]  #: data set, size, method
+
+
+def finished(path: Path) -> dict[tuple[Any, ...], Result]:
+    """Finished cases of a file."""
+    return {key_of(line): line for line in read_lines(path) if "results" in line}
+
+
+def summarize(cases: Iterable[Result]) -> dict[Key, Summary]:
+    """Summaries by data set, size and method; context shares the ensemble's cost."""
+    lines: dict[Key, list[tuple[Result, Result]]] = defaultdict(list)
+    for line in cases:
+        for method, result in line["results"].items():
+            lines[line["data"], line["size"], method].append((line, result))
+    return {
+        key: Summary(
+            {(ln["group"], d): s for ln, result in pairs for d, s in result["domains"].items()},
+            statistics.fmean(ln["cpu"] for ln, _ in pairs),
+            statistics.fmean(ln["seconds"] for ln, _ in pairs),
+            max(ln["peak"] for ln, _ in pairs),
+            [flag for _, result in pairs for flag in result.get("inside") or ()],
+            [result["recommended"] for _, result in pairs if "recommended" in result],
+        )
+        for key, pairs in lines.items()
+    }
+
+
+def main_metric(data: str) -> str:
+    """The metric by which methods are ranked."""
+    return "balanced_accuracy" if ALL_SETS[data].classes else "rmse"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def number(value: float, form: str = ".3f") -> str:
+    """A number as text, or a dash if it is undefined."""
+    return format(value, form) if math.isfinite(value) else "–"
+
+
+def share(flags: Sequence[bool]) -> str:
+    """Share of domains inside their range, with the number of domains."""
+    return f"{statistics.fmean(flags):.2f} of {len(flags)}" if flags else "–"
+
+
+def overview(runs: Sequence[dict[Key, Summary]], names: Sequence[str]) -> str:
+    """Means over data sets by size and method, for each run."""
+    rows = []
+    keys = sorted({(size, method) for run in runs for _, size, method in run})
+    for size, method in keys:
+        for run, name in zip(runs, names, strict=True):
+            found = {d: s for (d, n, m), s in run.items() if (n, m) == (size, method)}
+            ratios = [s.ratio for s in found.values() if s.ratio > 0]
+            extremes = "–"
+            if ratios:
+                center = math.exp(statistics.fmean(map(math.log, ratios)))
+                extremes = f"{center:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            classes = [s for s in found.values() if s.ratio > 0]
+            cells = [f"{size:,}", method, name, str(len(found))]
+            cells += [number(mean_of(classes, m)) for m in ("balanced_accuracy", "auc", "log_loss")]
+            cells += [extremes, share([f for s in found.values() for f in s.inside])]
+            cells += [f"{sum(s.cpu for s in found.values()):,.0f}"] if found else ["–"]
+            rows.append(cells)
+    header = ["rows", "method", "run", "sets", "balanced accuracy", "AUC", "log loss"]
+    return table([*header, "mean p / observed", "inside range", "CPU s, all sets"], rows)
+
+
+def mean_of(summaries: Sequence[Summary], metric: str) -> float:
+    """Mean over data sets of the mean over domains."""
+    values = [v for s in summaries if math.isfinite(v := s.mean(metric))]
+    return statistics.fmean(values) if values else math.nan
+
+
+def ranks(run: dict[Key, Summary]) -> str:
+    """Average ranks, and gains over boosting in points or per cent of RMSE, by size."""
+    rows = []
+    for size in sorted({n for _, n, _ in run}):
+        methods = sorted({m for _, n, m in run if n == size and m != "evaluate"})
+        sets = sorted({d for d, n, _ in run if n == size})
+        sets = [d for d in sets if all((d, size, m) in run for m in methods)]
+        if "boosting" not in methods or not sets:
+            continue
+        columns: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+        for data in sets:
+            is_error = not ALL_SETS[data].classes
+            sign, metric = (-1 if is_error else 1), main_metric(data)
+            means = {m: sign * run[data, size, m].mean(metric) for m in methods}
+            lowest = {
+                m: min(sign * v for v in run[data, size, m].values(metric).values())
+                for m in methods
+            }
+            scale = 100 / abs(means["boosting"]) if is_error else 100
+            for method in methods:
+                gain = scale * (means[method] - means["boosting"])
+                columns[method].append((rank(means, method), rank(lowest, method), gain))
+        for method in sorted(methods, key=lambda m: statistics.fmean(r for r, _, _ in columns[m])):
+            by_mean, by_worst, gains = zip(*columns[method], strict=True)
+            gain = f"{statistics.fmean(gains):+.1f} ± {number(standard_error(gains), '.1f')}"
+            cells = [f"{size:,}", method, f"{statistics.fmean(by_mean):.1f}"]
+            cells += [f"{statistics.fmean(by_worst):.1f}", gain, f"{min(gains):+.1f}"]
+            rows.append([*cells, str(len(sets))])
+    header = ["rows", "method", "rank", "rank by worst domain", "gain over boosting"]
+    return table([*header, "lowest gain", "sets"], rows)
+
+
+def rank(scores: dict[str, float], method: str) -> float:
+    """Rank of a method, 1 for the largest score; equal scores share a rank."""
+    values, own = list(scores.values()), scores[method]
+    return sum(v > own for v in values) + (sum(v == own for v in values) + 1) / 2
+
+
+def by_set(runs: Sequence[dict[Key, Summary]], names: Sequence[str]) -> Iterator[str]:
+    """One table for each data set and size; the second run also shows its paired difference."""
+    for data, size in sorted({(d, n) for run in runs for d, n, _ in run}):
+        metric, rows = main_metric(data), []
+        for method in sorted({m for run in runs for d, n, m in run if (d, n) == (data, size)}):
+            for run, name in zip(runs, names, strict=True):
+                if (data, size, method) not in run:
+                    continue
+                summary = run[data, size, method]
+                score = f"{number(summary.mean(metric))} ± {number(summary.error(metric))}"
+                cells = [method, name, score]
+                worst = max if metric == "rmse" else min
+                cells += [number(worst(summary.values(metric).values(), default=math.nan))]
+                cells += (
+                    [difference(runs, (data, size, method), metric)] if run is runs[-1] else [""]
+                )
+                cells += [number(summary.mean(m)) for m in ("auc", "log_loss", "brier")]
+                cells += [number(summary.mean("mean_p")), number(summary.mean("observed"))]
+                cells += [
+                    share(summary.inside),
+                    f"{summary.cpu:.1f}",
+                    f"{summary.seconds:.1f}",
+                    f"{summary.peak / 2**20:.0f}",
+                ]
+                rows.append([*cells, " ".join(summary.choices)])
+        title = "RMSE" if metric == "rmse" else "balanced accuracy"
+        header = ["method", "run", title, "worst domain", "change", "AUC", "log loss", "Brier"]
+        header += ["mean p", "observed", "inside range", "CPU s", "s", "MiB", "recommended"]
+        yield f"### {data}, {size:,} rows\n\n{table(header, rows)}"
+
+
+def difference(runs: Sequence[dict[Key, Summary]], key: Key, metric: str) -> str:
+    """Mean paired difference of the second run from the first, with its standard error."""
+    if len(runs) < 2 or any(key not in run for run in runs):
+        return "–"
+    before, after = (run[key].values(metric) for run in runs)
+    changes = [after[domain] - before[domain] for domain in before if domain in after]
+    if not changes:
+        return "–"
+    return f"{statistics.fmean(changes):+.3f} ± {number(standard_error(changes))}"
+
+
+def render(paths: Sequence[Path], note: str) -> str:
+    """The report on one run, or on two runs to compare."""
+    files_of_cases = [finished(path) for path in paths]
+    shared = set.intersection(*map(set, files_of_cases))
+    runs = [summarize(line for key, line in f.items() if key in shared) for f in files_of_cases]
+    names = [path.stem for path in paths]
+    files = " ".join(path.name for path in paths)
+    parts = [
+        "# Scores at new domains, by number of training rows",
+        f"Written by `python benchmarks/growth.py --report {files}`. Means and standard errors are "
+        "over held-out domains, then means over data sets. The event is the rarest class. "
+        "*Mean p / observed* is the mean over sites of its mean predicted probability, divided by "
+        "the mean over sites of its share: geometric mean over data sets, smallest and largest. "
+        "*Inside range* is the share of held-out domains whose score is in the range that the "
+        "model or `evaluate` stated (nominally 0.90). CPU seconds are the mean over held-out "
+        "groups, on one core. With two runs, only cases of both count. " + note,
+        "## All data sets",
+        overview(runs, names),
+    ]
+    for run, name in zip(runs, names, strict=True):
+        parts += [f"## Ranks: {name}", ranks(run)]
+    return "\n\n".join([*parts, "## By data set", *by_set(runs, names)]) + "\n"
 
 
 def main() -> None:
-    """Measure all sizes, and write the report."""
+    """Run cases, or report on files of finished cases."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", nargs="*", type=int, default=[1000, 2000, 10**4, 10**5, 10**6])
-    parser.add_argument("--note", default="", help="a sentence about the machine, for the report")
-    parser.add_argument("--point")
-    parser.add_argument("--report", type=Path, default=Path(__file__).with_name("GROWTH.md"))
+    parser.add_argument("--out", type=Path, default=Path("growth.jsonl"))
+    parser.add_argument("--sets", nargs="+", default=["development"], help="names, or a group")
+    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
+    parser.add_argument("--only", nargs="+", choices=list(ONLY), default=list(ONLY))
+    parser.add_argument("--groups", type=int, help="number of held-out groups, at most 4")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit-seconds", type=float, default=math.inf)
+    parser.add_argument("--report", nargs="+", type=Path, help="one or two files of results")
+    parser.add_argument("--note", default="", help="the machine and versions, for the report")
+    parser.add_argument("--write", type=Path, help="where to write the report")
     arguments = parser.parse_args()
-    if arguments.point:
-        print(json.dumps(fit(json.loads(arguments.point))))
+    if arguments.report:
+        text = render(arguments.report, arguments.note)
+        if arguments.write:
+            arguments.write.write_text(text, encoding="utf-8")
+        else:
+            print(text)
         return
-    report = Report(
-        "Growth of the ensemble",
-        "python benchmarks/growth.py",
-        f"The rows have {COLUMNS} columns and {DOMAINS} domains. {WORKERS} workers are used above "
-        f"{size(ONE_PROCESS)} rows, and one process otherwise. Boosting is one fit of "
-        "`HistGradientBoosting` with scikit-learn's defaults to the same rows, on one thread. The "
-        "ensemble chooses parameters on at most 20,000 rows; its boosting and invariant ridge are "
-        "then fitted to all rows. Memory is that of all processes together, including the rows. "
-        f"CPU seconds include the start of the workers. {arguments.note}",
-    )
-    lines = []
-    for n, classes in ((n, c) for n in arguments.rows for c in TARGETS):
-        point = {"rows": n, "classes": classes, "folder": str(arguments.report.parent)}
-        boosting, ensemble = (measure({**point, "task": t}) for t in ("boosting", "ensemble"))
-        target, times = TARGETS[classes], ensemble["cpu"] / boosting["cpu"]
-        if n >= 2000 and classes in MOST_TIMES:
-            check_name = f"{size(n)} rows, {target}: CPU time relative to boosting"
-            report.check(check_name, times, MOST_TIMES[classes], form="{:.0f}", least=False)
-        cells = [f"{boosting['cpu']:.1f}", f"{ensemble['cpu']:.0f}", f"{times:.0f}"]
-        cells += [f"{ensemble['seconds']:.0f}", mib(ensemble["peak"])]
-        file_size = f"{ensemble['file'] / 1e6:.1f}" if ensemble["file"] else "no skops"
-        lines.append([size(n), target, *cells, file_size])
-        if n == 10**5 and classes != 6:
-            minutes, gib = ensemble["seconds"] / 60, ensemble["peak"] / 2**30
-            check_name = f"{size(n)} rows, {target}"
-            report.check(f"{check_name}: minutes", minutes, 3.0, form="{:.1f}", least=False)
-            report.check(f"{check_name}: memory (GiB)", gib, 4.0, form="{:.1f}", least=False)
-        heading = ["rows", "target", "boosting, CPU s", "ensemble, CPU s", "ratio"]
-        report.parts.clear()
-        report.table([*heading, "ensemble, s", "ensemble, MiB", "file, MB"], lines)
-        arguments.report.write_text(report.render(), encoding="utf-8")
+    together = {"development": DEVELOPMENT, "confirmation": CONFIRMATION}
+    arguments.sets = [s for name in arguments.sets for s in together.get(name, [name])]
+    run_all(list(plan(arguments)), arguments.out, arguments.jobs, arguments.limit_seconds)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.models.registry import METHODS, Setting
-from domainwise.models.search import MethodSearch
+from domainwise.models.tuning import MethodSearch
 
 #: From the fastest to the slowest; an ensemble has results with and without context.
 NAMES = (

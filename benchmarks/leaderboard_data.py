@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
+import measuring  # noqa: F401  (lets Python find reproduction)
 import numpy as np
 from sklearn.utils import Bunch
 
-from domainwise import datasets
+from domainwise.held_out.folds import draw_rows
 from domainwise.selection import LeaveDomainsOut
-from domainwise.splits.folds import draw_rows
+from reproduction import data as datasets
 
 TRAINING_ROWS = 600
 #: Largest numbers of stored rows and of scored rows per domain.
@@ -42,23 +42,13 @@ DATA_SETS: dict[str, dict[str, Callable[[], Bunch]]] = {
     },
 }
 STAGE = {name: stage for stage, sets in DATA_SETS.items() for name in sets}
-#: Development sets that are not in the leaderboard: four hospitals, and other draws of synthetic.
-MORE_SETS: dict[str, Callable[[], Bunch]] = {
-    "heart": datasets.load_heart,
-    **{
-        f"synthetic{seed}": partial(
-            datasets.make_synthetic, 0.1, n_per_domain=300, random_state=seed
-        )
-        for seed in range(1, 6)
-    },
-}
 
 
 def prepare(names: list[str], folder: Path) -> None:
     """Write rows, targets and domains of data sets as arrays."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        bunch = MORE_SETS[name]() if name in MORE_SETS else DATA_SETS[STAGE[name]][name]()
+        bunch = DATA_SETS[STAGE[name]][name]()
         labels, codes = np.unique(bunch.sample_domain, return_inverse=True)
         rng = np.random.default_rng(0)
         selected_rows = []

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from leaderboard_data import DATA_SETS, OUTER_FOLDS, SCORED_ROWS, TRAINING_ROWS
 
-from domainwise.scoring.statistics import rank_methods
+from domainwise.held_out.scoring.statistics import rank_methods
 
 LABELS = {
     "constant": "constant",
@@ -261,15 +261,15 @@ def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
         "classification, with equal class weights in all classifiers, and RMSE for regression. "
         "The variant *with context* uses all rows of a new domain, without targets, and all rows "
         "of the source domains as context. All methods are trained on the same rows.",
-        "The ensemble was designed on the development sets (`ENSEMBLE_DESIGN.md`). The "
+        "The ensemble was designed on the development sets (`STUDIES.md`). The "
         "confirmation sets were run once, after the design was fixed. However, some of them had "
         "been used in earlier trials that led to the idea of the ensemble. Before the run, fast "
         "methods were run on some confirmation folds to test the script, and nothing was changed "
         "because of their results. Results of other packages were added after the run, and the "
         "ensemble was not changed because of them. The results of the ensemble were recomputed "
         "after each change motivated by the development sets: values outside the range of the "
-        "source domains are clipped (`ENSEMBLE_STRESS.md`), boosting uses symmetric trees "
-        "(`ENSEMBLE_DESIGN.md`), searches are faster, and context accepts batches of any size. "
+        "source domains are clipped (`STUDIES.md`), boosting uses symmetric trees "
+        "(`STUDIES.md`), searches are faster, and context accepts batches of any size. "
         "The other methods were then run again on the same machine, except CatBoost, which was "
         "run on another machine.",
         "CPU seconds of the ensemble were measured on a busy AMD EPYC, and those of the other "

@@ -24,6 +24,10 @@ from pathlib import Path
 from typing import Any
 
 MIB = 2**20
+#: The root of the repository, where ``reproduction`` is, with the loaders of the data sets.
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))
+
 Point = dict[str, Any]
 Result = dict[str, Any]
 
@@ -99,6 +103,7 @@ def alternate(
 
 def serve_point(text: str, tasks: dict[str, Callable[..., Result]]) -> None:
     """Run one point in a child process and print its result."""
+    sys.path.insert(0, str(ROOT / "src"))
     point = json.loads(text)
     print(json.dumps(tasks[point.pop("task")](**point), default=float))
 
@@ -116,6 +121,7 @@ class Report:
     title: str
     command: str
     note: str = "All ratios are from one run. Every measurement ran in a separate process."
+    level: int = 1  #: of the title; 2 for a part of SPEED.md
     parts: list[str] = field(default_factory=list)
     checks: list[tuple[str, str, str, bool]] = field(default_factory=list)
 
@@ -141,7 +147,7 @@ class Report:
     def render(self) -> str:
         """Return the text of the report."""
         opening = [
-            f"# {self.title}",
+            f"{'#' * self.level} {self.title}",
             f"`{self.command}`, {date.today().isoformat()}. {machine()}. {versions()}. {self.note}",
         ]
         if self.checks:
@@ -153,11 +159,21 @@ class Report:
         return "\n\n".join([*opening, *self.parts]) + "\n"
 
     def write(self, path: Path | None) -> None:
-        """Print the report, and write it if a path is given."""
+        """Print the report, and write it if a path is given; a part replaces its older version."""
         text = self.render()
         print(f"\n{text}")
-        if path is not None:
-            path.write_text(text, encoding="utf-8")
+        if path is None:
+            return
+        if self.level > 1:
+            opening, *parts = path.read_text(encoding="utf-8").split("\n## ")
+            titles = [part.split("\n", 1)[0] for part in parts]
+            part = text.removeprefix("## ")
+            if self.title in titles:
+                parts[titles.index(self.title)] = part
+            else:
+                parts.append(part)
+            text = "\n\n## ".join(p.strip("\n") for p in [opening, *parts]) + "\n"
+        path.write_text(text, encoding="utf-8")
 
 
 def machine() -> str:

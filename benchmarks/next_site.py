@@ -33,9 +33,9 @@ from sklearn.preprocessing import StandardScaler
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor, SiteAdapter
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.results import MethodResult
-from domainwise.scoring.measures import choose_measure
+from domainwise.held_out.folds import draw_rows
+from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.selection import LeaveDomainsOut
-from domainwise.splits.folds import draw_rows
 
 HERE = Path(__file__).resolve().parent
 #: Training rows, scored rows per domain, and groups of held-out domains.
@@ -113,14 +113,14 @@ def fold(
     return lines
 
 
-def run(out: Path, n_jobs: int, ensemble: bool, limit: int = FOLDS) -> None:
+def run(names: list[str], out: Path, n_jobs: int, ensemble: bool, limit: int = FOLDS) -> None:
     """Run the first folds, up to a limit, that are not in the file."""
     finished_folds = {(line["set"], line["fold"], line["model"]) for line in read([out])}
     make_models, rows = (ensembles, ENSEMBLE_ROWS) if ensemble else (models, TRAINING_ROWS)
     max_folds, last_model = (ENSEMBLE_FOLDS, "ensemble") if ensemble else (FOLDS, "boosting")
     points, folder = [], out.parent / "arrays"
-    prepare([name for name in STAGE if not (folder / f"{name}.npz").exists()], folder)
-    for name in STAGE:
+    prepare([name for name in names if not (folder / f"{name}.npz").exists()], folder)
+    for name in names:
         n_folds = min(max_folds, len(np.unique(loaded(name, folder)[2])))
         folds = range(min(n_folds, limit))
         points += [(name, k) for k in folds if (name, k, last_model) not in finished_folds]
@@ -235,6 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--sets", nargs="+", default=list(STAGE), choices=list(STAGE))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--ensemble", action="store_true")
     parser.add_argument(
@@ -242,7 +243,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     if options.what == "run":
-        run(options.files[0], options.jobs, options.ensemble, options.folds)
+        run(options.sets, options.files[0], options.jobs, options.ensemble, options.folds)
         return
     (HERE / "NEXT_SITE.md").write_text(report(options.files), encoding="utf-8")
 

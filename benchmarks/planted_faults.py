@@ -15,16 +15,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import measuring  # noqa: F401  (lets Python find reproduction)
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 
-from domainwise import datasets
 from domainwise.evaluation.faults import Fault, find_faults
-from domainwise.splits.folds import draw_rows
+from domainwise.held_out.folds import draw_rows
 from domainwise.tables.statistics import columns_of
+from reproduction import data as datasets
 
 Array = np.ndarray[Any, Any]
 HERE = Path(__file__).resolve().parent
@@ -457,6 +458,7 @@ def main() -> None:
     """Run and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--half", choices=("tuned", "test", "all"), default="all")
+    parser.add_argument("--sets", nargs="+", help="only these data sets")
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=HERE / "PLANTED_FAULTS.md")
@@ -481,6 +483,8 @@ def main() -> None:
         clean = sets | CLEAN_SETS
     elif arguments.half == "test":
         sets, kinds, clean = TEST_SETS, TEST_KINDS, TEST_SETS | CLEAN_SETS
+    if arguments.sets:
+        sets, clean = ({k: v for k, v in s.items() if k in arguments.sets} for s in (sets, clean))
     for name in list(clean):
         try:
             drawn(name, 0)

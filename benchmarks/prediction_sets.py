@@ -20,10 +20,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from domainwise import InvariantRidgeClassifierCV
-from domainwise.calibration.quantiles import reported_coverage
-from domainwise.scoring.statistics import expected_score
+from domainwise.held_out.calibration.quantiles import reported_coverage
+from domainwise.held_out.folds import draw_rows
+from domainwise.held_out.scoring.statistics import expected_score
 from domainwise.selection import DomainConformal, adapt_class_shares
-from domainwise.splits.folds import draw_rows
 
 Array = np.ndarray[Any, Any]
 HERE = Path(__file__).resolve().parent

@@ -69,9 +69,9 @@ def data_dir() -> Path:
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forests, boosting and ensembles as they are, with few trees and kernels."""
-    from domainwise.ensemble import members
+    from domainwise.estimators.ensemble import members
+    from domainwise.held_out.search import grids
     from domainwise.models import registry
-    from domainwise.search import grids
 
     monkeypatch.setattr(registry, "N_TREES", 3)
     monkeypatch.setattr(grids, "MEMBER_GAMMAS", (1.0,))
@@ -86,8 +86,8 @@ def narrow_grids(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     It is the second of the values, which is the middle one for widths.
     """
+    from domainwise.held_out.search.grids import InUnits
     from domainwise.models.registry import METHODS
-    from domainwise.search.grids import InUnits
 
     def one_of(values: Any) -> Any:
         if isinstance(values, InUnits):
@@ -186,8 +186,8 @@ def made_up_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
         tables: tuple[str, ...] = ("synthetic", "parkinsons", "gvhd", "landmine", "oil"),
         seed: int = 0,
     ) -> Path:
-        from domainwise.jobs.store import ResultStore
-        from domainwise.paper.protocols import SETTINGS, TABLES
+        from domainwise.base.files import ResultStore
+        from reproduction.protocols import SETTINGS, TABLES
 
         folder = tmp_path_factory.mktemp("results")
         store = ResultStore(folder)

@@ -1,6 +1,6 @@
 """What holds for every estimator: scikit-learn's checks, and the use of the shared checks.
 
-The shared checks themselves are tested in ``tests/checks``. A new estimator needs a line in
+The shared checks themselves are tested in ``tests/base``. A new estimator needs a line in
 ``CONFIGURATIONS``; the first one of a class is that for our own tests.
 """
 
@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import domainwise as dw
 from domainwise import selection
-from domainwise.checks.arguments import CONSTRAINTS
+from domainwise.base.arguments import CONSTRAINTS
 
 SEARCHED = {"gammas": [0.5], "ridges": [0.1], "domain_weights": [0.0]}
 RIDGE = {"gammas": [0.1], "alphas": [0.1, 1.0]}

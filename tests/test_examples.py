@@ -3,7 +3,6 @@
 import importlib.util
 from pathlib import Path
 
-import pytest
 from sklearn import config_context
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -23,16 +22,3 @@ def test_a_summary_of_the_domain_improves_accuracy_by_more_than_a_tenth():
         together, one_by_one = marginal.score("SVM, rows and summary", 0)
     assert together > single + 0.1
     assert abs(one_by_one - single) < 0.1
-
-
-def test_four_processes_that_share_only_a_folder_fit_a_model_of_all_rows(tmp_path, capsys):
-    pytest.importorskip("pandas")
-    sites = example("sites")
-    model = sites.main(tmp_path)
-    assert "accuracy at a fifth hospital" in capsys.readouterr().out
-    names = {f"{site}.{part}.npz" for site in sites.SITES for part in ("statistics", "moments")}
-    assert {path.name for path in tmp_path.iterdir()} == names | {"plan.json", "merged.json"}
-    check = model.info["check"]
-    assert check["better"]
-    assert -check["model"] < 0.6 * -check["constant"]
-    assert model.info["n_rows"] == 4 * sites.N_ROWS

@@ -71,7 +71,7 @@ def names(tmp_path_factory):
 
 def test_the_sdist_contains_tests_docs_examples_and_their_files(names):
     wanted = {"Makefile", "constraints.txt", "lowest.txt", "CITATION.cff", "LICENSE", ".ci/run"}
-    for folder in ("tests", "docs", "examples", "src"):
+    for folder in ("tests", "docs", "examples", "reproduction", "src"):
         wanted |= {
             str(path.relative_to(ROOT))
             for path in (ROOT / folder).rglob("*")

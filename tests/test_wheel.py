@@ -37,15 +37,14 @@ def test_the_wheel_contains_all_toml_files(wheel):
     source = ROOT / "src"
     files = [*source.rglob("*.toml"), *source.rglob("*.mplstyle")]
     wanted = {str(path.relative_to(source)) for path in files}
-    assert {f"domainwise/paper/{name}.toml" for name in ("printed", "protocols")} < wanted
-    assert {"domainwise/datasets/registry.toml", "domainwise/report/figure.mplstyle"} < wanted
+    assert {"domainwise/base/arguments.toml", "domainwise/evaluation/figure.mplstyle"} <= wanted
     assert wanted <= set(wheel.namelist())
 
 
 def test_the_wheel_contains_one_data_file_with_its_attribution(wheel):
     data = [name for name in wheel.namelist() if name.endswith((".gz", ".csv", ".parquet"))]
     assert data == ["domainwise/datasets/heart_hospitals.csv.gz"]
-    about = wheel.read("domainwise/datasets/registry.toml").decode()
+    about = wheel.read("domainwise/datasets/heart.py").decode()
     assert "Creative Commons Attribution 4.0" in about
     assert "Janosi" in about
 
@@ -57,7 +56,7 @@ def test_the_wheel_has_the_console_script_and_the_type_marker(wheel):
     assert "domainwise = domainwise.__main__:main" in wheel.read(entry).decode()
 
 
-def test_the_wheel_contains_only_the_package(wheel):
+def test_the_wheel_contains_only_the_package_and_not_the_reproduction(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"domainwise"}
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import domainwise
-from domainwise.checks.signatures import PLACEHOLDERS
+from domainwise.base.signatures import PLACEHOLDERS
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
     path
-    for folder in ("src", "tests", "benchmarks", "docs", "examples")
+    for folder in ("src", "reproduction", "tests", "benchmarks", "docs", "examples")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in (".py", ".md") and path != Path(__file__).resolve()
 )
@@ -75,8 +75,7 @@ def test_nothing_cites_a_document_that_is_not_in_the_repository():
 def test_errors_of_the_library_name_arguments_and_not_options():
     speaking = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
-        for folder in ("jobs", "paper")
-        for path in sorted((ROOT / "src" / "domainwise" / folder).rglob("*.py"))
+        for path in sorted((ROOT / "src" / "domainwise" / "jobs").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Raise) and "--" in ast.unparse(node)
     ]
@@ -105,7 +104,12 @@ def test_the_map_lists_folders_in_the_order_of_imports():
         if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS"
     ]
     table = MAP[MAP.index("| folder |") :].split("\n\n")[0].splitlines()[2:]
-    assert [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table] == layers
+    folders = list(dict.fromkeys(name.split(".")[0] for layer in layers for name in layer))
+    assert [row.split("|")[1].strip(" `") for row in table] == folders
+    for folder, row in zip(folders, table, strict=True):
+        inner = [name.partition(".")[2] for layer in layers for name in layer]
+        named = [name for name in re.findall(r"`(\w+)`", row.split("|")[2]) if name in inner]
+        assert named == [n.split(".")[1] for (n,) in layers if n.startswith(f"{folder}.")], folder
 
 
 def test_the_map_names_only_existing_make_targets():

@@ -12,10 +12,10 @@ def reset(gallery_conf: dict[str, Any], name: str) -> None:
     import sklearn
     from cycler import cycler
 
-    from domainwise.plots.style import PALETTE
+    from domainwise.evaluation.plots.style import PALETTE
 
     plt.rcdefaults()
-    plt.style.use("domainwise.report.figure")
+    plt.style.use("domainwise.evaluation.figure")
     plt.rcParams.update(
         {
             "axes.prop_cycle": cycler(color=PALETTE),

@@ -16,16 +16,10 @@ MODULES = {
     "domainwise.metrics": (
         "Scores by domain, and measures of how much features depend on the domain."
     ),
-    "domainwise.datasets": "Simulated data, and loaders for real data sets. Files are read from "
-    "``$DOMAINWISE_DATA``, or from the user's cache folder.",
+    "domainwise.datasets": "Heart disease in four hospitals, and simulated data.",
     "domainwise.distributed": "Fits models to Parquet files on a cluster.",
-    "domainwise.federated": "Fits one model to data from sites that do not share their rows.",
     "domainwise.labels": "Targets and domains as factors of kernel matrices.",
-    "domainwise.reference": "The paper's algorithms, line by line, for comparison.",
 }
-
-#: Modules that describe the arguments of all their functions once, in their own docstring.
-DESCRIBED_ONCE = {"domainwise.reference"}
 
 #: Groups of names in ``domainwise``; names that are not in any group are listed at the end.
 GROUPS = {
@@ -81,13 +75,22 @@ GROUPS = {
 #: Methods that are always listed and must describe all their parameters. Other methods are listed
 #: only if they have no parameters or describe them.
 LISTED_METHODS = {
-    *("fit", "fit_transform", "partial_fit", "transform", "predict", "predict_proba", "score"),
+    *(
+        "fit",
+        "fit_transform",
+        "partial_fit",
+        "merge",
+        "transform",
+        "predict",
+        "predict_proba",
+        "score",
+    ),
     *("predict_set", "predict_interval", "decision_function", "to", "split", "get_n_splits"),
     *("plot", "from_estimator", "from_predictions", "report"),
 }
 #: Methods and properties without parameters that only other folders use; they are not listed.
 INTERNAL_MEMBERS = {"base_kernel", "column_means", "expansion", "feature_limits", "label_rules"}
-INTERNAL_MEMBERS |= {"n_totals", "predicts_most_probable", "settled", "unfitted"}
+INTERNAL_MEMBERS |= {"predicts_most_probable", "settled", "unfitted"}
 #: Parameters that need no description.
 UNDESCRIBED_PARAMETERS = {"self", "cls", "path"}
 

@@ -119,7 +119,7 @@ def draw_opening(app: Any) -> None:
     from sklearn.model_selection import KFold, cross_val_score
 
     from domainwise.datasets import load_heart
-    from domainwise.scoring.statistics import expected_range
+    from domainwise.held_out.scoring.statistics import expected_range
     from domainwise.selection import domain_cross_validate
 
     heart, model = load_heart(), HistGradientBoostingClassifier(random_state=0)

@@ -37,10 +37,9 @@ def reference_page() -> str:
         listed = "\n".join(f"   {_last_name(name)}" for name in group.names)
         module = group.heading if "." in group.heading else "domainwise"
         about = group.about.replace("``", "`")
-        described = f".. automodule:: {module}\n\n" if module in names.DESCRIBED_ONCE else ""
         sections.append(
             f"## {heading}\n\n{about}\n\n```{{eval-rst}}\n.. currentmodule:: {module}\n\n"
-            f"{described}.. autosummary::\n   :toctree: .\n   :nosignatures:\n\n{listed}\n```\n"
+            f".. autosummary::\n   :toctree: .\n   :nosignatures:\n\n{listed}\n```\n"
         )
     return "\n".join(sections)
 

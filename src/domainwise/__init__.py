@@ -4,49 +4,47 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from domainwise.model_files.types import OWN as _OWN
-
 if TYPE_CHECKING:
-    from domainwise.adaptation import *
-    from domainwise.ensemble import *
-    from domainwise.estimators import *
-    from domainwise.estimators.dcmcv import DCMCV as DCMCV
-    from domainwise.estimators.dcmcv import FastDCMCV as FastDCMCV
+    from domainwise.algebra.kernels.functions import precision as precision
+    from domainwise.estimators.adaptation import *
+    from domainwise.estimators.ensemble import *
+    from domainwise.estimators.invariant import *
+    from domainwise.estimators.projections import *
+    from domainwise.estimators.projections.dcmcv import DCMCV as DCMCV
+    from domainwise.estimators.projections.dcmcv import FastDCMCV as FastDCMCV
+    from domainwise.estimators.ridge import *
     from domainwise.evaluation import *
-    from domainwise.export import *
-    from domainwise.invariant import *
-    from domainwise.kernels.functions import precision as precision
-    from domainwise.model_files.persistence import load as load
-    from domainwise.model_files.persistence import save as save
-    from domainwise.model_files.types import trusted_types as trusted_types
-    from domainwise.ridge import *
-    from domainwise.shift.check import check_shift as check_shift
-    from domainwise.shift.watch import ShiftWatch as ShiftWatch
+    from domainwise.models.export import *
+    from domainwise.models.files.persistence import load as load
+    from domainwise.models.files.persistence import save as save
+    from domainwise.models.files.types import trusted_types as trusted_types
+    from domainwise.tables.shift.check import check_shift as check_shift
+    from domainwise.tables.shift.watch import ShiftWatch as ShiftWatch
 
 __version__ = "0.1.0"
 
-#: All projections that can be saved are public.
-_PROJECTION_NAMES = " ".join(_OWN[f"domainwise.estimators.{name}"] for name in ("exact", "fast"))
-#: Public names are imported when they are first used, so that the command line starts quickly and
-#: Ctrl-C during startup causes no traceback.
-_MODULE_BY_NAME = {
-    name: f"domainwise.{module}"
-    for module, names in {
-        "adaptation": "SiteAdapter",
-        "ensemble": "DomainContext DomainEnsembleClassifier DomainEnsembleRegressor",
-        "estimators": _PROJECTION_NAMES,
-        "evaluation": "Evaluation evaluate",
-        "export": "to_onnx",
-        "invariant": "InvariantFeatures InvariantKernel InvariantSVC InvariantSVR",
-        "kernels.functions": "precision",
-        "model_files.persistence": "load save",
-        "model_files.types": "trusted_types",
-        "shift.check": "check_shift",
-        "shift.watch": "ShiftWatch",
-        "selection": "DCMCV FastDCMCV InvariantRidgeCV InvariantRidgeClassifierCV",
-    }.items()
-    for name in names.split()
+#: Public names by module. Classes in this list can be saved in model files. Names are imported when
+#: they are first used, so that the command line starts quickly and Ctrl-C causes no traceback.
+API = {
+    "domainwise.estimators.adaptation.adapter": "SiteAdapter",
+    "domainwise.estimators.ensemble.context": "DomainContext",
+    "domainwise.estimators.ensemble.ensemble": "DomainEnsembleClassifier DomainEnsembleRegressor",
+    "domainwise.estimators.projections.dcmcv": "DCMCV FastDCMCV",
+    "domainwise.estimators.projections.exact": "COIR DCM DICA KPCA MDA MIDA SCA",
+    "domainwise.estimators.projections.fast": "FastCOIR FastDCM FastDICA FastKPCA FastMDA "
+    "FastMIDA FastSCA",
+    "domainwise.evaluation": "Evaluation evaluate",
+    "domainwise.models.export": "to_onnx",
+    "domainwise.estimators.invariant.kernel": "InvariantFeatures InvariantKernel",
+    "domainwise.estimators.invariant.machines": "InvariantSVC InvariantSVR",
+    "domainwise.algebra.kernels.functions": "precision",
+    "domainwise.models.files.persistence": "load save",
+    "domainwise.models.files.types": "trusted_types",
+    "domainwise.estimators.ridge.invariant_ridge": "InvariantRidgeCV InvariantRidgeClassifierCV",
+    "domainwise.tables.shift.check": "check_shift",
+    "domainwise.tables.shift.watch": "ShiftWatch",
 }
+_MODULE_BY_NAME = {name: module for module, names in API.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # type checkers use the imports above
     __all__ = ["__version__", *_MODULE_BY_NAME]

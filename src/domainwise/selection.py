@@ -4,29 +4,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from domainwise.calibration.conformal import DomainConformal as DomainConformal
-    from domainwise.calibration.curves import adapt_class_shares as adapt_class_shares
-    from domainwise.estimators.dcmcv import DCMCV as DCMCV
-    from domainwise.estimators.dcmcv import FastDCMCV as FastDCMCV
-    from domainwise.invariant.search import InvariantSearchCV as InvariantSearchCV
-    from domainwise.ridge import InvariantRidgeClassifierCV as InvariantRidgeClassifierCV
-    from domainwise.ridge import InvariantRidgeCV as InvariantRidgeCV
-    from domainwise.scoring.measures import DomainScores as DomainScores
-    from domainwise.scoring.measures import domain_cross_validate as domain_cross_validate
-    from domainwise.splits.folds import LeaveDomainsOut as LeaveDomainsOut
+    from domainwise.estimators.conformal import DomainConformal as DomainConformal
+    from domainwise.estimators.invariant.tuning import InvariantSearchCV as InvariantSearchCV
+    from domainwise.estimators.projections.dcmcv import DCMCV as DCMCV
+    from domainwise.estimators.projections.dcmcv import FastDCMCV as FastDCMCV
+    from domainwise.estimators.ridge import InvariantRidgeClassifierCV as InvariantRidgeClassifierCV
+    from domainwise.estimators.ridge import InvariantRidgeCV as InvariantRidgeCV
+    from domainwise.held_out.calibration.curves import adapt_class_shares as adapt_class_shares
+    from domainwise.held_out.folds import LeaveDomainsOut as LeaveDomainsOut
+    from domainwise.held_out.scoring.measures import DomainScores as DomainScores
+    from domainwise.held_out.scoring.measures import domain_cross_validate as domain_cross_validate
 
 #: Modules that are imported when a public name in them is first used.
 _MODULE_BY_NAME = {
-    "DCMCV": "estimators.dcmcv",
-    "DomainConformal": "calibration.conformal",
-    "DomainScores": "scoring.measures",
-    "FastDCMCV": "estimators.dcmcv",
-    "InvariantRidgeCV": "ridge",
-    "InvariantRidgeClassifierCV": "ridge",
-    "InvariantSearchCV": "invariant.search",
-    "LeaveDomainsOut": "splits.folds",
-    "adapt_class_shares": "calibration.curves",
-    "domain_cross_validate": "scoring.measures",
+    "DCMCV": "estimators.projections.dcmcv",
+    "DomainConformal": "estimators.conformal",
+    "DomainScores": "held_out.scoring.measures",
+    "FastDCMCV": "estimators.projections.dcmcv",
+    "InvariantRidgeCV": "estimators.ridge",
+    "InvariantRidgeClassifierCV": "estimators.ridge",
+    "InvariantSearchCV": "estimators.invariant.tuning",
+    "LeaveDomainsOut": "held_out.folds",
+    "adapt_class_shares": "held_out.calibration.curves",
+    "domain_cross_validate": "held_out.scoring.measures",
 }
 
 if not TYPE_CHECKING:  # type checkers use the imports above

@@ -10,14 +10,14 @@ testing = pytest.importorskip("typer.testing")
 pytest.importorskip("skops")
 
 from domainwise import evaluate  # noqa: E402
-from domainwise.calibration.quantiles import (  # noqa: E402
+from domainwise.cli import app  # noqa: E402
+from domainwise.held_out.calibration.quantiles import (  # noqa: E402
     DomainQuantiles,
     calibrate_sets,
     scores_by_class,
     stored_quantiles,
 )
-from domainwise.cli import app  # noqa: E402
-from domainwise.scoring.statistics import expected_score  # noqa: E402
+from domainwise.held_out.scoring.statistics import expected_score  # noqa: E402
 
 runner = testing.CliRunner()
 

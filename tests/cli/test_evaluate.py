@@ -1,6 +1,7 @@
 """The command evaluate: what it writes, what it prints, what it refuses."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -187,6 +188,21 @@ def test_a_page_that_cannot_be_drawn_costs_no_result(table, tmp_path, monkeypatc
     assert "domainwise report" in result.stderr
     assert sorted(path.name for path in out.iterdir()) == ["evaluation.json", "jobs"]
     assert runner.invoke(app, ["report", str(out)]).exit_code == 0
+
+
+def test_a_folder_without_an_evaluation_has_no_report(tmp_path):
+    for folder in (tmp_path, tmp_path / "absent"):
+        done = runner.invoke(app, ["report", str(folder)])
+        assert done.exit_code == 2
+        assert "has no evaluation.json" in " ".join(done.output.split())
+
+
+def test_a_missing_extra_is_named(table, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    done = run(table, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    message = 'without --no-report, this command needs jinja2: pip install "domainwise[report]"'
+    assert message in " ".join(done.output.split())
 
 
 def test_names_that_look_like_formulas_are_drawn(table, tmp_path):

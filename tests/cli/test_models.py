@@ -16,10 +16,10 @@ testing = pytest.importorskip("typer.testing")
 import domainwise  # noqa: E402
 from domainwise.cli import app  # noqa: E402
 from domainwise.evaluation import evaluate  # noqa: E402
-from domainwise.evaluation.compare import check_table  # noqa: E402
-from domainwise.model_files import persistence  # noqa: E402
+from domainwise.evaluation.constant import check_table  # noqa: E402
 from domainwise.models import table_model as models  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
+from domainwise.models.files import persistence  # noqa: E402
 from domainwise.tables import schema as tables  # noqa: E402
 from domainwise.tables.files import read_table  # noqa: E402
 

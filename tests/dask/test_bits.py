@@ -5,11 +5,11 @@ import pickle
 import numpy as np
 import pytest
 
-from domainwise import DCM, FastCOIR, FastDCM, FastDICA, FastKPCA
+from domainwise import FastCOIR, FastDCM, FastDICA, FastKPCA
 
 dask = pytest.importorskip("dask")
 
-from domainwise.gram.dask.graphs import (  # noqa: E402
+from domainwise.algebra.gram.dask.graphs import (  # noqa: E402
     FAN_IN,
     Constant,
     call,
@@ -60,24 +60,9 @@ def test_results_do_not_depend_on_the_schedule_or_the_number_of_workers(
         assert_same_bits(serial, fit())
 
 
-def test_exact_products_do_not_depend_on_the_schedule(
-    rows, client, threads, assert_same_bits, monkeypatch
-):
-    monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
-    monkeypatch.setattr("domainwise.gram.dask.operator.MIN_BLOCKS", 4)
-    p = rows("three")
-    X, y, domain = p.arrays()
-    with dask.config.set(scheduler="synchronous"):
-        serial = DCM().fit(X, y, sample_domain=domain)
-    assert serial.solver_info_["operator"] == "DaskGram"
-    for other in (client, threads):
-        with other.as_current():
-            assert_same_bits(serial, DCM().fit(X, y, sample_domain=domain))
-
-
 def test_blas_uses_one_thread_while_any_task_runs():
-    from domainwise.gram.dask.graphs import one_blas_thread
-    from domainwise.gram.tiles import blas_limit, n_threads
+    from domainwise.algebra.gram.dask.graphs import one_blas_thread
+    from domainwise.algebra.gram.tiles import blas_limit, n_threads
 
     limit = blas_limit(2)
     try:

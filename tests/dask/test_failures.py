@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from domainwise import DCM, FastDCM, InvariantRidgeClassifierCV
+from domainwise import FastDCM, InvariantRidgeClassifierCV
 
 pytest.importorskip("distributed")
 
@@ -170,19 +170,6 @@ def test_a_ridge_search_survives_as_well(how_many, scoring, task, rows, doomed, 
     for one, other in zip(undisturbed.expansions_, harmed.expansions_, strict=True):
         np.testing.assert_array_equal(one.dual, other.dual)
         np.testing.assert_array_equal(one.intercept, other.intercept)
-
-
-def test_an_exact_fit_survives_as_well(rows, doomed, worker_pids, assert_same_bits, monkeypatch):
-    monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
-    monkeypatch.setattr("domainwise.gram.dask.operator.MIN_BLOCKS", 4)
-    p = rows("three")
-    X, y, domain = p.arrays()
-    undisturbed = DCM(gamma=0.1).fit(X, y, sample_domain=domain)
-    doomed.wait_for_workers(2, timeout=PATIENCE)
-    pids = worker_pids(doomed)[:1]
-    model = DCM(gamma=0.1)
-    harmed = fit_while(doomed, lambda s: model.fit(slowed(X, s), y, domain), lambda: kill(pids))
-    assert_same_bits(undisturbed, harmed)
 
 
 def test_a_failing_partition_is_named_and_the_model_left_alone(rows, client):

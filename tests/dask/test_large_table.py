@@ -15,10 +15,10 @@ from sklearn.pipeline import Pipeline  # noqa: E402
 
 from domainwise import DomainEnsembleClassifier, check_shift  # noqa: E402
 from domainwise.cli import app  # noqa: E402
+from domainwise.held_out.scoring.predictions import fit_with_domains  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.large_table import LargeTable  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
-from domainwise.scoring.predictions import fit_with_domains  # noqa: E402
 from domainwise.tables.schema import check_table, load_table, make_preprocessor  # noqa: E402
 from domainwise.tables.statistics import Statistics, make_sketch  # noqa: E402
 
@@ -51,7 +51,7 @@ def make_frame(n=1500, seed=0):
 def folder(tmp_path, monkeypatch):
     """Files of several row groups, each of which is a piece."""
     monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
-    monkeypatch.setattr("domainwise.ridge.base.AUTO_LANDMARKS", 60)
+    monkeypatch.setattr("domainwise.estimators.ridge.base.AUTO_LANDMARKS", 60)
     for i, part in enumerate(np.array_split(np.arange(1500), 3)):
         make_frame().iloc[part].to_parquet(tmp_path / f"{i}.parquet", row_group_size=200)
     return tmp_path

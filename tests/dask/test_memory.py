@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from domainwise import FastDCM
-from domainwise.paper.reproduce import peak_mib
+from reproduction.run import peak_mib
 
 da = pytest.importorskip("dask.array")
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from domainwise import DCM, FastDCM, FastKPCA, InvariantFeatures
+from domainwise import KPCA, FastDCM, FastKPCA, InvariantFeatures
 from domainwise.distributed.fit import fit_parquet
 
 pytestmark = pytest.mark.dask
@@ -51,11 +51,9 @@ def test_a_fit_to_files_equals_a_fit_to_their_rows(feature_map, folder, frame, c
     )
 
 
-def test_exact_estimators_accept_files(folder, frame, monkeypatch):
-    monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
-    there = fit_parquet(DCM(tol=1e-12), folder, target="y", domain="site")
-    here = DCM(tol=1e-12).fit(frame[FEATURES], frame["y"], sample_domain=frame["site"])
-    np.testing.assert_allclose(there.embedding_.compute(), here.embedding_, atol=1e-10)
+def test_an_exact_estimator_is_refused_with_the_name_of_its_fast_variant(folder):
+    with pytest.raises(TypeError, match="KPCA needs all rows in memory.*Use FastKPCA"):
+        fit_parquet(KPCA(), folder, target="y", domain="site")
 
 
 def test_row_groups_are_read_together_up_to_a_size(folder, monkeypatch):
@@ -76,7 +74,7 @@ def test_rows_are_summed_where_they_are_read(client, tmp_path, monkeypatch):
     frame["y"], frame["site"] = rng.integers(2, size=(2, len(frame)))
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=3_000)
     monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
-    monkeypatch.setattr("domainwise.backends.partitions.SAMPLE_ROWS", 2_000)
+    monkeypatch.setattr("domainwise.algebra.backends.partitions.SAMPLE_ROWS", 2_000)
     before = sum(client.run(sent).values())
     model = fit_parquet(FastDCM(n_landmarks=20), tmp_path, target="y", domain="site", client=client)
     moved = sum(client.run(sent).values()) - before

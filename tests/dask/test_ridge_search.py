@@ -185,7 +185,7 @@ def test_scores_equal_dense_kernel_ridge(rows):
 
 
 def test_values_of_all_rows_that_do_not_fit_are_refused(rows, monkeypatch):
-    monkeypatch.setattr("domainwise.gram.dask.graphs.memory_per_task", lambda: 1000.0)
+    monkeypatch.setattr("domainwise.algebra.gram.dask.graphs.memory_per_task", lambda: 1000.0)
     X, y, domain = rows().arrays()
     grid = GRID | {"landmarks": rows().X[::9]}
     with pytest.raises(MemoryError, match="'roc_auc' needs the predictions of all candidates"):

@@ -33,9 +33,7 @@ def targets():
 
 
 def is_excused(target, code, message):
-    module, _, last = target.rpartition(".")
-    if code in ("EX01", "PR01") and module in names.DESCRIBED_ONCE:
-        return True
+    _, _, last = target.rpartition(".")
     if code == "EX01":
         is_member = not any(target in group.names for group in names.groups())
         return is_member or last.endswith("Error") or last in RESULTS | SHOWN_ELSEWHERE

@@ -9,7 +9,7 @@ import domainwise
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.gather import BATCHES, batch_scores
 from domainwise.evaluation.jobs import partial_records
-from domainwise.scoring.measures import choose_measure
+from domainwise.held_out.scoring.measures import choose_measure
 
 
 class Relative(ClassifierMixin, BaseEstimator):

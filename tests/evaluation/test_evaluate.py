@@ -15,9 +15,9 @@ from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFol
 
 from domainwise import evaluate
 from domainwise.evaluation.problem import SEEN_FOLDS
+from domainwise.held_out.folds import draw_rows
+from domainwise.held_out.search.grids import ALPHAS
 from domainwise.models.registry import METHODS, ClassMeans, choose_methods
-from domainwise.search.grids import ALPHAS
-from domainwise.splits.folds import draw_rows
 
 QUICK = ["constant", "linear"]
 

@@ -20,7 +20,7 @@ from domainwise.evaluation.failures import (
     predictions_by_domain,
 )
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.plots.sites import reliability
+from domainwise.evaluation.plots.sites import reliability
 
 METHODS = ["constant", "linear", "kpca"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from domainwise import evaluate
-from domainwise.evaluation.faults import Fault, find_faults, leaking_columns, with_effects
+from domainwise.evaluation.faults import find_faults, leaking_columns, with_effects
 from domainwise.evaluation.problem import make_problem
 from domainwise.tables.schema import identifier_reason
 
@@ -409,12 +409,3 @@ def test_columns_are_dropped_from_frames_and_arrays():
     X = np.column_stack([columns["weight"], columns["balance"]])
     array = make_problem(X, y, site, **asked).without_columns(["x0"])
     np.testing.assert_array_equal(array.parent.X[:, 0], columns["balance"])
-
-
-def test_a_fault_stored_by_an_earlier_version_is_read():
-    from domainwise.evaluation.faults import upgrade_fault
-
-    old = {"kind": "unit", "column": "a", "domain": "b", "words": "a at b looks odd"}
-    assert upgrade_fault(old)["message"] == "a at b looks odd."
-    new = asdict(Fault("unit", ["a"], ["b"], 3, 2, "x.", "y."))
-    assert upgrade_fault(new) == new

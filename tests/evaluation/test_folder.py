@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer
 
 from domainwise import evaluate
+from domainwise.base.files import ResultsError
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.jobs.store import ResultsError
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -179,7 +179,7 @@ def test_changed_prediction_files_are_refused_by_name(tmp_path):
     edited = files[0].read_bytes()
     for content in (edited, first[:-7], second):
         files[0].write_bytes(content)
-        for use in (lambda: read_evaluation(tmp_path, all_methods=True), lambda: run(tmp_path)):
+        for use in (lambda: read_evaluation(tmp_path), lambda: run(tmp_path)):
             with pytest.raises(ValueError, match=f"{files[0].name} was changed after it was writt"):
                 use()
     run(tmp_path, force=True)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from domainwise import evaluate
-from domainwise.calibration.quantiles import calibrate_sets
 from domainwise.evaluation.verdict import label_sentence
+from domainwise.held_out.calibration.quantiles import calibrate_sets
 
 KEYS = ["n_labels", "score", "low", "high", "domains"]
 

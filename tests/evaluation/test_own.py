@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 from domainwise import InvariantSVC, evaluate
-from domainwise.search.grids import ALPHAS
+from domainwise.held_out.search.grids import ALPHAS
 
 
 def problem(n_domains=4, size=16, seed=0):

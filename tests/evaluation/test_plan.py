@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from domainwise import evaluate
+from domainwise.base import runner
 from domainwise.evaluation import plan
 from domainwise.evaluation.plan import plan_quick, workers_for
 from domainwise.evaluation.problem import make_problem, outer_splits
-from domainwise.jobs import runner
 from domainwise.models.registry import choose_methods
 
 

@@ -26,8 +26,8 @@ from domainwise.evaluation.results import (
     weighted_scores,
 )
 from domainwise.evaluation.verdict import domains_table
-from domainwise.scoring.measures import choose_measure
-from domainwise.scoring.statistics import expected_score, widened_interval
+from domainwise.held_out.scoring.measures import choose_measure
+from domainwise.held_out.scoring.statistics import expected_score, widened_interval
 
 NAMES = np.array(["a", "b", "c"])
 

@@ -19,7 +19,6 @@ import pandas
 
 from domainwise import evaluate
 from domainwise.cli.fit import Recipe
-from domainwise.evaluation.compare import compare_evaluations
 from domainwise.evaluation.folder import _content_digest, _digest, read_evaluation
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -151,8 +150,8 @@ def change(folder, rng):
             lines.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
 
-def use(folder, other, number):
-    """Do what the commands report, fit --from and compare do."""
+def use(folder, number):
+    """Do what the commands report and fit --from do."""
     evaluation, _ = read_evaluation(folder)
     evaluation.verdict(), evaluation.to_dict(), str(evaluation)
     recipe = Recipe(folder)
@@ -161,8 +160,6 @@ def use(folder, other, number):
         recipe.method(key, None, force=True)
     if number % 20 == 0:
         evaluation.report(folder / "report.html")
-    if number % 10 == 1:
-        compare_evaluations(other, folder).to_dict()
 
 
 def main(count, first=0):
@@ -181,7 +178,7 @@ def main(count, first=0):
                 shutil.copytree(seed, folder)
                 change(folder, rng)
                 try:
-                    use(folder, seed, number)
+                    use(folder, number)
                     word = "used"
                 except ValueError as error:
                     word = "refused" if str(error) else f"case {number}: no words"

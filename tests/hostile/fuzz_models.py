@@ -33,8 +33,8 @@ from sklearn.svm import SVC, SVR
 
 import domainwise as dw
 from domainwise.datasets import make_synthetic
-from domainwise.model_files.persistence import ModelFileError, digest
-from domainwise.model_files.types import nodes
+from domainwise.models.files.persistence import ModelFileError, digest
+from domainwise.models.files.types import nodes
 
 sys.path.insert(0, str(Path(__file__).parent))
 from watched import watch

@@ -100,17 +100,3 @@ def test_row_numbers_are_no_feature():
     found = evaluated(FRAME.assign(**{"Unnamed: 0": range(N)}))()
     assert any("treated as an index" in note for note in found.notes)
     assert {column["name"] for column in found.differences["columns"]} == {"a", "b"}
-
-
-def test_a_site_may_hold_its_rows_in_any_data_frame():
-    from domainwise.federated import Plan, statistics
-
-    plan = Plan.of_table(FRAME, target="ill", n_features=50, smallest_cell=3)
-    told = statistics(FRAME, plan, site="A").arrays
-    for frame in (polars.from_pandas(FRAME), arrow.table(FRAME), FRAME[["ill", "site", "b", "a"]]):
-        assert Plan.of_table(frame, target="ill").classes == ("no", "yes")
-        for name, array in statistics(frame, plan, site="A").arrays.items():
-            np.testing.assert_array_equal(array, told[name])
-    for given in (FRAME.to_dict(), FRAME.to_numpy(), None, "t.csv", FRAME["a"]):
-        with pytest.raises(ValueError, match="the table must be a data frame, got"):
-            statistics(given, plan, site="A")

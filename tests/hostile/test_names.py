@@ -11,9 +11,9 @@ pytest.importorskip("typer")
 pytest.importorskip("skops.io")
 
 import domainwise as dw
+from domainwise.base.files import write_text
 from domainwise.cli import app
 from domainwise.cli.common import escaped
-from domainwise.jobs.store import write_text
 
 #: What a name may be, and what would become of it as markup, as a formula, or in a terminal.
 NAMES = [
@@ -35,7 +35,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_drawn_as_it_is(name):
     pytest.importorskip("matplotlib")
-    from domainwise.report.page import drawing, to_svg
+    from domainwise.evaluation.html import drawing, to_svg
 
     with drawing(3, 2) as figure:
         axes = figure.subplots()

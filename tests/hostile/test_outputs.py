@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from domainwise.jobs.store import replacing, replacing_folder, write_text
+from domainwise.base.files import replacing, replacing_folder, write_text
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("typer")
@@ -166,7 +166,7 @@ def test_a_signal_leaves_a_complete_output_or_none(number, folder, tmp_path):
 
 @pytest.mark.parametrize("delay", [0.1, 0.3])
 def test_an_early_interruption_shows_no_traceback(delay):
-    process = domainwise("datasets", env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    process = domainwise("info", "m.skops", env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     _, said = ended(process)
@@ -175,12 +175,10 @@ def test_an_early_interruption_shows_no_traceback(delay):
 
 
 def test_a_terminal_that_has_no_sign_for_a_name_is_no_reason_to_stop(folder, tmp_path):
-    plan = ["federate", "plan", folder / "t.csv", "--target", "y", "-o", tmp_path / "plan.json"]
     for encoding, arguments in (
         ("ascii", ["info", folder / "m.skops"]),
         ("ascii", ["predict", folder / "nowhere-é→.skops", folder / "t.csv", "-o", "p.csv"]),
         ("latin-1", ["predict", folder / "m.skops", folder / "t.csv", "-o", tmp_path / "p.csv"]),
-        ("latin-1", plan),
     ):
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
         process = domainwise(*arguments, env=environment, encoding=encoding)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from domainwise.reference import (
+from reproduction.reference import (
     algorithm1,
     algorithm2,
     algorithm2_stable,

@@ -12,7 +12,7 @@ import pytest
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
-from domainwise.jobs.store import replacing, replacing_folder  # noqa: E402
+from domainwise.base.files import replacing, replacing_folder  # noqa: E402
 from domainwise.tables.errors import ColumnError, TableError  # noqa: E402
 from domainwise.tables.files import (  # noqa: E402
     iter_table,

@@ -79,7 +79,7 @@ def test_an_unavailable_device_is_refused(fitted):
 
 
 def test_running_out_of_memory_says_what_to_change(fitted, data, monkeypatch):
-    from domainwise.backends.torch import TorchBackend
+    from domainwise.algebra.backends.torch import TorchBackend
 
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -90,7 +90,7 @@ def test_running_out_of_memory_says_what_to_change(fitted, data, monkeypatch):
 
 
 def test_precision_applies_only_to_its_block():
-    from domainwise.kernels.functions import current_precision
+    from domainwise.algebra.kernels.functions import current_precision
 
     with domainwise.precision("tf32"):
         assert current_precision() == "tf32"

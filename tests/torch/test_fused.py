@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from domainwise.kernels.functions import Kernel, make_kernel
+from domainwise.algebra.kernels.functions import Kernel, make_kernel
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -20,7 +20,7 @@ TOLERANCE = {"tf32": 2e-3, "tf32x3": 3e-6, "ieee": 3e-6}
 
 def errors(kernel, X, new, r, precision, V=None):
     """Return the fused kernel, and the relative error of its product."""
-    from domainwise.gram.torch.fused import FusedKernel, Tile
+    from domainwise.algebra.gram.torch.fused import FusedKernel, Tile
 
     rng = np.random.default_rng(1)
     V = rng.standard_normal((len(X), r)) if V is None else V
@@ -92,7 +92,7 @@ def test_norms_are_factored_out_only_if_values_fit_float16():
     "name, gamma", [("rbf", 0.1), ("rbf", 3.0), ("rbf", 1e-6), ("laplacian", 0.1)]
 )
 def test_sums_over_groups_equal_the_product(name, gamma, monkeypatch):
-    from domainwise.gram.torch import fused as groups
+    from domainwise.algebra.gram.torch import fused as groups
 
     monkeypatch.setattr(groups, "SEGMENT_ROWS", 128)
     X, rng = rows(400, 5), np.random.default_rng(3)

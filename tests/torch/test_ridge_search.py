@@ -1,5 +1,7 @@
 """Ridge searches on tensors equal those on arrays, and stay on the device of the tensors."""
 
+import copy
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -73,6 +75,18 @@ def test_batches_of_tensors_equal_one_fit(data):
     np.testing.assert_allclose(
         parts.decision_function(tensor), whole.decision_function(tensor), atol=1e-9
     )
+
+
+def test_sums_of_tensors_and_of_arrays_can_be_merged(data):
+    tensor, labels, domains = tensors(*data)
+    X, y, domain = data
+    model = InvariantRidgeClassifierCV(landmarks=X[::5], **GRID)
+    whole = clone(model).fit(X, y, sample_domain=domain)
+    of_tensors = clone(model).partial_fit(tensor[:70], labels[:70], sample_domain=domains[:70])
+    of_arrays = clone(model).partial_fit(X[70:], y[70:], sample_domain=domain[70:])
+    for first, second in ((of_tensors, of_arrays), (of_arrays, of_tensors)):
+        values = copy.deepcopy(first).merge(second).decision_function(X)
+        np.testing.assert_allclose(values, whole.decision_function(X), atol=1e-9)
 
 
 def test_a_model_moves_and_is_saved(data, tmp_path):

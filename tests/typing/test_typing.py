@@ -12,12 +12,12 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
-MODULES = ["", ".datasets", ".distributed", ".ensemble", ".federated", ".labels", ".metrics"]
-MODULES += [".plots", ".reference", ".selection"]
+MODULES = ["", ".datasets", ".distributed", ".estimators.ensemble", ".labels", ".metrics"]
+MODULES += [".plots", ".selection"]
 #: Arguments that are anything, by name. What else says Any is a fault.
 ARBITRARY = {
     "kernel_params": "keywords of somebody's own kernel",
-    "options": "passed on: of plot, or of a plan",
+    "options": "passed on: of plot",
     "info": "what JSON can hold",
     "methods": "pairs, or threes, of a name, an estimator and its grid",
     "styles": "keywords of matplotlib",
@@ -32,13 +32,9 @@ ARBITRARY = {
     "facts": "numbers and names",
     "calibration": "numbers and names",
     "differences": "numbers and names",
-    "centres": "numbers and text, by column",
-    "candidates": "lists of values, by argument",
-    "merged": "what the first round has told",
-    "content": "what a site tells beside arrays",
 }
 #: Methods that return anything: plain values for JSON, rows as they came, and any model.
-RETURN_ANY = {"as_dict", "first_round", "to_dict", "load", "transform"}
+RETURN_ANY = {"to_dict", "load", "transform"}
 
 
 def test_a_users_code_is_understood_and_its_mistakes_are_found(tmp_path):

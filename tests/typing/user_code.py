@@ -8,7 +8,6 @@ from sklearn.metrics import accuracy_score
 
 import domainwise as dw
 from domainwise.datasets import make_synthetic
-from domainwise.federated import Plan, fit, merge
 from domainwise.metrics import invariance_report, worst_domain_score
 from domainwise.plots import CalibrationDisplay, DomainScoresDisplay
 from domainwise.selection import (
@@ -32,6 +31,7 @@ dw.DCM(gamma=[0.5])  # E: arg-type
 dw.DCM(random_state="0")  # E: arg-type
 dw.FastDCM(n_landmarks=50, landmarks=X).partial_fit(X, y, d)
 reveal_type(dw.FastDCM(100).fit(X))  # R: FastDCM
+reveal_type(dw.FastDCM(100).merge(dw.FastDCM(100)))  # R: FastDCM
 dw.DCM().fit(X, y, sample_domains=d)  # E: call-arg
 
 search = dw.DCMCV(gammas=[0.1, 1.0], ridges="auto", cv=LeaveDomainsOut(), scoring="accuracy")
@@ -68,7 +68,7 @@ reveal_type(sets.predict(X))  # R: NDArray
 result = dw.evaluate(X, y, d, methods=["svm", "dcm"], scoring="accuracy", n_jobs=2)
 reveal_type(result)  # R: Evaluation
 dw.evaluate(X, y, d, n_jobs="2")  # E: arg-type
-dw.evaluate(X, y, d, method="svm")  # E: arg-type
+dw.evaluate(X, y, d, method="svm")  # E: call-arg
 dw.evaluate(X, y, d, methods=["svm", ("mine", machine, {"C": [1.0, 10.0]})])
 reveal_type(result.scores["dcm"]["A"])  # R: float
 reveal_type(result.plot())  # R: Figure
@@ -81,12 +81,6 @@ reveal_type(display.ax_)  # R: Axes
 display.plot(ax=5)  # E: arg-type
 DomainScoresDisplay.from_estimator("mine", X, y, d)  # E: arg-type
 reveal_type(CalibrationDisplay.from_predictions(y, X[:, 0], d).figure_)  # R: Figure
-
-plan = Plan.load("plan.json")
-reveal_type(merge(plan, ["north.npz", "south.npz"]))  # R: Plan
-reveal_type(fit(plan, ["north.npz", "south.npz"]))  # R: TableModel
-fit(plan, [5])  # E: list-item
-merge("plan.json", [])  # E: arg-type
 
 for finding in dw.check_shift(machine, X, sample_domain=d):
     reveal_type(finding.kind)  # R: str

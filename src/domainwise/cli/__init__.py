@@ -16,13 +16,21 @@ from typer.core import TyperGroup
 
 from domainwise import __version__
 from domainwise.cli.apply import adapt, predict, transform
-from domainwise.cli.evaluate import compare, evaluate
-from domainwise.cli.federate import federate
+from domainwise.cli.evaluate import evaluate, report
 from domainwise.cli.fit import fit
 from domainwise.cli.info import export, info
-from domainwise.cli.reproduce import datasets, report, reproduce
 
 __all__ = ["app"]
+
+
+#: Commands of earlier versions, and what to use instead.
+REMOVED = {
+    "compare": "evaluate compares methods in one evaluation",
+    "datasets": 'run "python -m reproduction datasets" in the repository',
+    "federate": 'call merge(other) after partial_fit at each site; see the page "Several sites '
+    'without exchanging rows" in the user guide',
+    "reproduce": 'run "python -m reproduction" in the repository',
+}
 
 
 class QuickGroup(TyperGroup):
@@ -40,8 +48,14 @@ class QuickGroup(TyperGroup):
         return option
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command whose help lists arguments without Python types and braces."""
+        """Return a command whose help lists arguments without Python types and braces.
+
+        For a removed command, print what replaces it.
+        """
         command = super().get_command(ctx, cmd_name)
+        if command is None and cmd_name in REMOVED:
+            typer.echo(f"domainwise {cmd_name} was removed: {REMOVED[cmd_name]}", err=True)
+            raise typer.Exit(2)
         for parameter in getattr(command, "params", ()):
             if parameter.param_type_name == "argument":
                 parameter.display_type_rich = lambda ctx: None
@@ -66,22 +80,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # Rich is slow to import
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_commands = (evaluate, compare, fit, predict, adapt, transform, info, export, reproduce, report)
-for command in (*_commands, datasets):
+for command in (evaluate, fit, predict, adapt, transform, info, export, report):
     app.command()(command)
-_federate_help = """Fit one model to data from sites that do not share their rows.
-
-The sites, such as hospitals, exchange files with a coordinator, who fits the model. Nothing leaves
-a site except the files that these commands write.
-
-First round: the coordinator runs "plan" and sends the plan to every site. Every site runs
-"statistics" and sends back the file that it writes.
-
-Second round: the coordinator runs "plan" again, with the files from the sites, and sends out the
-new plan. Every site runs "moments" and sends back the file that it writes. The coordinator then
-runs "fit".
-"""
-app.add_typer(federate, name="federate", cls=QuickGroup, help=_federate_help)
 
 
 @app.callback(invoke_without_command=True)

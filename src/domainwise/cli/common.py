@@ -131,15 +131,15 @@ def spinner(message: str) -> Iterator[Callable[[str], None]]:
 # Inputs -------------------------------------------------------------------------------------------
 
 
-def require_extra(extra: str, unless: str = "") -> None:
-    """Raise an error if an extra is missing; the option ``unless`` makes the extra unnecessary.
+def require_report(unless: str = "") -> None:
+    """Raise an error if the extra ``report`` is missing, which the option ``unless`` avoids.
 
     The packages are imported, so that a broken installation is reported before any work is done.
     """
-    from domainwise.checks import needs_extra
+    from domainwise.base.messages import needs_extra
 
-    with needs_extra(f"without {unless}, this command" if unless else "this command", extra):
-        for module_name in {"report": ("matplotlib", "jinja2"), "data": ("pandas",)}[extra]:
+    with needs_extra(f"without {unless}, this command" if unless else "this command", "report"):
+        for module_name in ("matplotlib", "jinja2"):
             import_module(module_name)
 
 

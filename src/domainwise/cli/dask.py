@@ -36,7 +36,7 @@ def dask_client(address: str | None) -> Iterator[Any]:
     if address is None:
         yield None
         return
-    from domainwise.checks import needs_extra
+    from domainwise.base.messages import needs_extra
 
     with needs_extra("--dask", "dask"):
         import dask

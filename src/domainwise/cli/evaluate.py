@@ -1,4 +1,4 @@
-"""The commands evaluate and compare."""
+"""The commands evaluate and report."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def evaluate(
     computed from saved predictions.
     """
     from domainwise.distributed.fit import folds_on
-    from domainwise.evaluation.evaluate import evaluate_table
     from domainwise.evaluation.folder import JOBS, RESULT_NAME, write_evaluation
+    from domainwise.evaluation.run import evaluate_table
     from domainwise.models.registry import choose_methods
     from domainwise.tables.schema import ONE_CLASS_NOTE
 
@@ -104,7 +104,7 @@ def evaluate(
     if estimator:
         selected_methods = choose_methods([*selected_methods, *own_methods(estimator)])
     if report:
-        common.require_extra("report", "--no-report")
+        common.require_report("--no-report")
     stem = _EXTENSIONS.sub("", data.name) or data.name
     folder = out or Path("domainwise-evaluation") / stem
     output_paths = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
@@ -210,7 +210,7 @@ def own_methods(estimators: list[str] | None) -> list[Method]:
     A method has the name of its factory or file. A factory is called without arguments; its module
     may be in the current folder.
     """
-    from domainwise.model_files.persistence import load, read_info
+    from domainwise.models.files.persistence import load, read_info
     from domainwise.models.registry import own_method
 
     methods = []
@@ -265,44 +265,15 @@ def next_step(evaluation: Evaluation, folder: Path, estimators: list[str] | None
     return f"To fit {recommended_method.label} to all rows{advice}: {shlex.join(command_words)}"
 
 
-Folder = Annotated[Path, "Results folder written by evaluate."]
-
-
 @options.command
-def compare(
-    first: Folder,
-    second: Folder,
-    *,
-    method: Annotated[
-        str | None,
-        "Compare only this method, which must be in both evaluations. Default: the best method of "
-        "each evaluation, and all methods that are in both.",
-    ] = None,
-    out: Annotated[Path | None, "HTML report to write (.html).", "FILE", "-o"] = None,
-    force: options.Force = False,
-) -> None:
-    """Compare two evaluations, by method and by domain.
+def report(folder: Annotated[Path, "Results folder written by evaluate."]) -> None:
+    """Regenerate the HTML report for a results folder."""
+    common.require_report()
+    from domainwise.evaluation.folder import read_evaluation
 
-    Both evaluations must have the same target, domains and metric. The output states whether the
-    table, the rows and the folds are the same. A difference is the score in the second evaluation
-    minus the score in the first, with a 95 % confidence interval.
-    """
-    from domainwise.evaluation.compare import compare_evaluations
-    from domainwise.jobs.store import write_text
-
-    if out is not None:
-        common.require_extra("report")
-        common.check_output(out, force, ".html")
-    comparison = compare_evaluations(first, second, method)
-    if out is not None:
-        write_text(out, comparison.page())
-    common.print_json({**comparison.to_dict(), "files": [str(out)] if out else []}, then_exit=True)
-    console = stdout()
-    for header, *rows in comparison.tables():
-        escaped_rows = (list(map(escaped, row)) for row in rows)
-        console.print(common.text_table(header, escaped_rows, (header[0], "result")), "")
-    console.print(f"[dim]{escaped(comparison.legend())}[/]")
-    console.print(f"\n[bold]Verdict.[/] {escaped(comparison.verdict())}")
-    common.print_notes(console, comparison.notes)
-    if out is not None:
-        common.print_page(out)
+    evaluation, contents = read_evaluation(folder)
+    page = evaluation.report(folder / REPORT_NAME, title=contents.get("title"))
+    common.print_json({**contents, "files": [str(page)]}, then_exit=True)
+    print_evaluation(evaluation)
+    stdout().print()
+    common.print_page(page)

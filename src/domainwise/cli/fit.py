@@ -85,9 +85,9 @@ def fit(
     Methods: auto, and all methods that evaluate accepts. Fast variants such as fastdcmcv are
     suitable for large tables.
     """
+    from domainwise.base.files import replacing
     from domainwise.distributed.fit import folds_on
-    from domainwise.evaluation.compare import check_table
-    from domainwise.jobs.store import replacing
+    from domainwise.evaluation.constant import check_table
     from domainwise.models.registry import find_method
     from domainwise.models.table_model import fit_table, refuse_rows
 
@@ -190,7 +190,7 @@ class Recipe:
 
     def find_key(self, name: str | None) -> str:
         """Return the key of an evaluated method, by default the recommended one."""
-        query = (name or self.evaluation.get("recommended", self.evaluation["best"])).lower()
+        query = (name or self.evaluation["recommended"]).lower()
         methods = self.evaluation["methods"]
         for method in methods:
             if query in (method["key"].lower(), method["label"].lower()):
@@ -228,7 +228,7 @@ class Recipe:
 
     def check(self, key: str) -> Any:
         """Compare a method's scores with a constant prediction's; None if either has no scores."""
-        from domainwise.evaluation.compare import compare_with_constant
+        from domainwise.evaluation.constant import compare_with_constant
         from domainwise.models.registry import TRIVIAL
 
         sign = 1 if self.evaluation["measure"]["greater_is_better"] else -1

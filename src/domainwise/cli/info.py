@@ -19,7 +19,7 @@ MAX_NAMES = 12
 @options.command
 def info(model: options.Model) -> None:
     """Show the contents of a model file without loading the model."""
-    from domainwise.model_files.persistence import read_info
+    from domainwise.models.files.persistence import read_info
 
     header = read_info(model)
     common.print_json({"file": str(model), **header}, then_exit=True)
@@ -30,10 +30,9 @@ def info(model: options.Model) -> None:
             print_model(console, header["info"])
         else:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
-        rows_text, targets_text = "unknown (the file was written by an older version)", None
-        if (row_attributes := header.get("training_rows")) is not None:
-            rows_text = f"stored in {', '.join(row_attributes)}" if row_attributes else "none"
-        if target_attributes := header.get("training_targets"):
+        row_attributes, targets_text = header["training_rows"], None
+        rows_text = f"stored in {', '.join(row_attributes)}" if row_attributes else "none"
+        if target_attributes := header["training_targets"]:
             targets_text = f"stored without features in {', '.join(target_attributes)}"
         facts = [
             ("training rows", rows_text),
@@ -57,9 +56,9 @@ def export(
 ) -> None:
     """Export a model to ONNX, for predictions without Python."""
     common.check_output(out, force, ".onnx")
-    from domainwise.export import to_onnx
-    from domainwise.jobs.store import replacing
-    from domainwise.model_files.persistence import load
+    from domainwise.base.files import replacing
+    from domainwise.models.export import to_onnx
+    from domainwise.models.files.persistence import load
 
     onnx_model = to_onnx(load(model))
     with replacing(out) as temporary_path:
@@ -73,7 +72,7 @@ def export(
 
 def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
     """Print the description of a model; ``brief`` omits the lists of columns and domains."""
-    from domainwise.calibration.quantiles import describe_sets
+    from domainwise.held_out.calibration.quantiles import describe_sets
     from domainwise.tables.errors import join_names
 
     schema, classes, check = info["schema"], info["classes"], info["check"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
-from domainwise.checks.arguments import CONSTRAINTS, COUNT, POSITIVE, check_arguments
+from domainwise.base.arguments import CONSTRAINTS, COUNT, POSITIVE, check_arguments
 
 _MIN_ROWS = 2
 _CONSTRAINTS = {"eta": [POSITIVE], "n_per_domain": [POSITIVE], "c": CONSTRAINTS["coef0"]}

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from joblib import parallel_config
 
-from domainwise.checks import needs_extra
-from domainwise.estimators.projection import Projection
-from domainwise.ridge.base import InvariantRidge
+from domainwise.base.messages import needs_extra
+from domainwise.estimators.projections.projection import Projection
+from domainwise.estimators.ridge.base import InvariantRidge
 
 Estimator = TypeVar("Estimator", bound=Projection | InvariantRidge)
 
@@ -83,7 +83,7 @@ def fit_parquet(
             f"fit_parquet does not support {type(estimator).__name__}. Pass a projection (such "
             "as FastDCM or InvariantFeatures), InvariantRidgeClassifierCV or InvariantRidgeCV."
         )
-    from domainwise.backends.dask import DaskBackend
+    from domainwise.algebra.backends.dask import DaskBackend
     from domainwise.distributed.parquet import open_parquet
 
     label_columns: list[str] = []

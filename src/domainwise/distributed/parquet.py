@@ -18,8 +18,8 @@ import fsspec
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from domainwise.backends.partitions import KnownPartitions
-from domainwise.gram.dask.graphs import Deferred
+from domainwise.algebra.backends.partitions import KnownPartitions
+from domainwise.algebra.gram.dask.graphs import Deferred
 from domainwise.tables.files import arrow_frame, folder_values, index_columns, is_data_file
 
 #: Maximum size in memory of adjacent row groups that are read together.

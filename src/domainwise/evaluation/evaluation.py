@@ -14,17 +14,17 @@ import numpy as np
 from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
-from domainwise.arrays import ArrayLike, Frame
-from domainwise.calibration.quantiles import calibrate_sets
 from domainwise.evaluation import sites
+from domainwise.base.arrays import ArrayLike, Frame
 from domainwise.evaluation.results import MethodResult, Record, Results, finite_mean, plain
 from domainwise.evaluation.sites import BetweenSites, SiteCalibration, ValidationSize
 from domainwise.evaluation.verdict import Answer, make_answer
+from domainwise.held_out.calibration.quantiles import calibrate_sets
+from domainwise.held_out.scoring.predictions import fit_with_domains
+from domainwise.held_out.scoring.statistics import p_text
+from domainwise.held_out.search.grids import InUnits
 from domainwise.models.registry import CONTEXT
-from domainwise.scoring.predictions import fit_with_domains
-from domainwise.scoring.site_calibration import DecisionCurves
-from domainwise.scoring.statistics import p_text
-from domainwise.search.grids import InUnits
+from domainwise.held_out.scoring.site_calibration import DecisionCurves
 from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:
@@ -310,8 +310,8 @@ class Evaluation(Results):
         path : Path
             The file that was written.
         """
+        from domainwise.base.files import write_text
         from domainwise.evaluation.page import render
-        from domainwise.jobs.store import write_text
 
         report_path = Path(path)
         write_text(report_path, render(self, title=title))

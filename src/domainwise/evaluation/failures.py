@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_score
 
-from domainwise.arrays import Array
-from domainwise.calibration.quantiles import DomainQuantiles, record_scores, reported_coverage
+from domainwise.base.arrays import Array
+from domainwise.evaluation.html import INK, Picture, TextCell, TextTable, drawing, to_svg
+from domainwise.evaluation.plots import CalibrationDisplay
+from domainwise.evaluation.plots.style import ACCENT, GRAY, short
 from domainwise.evaluation.results import Record, Results, grouped, joined, percent
 from domainwise.evaluation.verdict import in_sentence, names_of
-from domainwise.plots import CalibrationDisplay
-from domainwise.plots.style import ACCENT, GRAY, short
-from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
-from domainwise.scoring.predictions import codes_of
+from domainwise.held_out.calibration.quantiles import (
+    DomainQuantiles,
+    record_scores,
+    reported_coverage,
+)
+from domainwise.held_out.scoring.predictions import codes_of
 
 #: Maximum number of domains with their own panel or color, and of domains in a plot.
 MAX_PANELS, MAX_DOMAINS = 5, 15

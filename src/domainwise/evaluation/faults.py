@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
+from domainwise.base.arrays import Array
 from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_leaks, select_evenly
 from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.results import Results, listed
+from domainwise.evaluation.results import Results
 from domainwise.evaluation.units import correlations, find_anomalies
 from domainwise.evaluation.verdict import names_of
-from domainwise.scoring.statistics import in_words
+from domainwise.held_out.scoring.statistics import in_words, listed
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.schema import identifier_reason
 from domainwise.tables.statistics import columns_of, describe_column
@@ -460,14 +460,6 @@ def _check_small_domains(table: _Table) -> Iterator[Fault]:
 
 
 # After the evaluation -----------------------------------------------------------------------------
-
-
-def upgrade_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a fault stored by this or an earlier version to the current form."""
-    if "words" not in fault:
-        return dict(fault)
-    columns, domains = [fault["column"]], [fault["domain"]]
-    return asdict(Fault(fault["kind"], columns, domains, 0, 2, f"{fault['words']}.", ""))
 
 
 def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -22,14 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
-from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
-from domainwise.evaluation.faults import upgrade_fault
-from domainwise.evaluation.jobs import HELD_OUT, ON_HELD_OUT, ON_SEEN, MethodJob, job_key
-from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.results import MethodResult, Record, plain
-from domainwise.jobs.runner import Row
-from domainwise.jobs.store import (
+from domainwise.base.arrays import Array
+from domainwise.base.files import (
     Form,
     Maybe,
     ResultsError,
@@ -39,9 +33,14 @@ from domainwise.jobs.store import (
     replacing,
     write_text,
 )
+from domainwise.base.runner import Row
+from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
+from domainwise.evaluation.jobs import HELD_OUT, ON_HELD_OUT, ON_SEEN, MethodJob, job_key
+from domainwise.evaluation.problem import Problem
+from domainwise.evaluation.results import MethodResult, Record, plain
+from domainwise.held_out.folds import Split
+from domainwise.held_out.scoring.measures import Measure
 from domainwise.models.registry import Method
-from domainwise.scoring.measures import Measure
-from domainwise.splits.folds import Split
 from domainwise.tables.errors import Argument, TableError, import_pandas
 
 JOBS = "jobs"
@@ -63,18 +62,18 @@ _METHOD: Form = {
     "p_value": Maybe(NUMBER),
     "p_adjusted": Maybe(NUMBER),
     "worth": {str: Maybe(NUMBER)},
-    "batches?": {str: {str: Maybe(NUMBER)}},
+    "batches": {str: {str: Maybe(NUMBER)}},
     "seconds": NUMBER,
     "calibration": Maybe(
         {"promise": str, "n_domains": int, "of": str, "thresholds": [NUMBER]}
         | dict.fromkeys(("coverage", "size"), Maybe(NUMBER))
     ),
     "per_domain": [
-        {"domain": NAME, "ends": ENDS, "error?": Maybe(NUMBER)}
+        {"domain": NAME, "ends": ENDS, "error": Maybe(NUMBER)}
         | dict.fromkeys(("score", "within", "seen"), Maybe(NUMBER))
     ],
     "warnings": [str],
-    "between_sites?": Maybe({str: Maybe((*NUMBER, list, str, bool))}),
+    "between_sites": Maybe({str: Maybe((*NUMBER, list, str, bool))}),
 }
 _SCORES: Form = {
     "measure": {"name": str, "label": str, "greater_is_better": bool},
@@ -117,18 +116,18 @@ _EVALUATION: Form = {
         "python": str,
         "versions": {str: str},
     },
-    "label_gain?": [
+    "label_gain": [
         {
             **dict.fromkeys(("n_labels", "domains"), int),
             **dict.fromkeys(("score", "low", "high"), Maybe(NUMBER)),
         }
     ],
     "next_step": str,
-    "domain_weights?": [NUMBER],
-    "domain_rows?": [int],
-    "site_calibration?": Maybe({str: (list, dict)}),
-    "validation_size?": Maybe({"rows": int, "events": Maybe(int), "criteria": {str: int}}),
-    "recommended?": str,
+    "domain_weights": [NUMBER],
+    "domain_rows": [int],
+    "site_calibration": Maybe({str: (list, dict)}),
+    "validation_size": Maybe({"rows": int, "events": Maybe(int), "criteria": {str: int}}),
+    "recommended": str,
     "recipe": Maybe(
         {
             "task": {"classification", "regression"},
@@ -142,16 +141,13 @@ _EVALUATION: Form = {
         "domains?": [{"name": str, "rows": int, "classes?": [int], "target?": [NUMBER] * 3}],
         "columns?": [_COLUMN],
         "others?": int,
-        # In files from earlier versions, an entry has one column, one domain and "words".
         "faults?": [
             {
-                "kind": str,
-                "columns?": [str],
-                "domains?": [str],
-                **dict.fromkeys(("rows?", "severity?"), int),
-                **dict.fromkeys(("message?", "effect?", "action?"), str),
-                **dict.fromkeys(("column?", "domain?", "words?"), str),
-                "leak?": bool,
+                "columns": [str],
+                "domains": [str],
+                **dict.fromkeys(("rows", "severity"), int),
+                **dict.fromkeys(("kind", "message", "effect", "action"), str),
+                "leak": bool,
             }
         ],
         "without_leaks?": {"columns": [str], "scores": {str: NUMBER}},
@@ -336,7 +332,7 @@ def read_content(folder: Path) -> dict[str, Any]:
             raise ResultsError(f"{path} is damaged: {reason}. Evaluate again")
 
     require((facts["task"] == "regression") == (n_classes == 0), "classes do not match the task")
-    are_weights_valid = all(0 < weight <= 1 for weight in content.get("domain_weights", ()))
+    are_weights_valid = all(0 < weight <= 1 for weight in content["domain_weights"])
     require(are_weights_valid, "a domain weight is not between 0 and 1")
     for entry in domain_entries:
         n_numbers, n_expected = len(entry.get("classes", entry.get("target", ()))), n_classes or 3
@@ -366,12 +362,10 @@ def read_content(folder: Path) -> dict[str, Any]:
     return content
 
 
-def read_evaluation(
-    folder: Path, *, all_methods: bool = False
-) -> tuple[Evaluation, dict[str, Any]]:
+def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
     """Read an evaluation from a folder, and return it with the content of its file.
 
-    Predictions are read only for methods in ``evaluation.main``, unless ``all_methods`` is True.
+    Predictions are read only for methods in ``evaluation.main``.
     """
     content = read_content(folder)
     evaluation = _build_evaluation(content)
@@ -387,10 +381,10 @@ def read_evaluation(
     domain_by_name = {str(name): name for name in evaluation.domains}
     main_keys = {result.key for result in evaluation.main}
     jobs = _finished_jobs(store)
-    keys_to_read = {key for key, _, _ in jobs if all_methods or key in main_keys}
+    keys_to_read = {key for key, _, _ in jobs if key in main_keys}
     # Some predictions may be missing from a copied folder; everything else can still be shown.
     keys_to_read -= {k[0] for k, job in jobs.items() if not _predictions_path(store, job).exists()}
-    if not all_methods and find_spec("pyarrow") is None:
+    if find_spec("pyarrow") is None:
         keys_to_read = set()
         evaluation.lacking = "reading them needs pyarrow, which is not installed"
     for (method, split, part), job in jobs.items():
@@ -417,11 +411,10 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
             for name, key in (("scores", "score"), ("within", "within"), ("seen", "seen"))
         }
         ends: Any = {d: tuple(map(to_score, e["ends"][::sign])) for d, e in entries.items()}
-        attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
+        attributes = {name: method[key] for name, key in STORED_AS.items()}
         attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
-        errors = {d: to_score(entry.get("error")) * sign for d, entry in entries.items()}
+        errors = {d: to_score(entry["error"]) * sign for d, entry in entries.items()}
         results.append(MethodResult(**attributes, **scores_by_attribute, ends=ends, errors=errors))
-    faults = list(map(upgrade_fault, content["differences"].get("faults", ())))
     evaluation = Evaluation(
         results,
         content["domains"],
@@ -430,16 +423,16 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
         content["facts"],
         content["notes"],
         next_step=content["next_step"],
-        differences={**content["differences"], "faults": faults},
-        weights=dict(zip(content["domains"], content.get("domain_weights", ()), strict=False)),
-        row_counts=dict(zip(content["domains"], content.get("domain_rows", ()), strict=False)),
+        differences=content["differences"],
+        weights=dict(zip(content["domains"], content["domain_weights"], strict=False)),
+        row_counts=dict(zip(content["domains"], content["domain_rows"], strict=False)),
     )
     calibrations = {method["key"]: method["calibration"] for method in content["methods"]}
     evaluation.set_calibration = calibrations[evaluation.recommended_] or {}
     # The gain from labels is not computed again, because that would need the scorer.
     evaluation.label_gain = [
         {name: float("nan") if value is None else value for name, value in entry.items()}
-        for entry in content.get("label_gain", ())
+        for entry in content["label_gain"]
     ]
     return evaluation
 

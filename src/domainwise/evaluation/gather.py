@@ -12,6 +12,7 @@ import numpy as np
 import sklearn
 
 from domainwise import __version__
+from domainwise.base.runner import Row
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import (
     HALVES,
@@ -32,11 +33,10 @@ from domainwise.evaluation.results import (
     plain,
     with_intervals,
 )
-from domainwise.jobs.runner import Row
+from domainwise.held_out.folds import Split
+from domainwise.held_out.scoring.measures import Measure
+from domainwise.held_out.scoring.statistics import compare, defined_score
 from domainwise.models.registry import CONTEXT, Method
-from domainwise.scoring.measures import Measure
-from domainwise.scoring.statistics import compare, defined_score
-from domainwise.splits.folds import Split
 
 #: Batches of rows on which scores with context are compared with scores without context.
 BATCHES = ("whole", "first half", "last half", "random tenth")

@@ -16,17 +16,17 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
-from domainwise.arrays import Array
-from domainwise.checks import ClassShareWarning, ContextWarning, RowFoldsWarning
-from domainwise.checks.inputs import quiet_about_domains
+from domainwise.base.arrays import Array
+from domainwise.base.inputs import quiet_about_domains
+from domainwise.base.messages import ClassShareWarning, ContextWarning, RowFoldsWarning
+from domainwise.base.runner import Row
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.evaluation.results import Record
-from domainwise.jobs.runner import Row
+from domainwise.held_out.folds import Split, spaced_rows
+from domainwise.held_out.scoring.predictions import Predictions, fit_with_domains, has_argument
 from domainwise.models.registry import Method
-from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import plain_parameters
-from domainwise.scoring.predictions import Predictions, fit_with_domains, has_argument
-from domainwise.splits.folds import Split, spaced_rows
+from domainwise.models.tuning import MethodSearch
 
 #: First words of scikit-learn warnings that are not reported, for example about a class that is
 #: missing in a small domain.

@@ -19,8 +19,8 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from domainwise.arrays import Array
-from domainwise.splits.folds import row_folds
+from domainwise.base.arrays import Array
+from domainwise.held_out.folds import row_folds
 
 #: Minimum number of rows in a domain that is checked, and of rows inside and outside a class.
 MIN_ROWS, MIN_CLASS_ROWS = 20, 8

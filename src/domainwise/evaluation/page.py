@@ -16,10 +16,10 @@ from domainwise.evaluation.failures import failure_sections
 from domainwise.evaluation.results import MethodResult, Results
 from domainwise.evaluation.sites import pool_method
 from domainwise.models.registry import TRIVIAL
-from domainwise.plots import DomainScoresDisplay, ForestDisplay, ShiftDisplay
-from domainwise.plots.sites import forest_height
-from domainwise.plots.style import PALETTE
-from domainwise.report.page import (
+from domainwise.evaluation.plots import DomainScoresDisplay, ForestDisplay, ShiftDisplay
+from domainwise.evaluation.plots.sites import forest_height
+from domainwise.evaluation.plots.style import PALETTE
+from domainwise.evaluation.html import (
     INK,
     Picture,
     TextCell,
@@ -28,7 +28,11 @@ from domainwise.report.page import (
     render_page,
     to_svg,
 )
-from domainwise.scoring.statistics import p_text
+from domainwise.evaluation.plots import DomainScoresDisplay, ShiftDisplay
+from domainwise.evaluation.plots.style import ACCENT, PALETTE, short
+from domainwise.evaluation.results import MethodResult, Results
+from domainwise.held_out.scoring.statistics import p_text
+from domainwise.models.registry import TRIVIAL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -189,7 +193,7 @@ def _parameter_meanings(evaluation: Results) -> list[tuple[str, str]]:
 
 #: Maximum number of columns in the plot of shifts.
 MAX_FEATURES = 12
-#: Colors of methods, readable on white and on black; ``reproduce`` uses the same colors.
+#: Colors of methods, readable on white and on black.
 COLORS = {
     "constant": "#8b95a1",
     "svm": "#5b8def",

@@ -15,11 +15,11 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
+from domainwise.base.runner import Progress, Row, format_duration, on_cluster, worker_count
 from domainwise.evaluation.jobs import ON_HELD_OUT, MethodJob, Scorer, job_key
 from domainwise.evaluation.problem import Problem, outer_splits
-from domainwise.jobs.runner import Progress, Row, format_duration, on_cluster, worker_count
+from domainwise.held_out.folds import LeaveDomainsOut, Split
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
-from domainwise.splits.folds import LeaveDomainsOut, Split
 
 #: Numbers for seconds_per_cost, which times boosting: iterations of a full fit, timed iterations,
 #: maximum number of trees for all classes together, and seconds that are always added.

@@ -18,12 +18,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import type_of_target
 
-from domainwise.arrays import Array
-from domainwise.checks import inputs
+from domainwise.base import inputs
+from domainwise.base.arrays import Array
+from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
+from domainwise.held_out.scoring.measures import Measure, choose_measure, positive_last
+from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.models.registry import Setting
-from domainwise.scoring.measures import Measure, choose_measure, positive_last
-from domainwise.scoring.predictions import codes_of
-from domainwise.splits.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
 from domainwise.tables import cells
 from domainwise.tables import schema as tables
 from domainwise.tables.csv_files import is_unnamed
@@ -120,7 +120,7 @@ class Problem:
         return np.asarray(self.domains[self.codes[index]])
 
     def drawn(self, max_rows: int | str | None) -> Problem:
-        """The problem with a subset of rows; see :func:`~domainwise.splits.folds.draw_rows`."""
+        """The problem with a subset of rows; see :func:`~domainwise.held_out.folds.draw_rows`."""
         drawn_rows = draw_rows(self.codes, max_rows, self.seed)
         if len(drawn_rows) == len(self.y):
             return self

@@ -10,20 +10,25 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtri
 
-from domainwise.adaptation.corrections import LABEL_COUNTS, SourceOutputs, domain_scores, label_gain
-from domainwise.arrays import Array, CrossValidator, Label
+from domainwise.base.arrays import Array, CrossValidator, Label
+from domainwise.estimators.adaptation.corrections import (
+    LABEL_COUNTS,
+    SourceOutputs,
+    domain_scores,
+    label_gain,
+)
 from domainwise.evaluation.problem import Problem
-from domainwise.models.registry import METHODS, TRIVIAL, Method
-from domainwise.scoring.measures import Measure
-from domainwise.scoring.predictions import codes_of
-from domainwise.scoring.site_errors import score_error, stratified_scores
-from domainwise.scoring.statistics import (
+from domainwise.held_out.scoring.measures import Measure
+from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.site_errors import score_error, stratified_scores
+from domainwise.held_out.scoring.statistics import (
     TAIL,
     defined_score,
     expected_range,
     expected_score,
     share_interval,
 )
+from domainwise.models.registry import METHODS, TRIVIAL, Method
 
 Record = dict[str, Any]  #: targets and predictions for some rows of a domain
 Ends = tuple[float, float]  #: lower and upper end of an interval
@@ -382,19 +387,6 @@ def finite_mean(values: Iterable[float]) -> float:
     """Mean of the finite values; NaN if there are none."""
     finite_values = [value for value in values if np.isfinite(value)]
     return float(np.mean(finite_values)) if finite_values else float("nan")
-
-
-def listed(names: Sequence[str], max_names: int = 4) -> str:
-    """Join names for a sentence.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    >>> listed(["a", "b", "c"], max_names=1)
-    'a and 2 others'
-    """
-    shown_names, n_hidden = list(names[:max_names]), len(names[max_names:])
-    shown_names += [f"{n_hidden} other{'s' * (n_hidden > 1)}"] if n_hidden else []
-    return " and ".join(filter(None, (", ".join(shown_names[:-1]), *shown_names[-1:])))
 
 
 def percent(share: float) -> str:

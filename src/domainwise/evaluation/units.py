@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata, t
 
-from domainwise.arrays import Array
+from domainwise.base.arrays import Array
 from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 
 #: Maximum share of tables without faults for which a fault is reported.

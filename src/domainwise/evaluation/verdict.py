@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, listed, percent
+from domainwise.evaluation.html import TextCell, TextTable
+from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
 from domainwise.evaluation.sites import pool_method
+from domainwise.held_out.scoring.statistics import MIN_PAIRS, compare, in_words, listed, p_text
 from domainwise.models.registry import CONTEXT, TRIVIAL
-from domainwise.report.page import TextCell, TextTable
-from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 
 #: A difference with a smaller p-value is called statistically significant.
 SIGNIFICANCE_LEVEL = 0.05

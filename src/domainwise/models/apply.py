@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 from sklearn import config_context
 
-from domainwise.arrays import Array
-from domainwise.ensemble.batches import random_numbers, row_keys
-from domainwise.ensemble.context import DomainContext, DomainStatistics
-from domainwise.ensemble.moments import Moments
-from domainwise.jobs.store import replacing_folder
+from domainwise.base.arrays import Array
+from domainwise.base.files import replacing_folder
+from domainwise.estimators.ensemble.batches import random_numbers, row_keys
+from domainwise.estimators.ensemble.context import DomainContext, DomainStatistics
+from domainwise.estimators.ensemble.moments import Moments
 from domainwise.models.table_model import TableModel
-from domainwise.shift.check import Finding, find_shifts, find_watch
-from domainwise.shift.watch import ShiftStatistics, merge_statistics
 from domainwise.tables.cells import as_labels
 from domainwise.tables.errors import Argument, TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, table_columns, writing_table
 from domainwise.tables.schema import require_columns
+from domainwise.tables.shift.check import Finding, find_shifts, find_watch
+from domainwise.tables.shift.watch import ShiftStatistics, merge_statistics
 
 #: Maximum number of rows in the random sample of a domain. An ensemble divides the sample into
 #: batches, and uses it to decide whether context is safe for this domain.

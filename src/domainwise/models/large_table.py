@@ -17,19 +17,19 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from domainwise.arrays import Array
-from domainwise.backends.partitions import Layout, Partitions
+from domainwise.algebra.backends.partitions import Layout, Partitions
+from domainwise.algebra.gram.dask.graphs import Deferred, calls, constant, run, task, tree
+from domainwise.base.arrays import Array
+from domainwise.base.namespace import available_memory
 from domainwise.distributed import parquet
-from domainwise.ensemble.moments import Moments
-from domainwise.gram.dask.graphs import Deferred, calls, constant, run, task, tree
-from domainwise.gram.dense import available_memory
+from domainwise.estimators.ensemble.moments import Moments
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, describe_model, table_setting
-from domainwise.shift.watch import ShiftWatch
 from domainwise.tables.cells import split_names
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
 from domainwise.tables.schema import Schema, Table, check_table, choose_features
+from domainwise.tables.shift.watch import ShiftWatch
 from domainwise.tables.statistics import Statistics, labels_by_text, make_sketch
 
 #: Number of copies of a table that a fit in memory needs, at eight bytes per cell.

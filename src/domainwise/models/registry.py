@@ -1,6 +1,7 @@
 """Methods that `evaluate` and `fit` accept by name: estimators, grids and descriptions.
 
-To add a method, add an entry to ``METHODS``.
+Most projections are registered in ``estimators/projections/exact.py``. To add another method, add
+an entry to ``METHODS``.
 """
 
 from __future__ import annotations
@@ -20,19 +21,21 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from domainwise import estimators
-from domainwise.checks.arguments import SequenceOf
-from domainwise.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
-from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
-from domainwise.invariant import InvariantSVC, InvariantSVR
-from domainwise.invariant.search import InvariantSearchCV
-from domainwise.kernels.landmarks import landmark_count
-from domainwise.models.search import BOOSTING, MethodSearch
-from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
-from domainwise.scoring.predictions import has_argument, requests_domains
-from domainwise.search import grids
-from domainwise.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
-from domainwise.shift.watch import ShiftWatch
+from domainwise.algebra.kernels.landmarks import landmark_count
+from domainwise.base.arguments import SequenceOf
+from domainwise.estimators import projections as estimators
+from domainwise.estimators.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
+from domainwise.estimators.invariant import InvariantSVC, InvariantSVR
+from domainwise.estimators.invariant.tuning import InvariantSearchCV
+from domainwise.estimators.projections.dcmcv import DCMCV, FastDCMCV
+from domainwise.estimators.projections.exact import REGISTERED
+from domainwise.estimators.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.held_out.scoring.predictions import has_argument, requests_domains
+from domainwise.held_out.scoring.statistics import listed
+from domainwise.held_out.search import grids
+from domainwise.held_out.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
+from domainwise.models.tuning import BOOSTING, MethodSearch
+from domainwise.tables.shift.watch import ShiftWatch
 
 MAX_SEARCH_LANDMARKS = 500  #: limit for a search; its time is quadratic in this number
 CONTEXT = "+context"  #: suffix of a method's name if it predicts with the domains of new rows
@@ -306,7 +309,6 @@ _dica = partial(_by_n_rows, partial(estimators.DICA, solver="dense"), estimators
 _DCM_TEXT = "domain-based covariance minimization (DCM)"
 _LINEAR_TEXT = "followed by a linear model, with tuned"
 _SCATTER_TEXT = f"{_LINEAR_TEXT} gamma, ridge and domain_weight"
-_MIDA_TEXT = f"{_LINEAR_TEXT} gamma, n_components and domain_weight"
 #: One-line description of each method, or a pair for classification and for regression.
 DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
     "constant": (
@@ -319,7 +321,6 @@ DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
         "ridge regression with a tuned penalty",
     ),
     "boosting": "gradient boosting with 100 trees and a tuned number of leaves",
-    "kpca": f"kernel PCA {_LINEAR_TEXT} gamma and n_components",
     "coir": f"{_DCM_TEXT} with domain_weight 0 {_LINEAR_TEXT} gamma and ridge",
     "dica": f"domain-invariant component analysis {_LINEAR_TEXT} gamma and lam",
     "dcm": f"{_DCM_TEXT} with domain_weight 1, as in its paper, {_LINEAR_TEXT} gamma and ridge",
@@ -340,13 +341,11 @@ DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
     "fastdcmcv": "DCMCV with at most 500 landmarks, for large tables",
     "fastcoir": "COIR with landmarks",
     "fastdica": "DICA with landmarks",
-    "fastkpca": "KPCA with landmarks",
-    "sca": f"scatter component analysis {_SCATTER_TEXT}",
-    "mda": f"multidomain discriminant analysis {_SCATTER_TEXT}",
-    "mida": f"maximum independence domain adaptation {_MIDA_TEXT}",
-    "fastsca": f"scatter component analysis with landmarks {_SCATTER_TEXT}",
-    "fastmda": f"multidomain discriminant analysis with landmarks {_SCATTER_TEXT}",
-    "fastmida": f"maximum independence domain adaptation with landmarks {_MIDA_TEXT}",
+    **{
+        (prefix + name).lower(): f"{entry.title}{note} {_LINEAR_TEXT} {listed([*entry.grid])}"
+        for prefix, note in (("", ""), ("Fast", " with landmarks"))
+        for name, entry in REGISTERED.items()
+    },
 }
 
 _baseline: Callable[..., Method] = partial(Method, kind="baseline", is_default=True)
@@ -368,6 +367,12 @@ def _projection(label: str, *task_grids: Grid, build: Any = None, **options: Any
     return Method(key, labels, build, grid_pair, "projection", searches=searches, **options)
 
 
+def _registered(label: str) -> Method:
+    """Return a projection from ``estimators/projections/exact.py``, or its fast variant."""
+    registration = REGISTERED[label.removeprefix("Fast")]
+    return _projection(label, registration.grid, classes_only=registration.classes_only)
+
+
 METHODS: dict[str, Method] = {
     method.key: replace(method, descriptions=_for_tasks(DESCRIPTIONS[method.key]))
     for method in (
@@ -375,7 +380,7 @@ METHODS: dict[str, Method] = {
         _baseline("svm", ("SVM", "SVR"), _svm, grids.SVM, cost=5.0),
         _baseline("linear", ("logistic", "ridge"), _linear, grids.LINEAR, cost=0.7),
         _baseline("boosting", ("boosting",) * 2, _boosting, (grids.BOOSTING,) * 2, cost=8.0),
-        _projection("KPCA", grids.KPCA),
+        _registered("KPCA"),
         _projection("COIR", dcm_grid(0.0), build=dcm_path),
         _projection("DICA", grids.DICA, build=_dica),
         _projection("DCM", dcm_grid(1.0), build=dcm_path),
@@ -398,13 +403,13 @@ METHODS: dict[str, Method] = {
         _projection("FastDCMCV", DCMCV_GRID, dcm_grid(*WEIGHTS), build=dcm_path),
         _projection("FastCOIR", dcm_grid(0.0), build=dcm_path),
         _projection("FastDICA", grids.DICA, build=_dica),
-        _projection("FastKPCA", grids.KPCA),
-        _projection("SCA", grids.SCATTER, classes_only=True),
-        _projection("MDA", grids.SCATTER, classes_only=True),
-        _projection("MIDA", grids.MIDA),
-        _projection("FastSCA", grids.SCATTER, classes_only=True),
-        _projection("FastMDA", grids.SCATTER, classes_only=True),
-        _projection("FastMIDA", grids.MIDA),
+        _registered("FastKPCA"),
+        *(
+            _registered(prefix + name)
+            for prefix in ("", "Fast")
+            for name in REGISTERED
+            if name != "KPCA"
+        ),
     )
 }
 ALL = "all"  #: name for all methods
@@ -422,7 +427,7 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     """
     if isinstance(name, Method):
         return name
-    lower_name = "constant" if name == "majority" else str(name).lower()  # the name before 0.2
+    lower_name = str(name).lower()
     if lower_name == "auto" and n_rows is not None:
         return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
     if lower_name.endswith(CONTEXT):  # the same model; its predict gets domains

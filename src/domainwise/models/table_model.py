@@ -18,15 +18,15 @@ import numpy as np
 from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
-from domainwise.arrays import Array
-from domainwise.calibration.quantiles import scores_by_class, stored_quantiles
-from domainwise.checks import ClassShareWarning, ContextWarning
-from domainwise.model_files.persistence import ModelFileError, load, read_info, save
-from domainwise.model_files.values import training_rows
+from domainwise.base.arrays import Array
+from domainwise.base.messages import ClassShareWarning, ContextWarning
+from domainwise.held_out.calibration.quantiles import scores_by_class, stored_quantiles
+from domainwise.held_out.scoring.measures import choose_measure
+from domainwise.held_out.scoring.predictions import Predictions, fit_with_domains
+from domainwise.models.files.persistence import ModelFileError, load, read_info, save
+from domainwise.models.files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
-from domainwise.models.search import MethodSearch
-from domainwise.scoring.measures import choose_measure
-from domainwise.scoring.predictions import Predictions, fit_with_domains
+from domainwise.models.tuning import MethodSearch
 from domainwise.tables.errors import Argument, TableError, import_pandas
 from domainwise.tables.files import iter_table, table_columns
 from domainwise.tables.schema import Schema, Table, class_codes, make_preprocessor, require_columns

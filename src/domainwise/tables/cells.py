@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
-from domainwise.checks.inputs import LARGEST_NUMBER, is_quantity, too_large
+from domainwise.base.arrays import Array
+from domainwise.base.inputs import LARGEST_NUMBER, is_quantity, too_large
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 
 #: Text of missing cells: in any column, and in numeric columns, where "NA" is also missing.

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from domainwise.checks import warn_caller
-from domainwise.jobs.store import replacing
+from domainwise.base.files import replacing
+from domainwise.base.messages import warn_caller
 from domainwise.tables.cells import decimal_marks, mark_missing, parse_numbers, with_decimal_points
 from domainwise.tables.csv_files import CsvFile, open_csv
 from domainwise.tables.errors import TableError, import_pandas, refuse_duplicate_names

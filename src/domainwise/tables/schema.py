@@ -23,8 +23,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from domainwise.arrays import Array
-from domainwise.checks.inputs import MAX_CLASSES
+from domainwise.base.arrays import Array
+from domainwise.base.inputs import MAX_CLASSES
 from domainwise.tables import cells
 from domainwise.tables.csv_files import is_unnamed
 from domainwise.tables.errors import (

@@ -2,7 +2,7 @@
 
 For rows in memory, :func:`columns_of` lists columns, and :func:`quantiles_by_domain` and
 :func:`describe_column` describe them by domain. Means and variances are computed by
-:class:`~domainwise.ensemble.moments.Moments`.
+:class:`~domainwise.estimators.ensemble.moments.Moments`.
 
 For rows in chunks, the :class:`Statistics` of two chunks can be merged; :class:`Preprocessing` is
 computed from them. Medians come from a sketch (2,000 weighted values) with rank errors up to 1 %.
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from domainwise.arrays import Array
-from domainwise.ensemble.moments import Moments
+from domainwise.base.arrays import Array
+from domainwise.estimators.ensemble.moments import Moments
 from domainwise.tables.cells import MAX_CATEGORIES, as_labels
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.schema import Schema, make_preprocessor

@@ -1,0 +1,1 @@
+"""Kernels, label factors, and the methods as pure functions of Gram operators."""

@@ -1,0 +1,201 @@
+"""Backends: the computations that differ between arrays, tensors and Dask collections.
+
+An estimator gets the backend for X once in each call to ``fit``, ``partial_fit`` or ``transform``.
+The argument ``rows`` is X as returned by :meth:`Backend.check_rows`. A backend's Gram operators
+multiply the kernel matrix by matrices with few columns
+(:mod:`domainwise.algebra.methods.contract`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from domainwise.algebra.gram import DenseGram, Gram, StreamedGram
+from domainwise.algebra.gram.dense import check_dense_memory
+from domainwise.algebra.gram.sums import CellSums, NystromSums, sum_cells, sum_rows
+from domainwise.algebra.gram.tiles import cross_product, kernel_matrix
+from domainwise.algebra.kernels.checks import check_kernel, check_precomputed
+from domainwise.algebra.kernels.fourier import Basis
+from domainwise.algebra.kernels.functions import Kernel, make_kernel
+from domainwise.algebra.labels import Feature, RowLabels, label_rows
+from domainwise.base.arrays import Array, is_dask, is_tensor
+from domainwise.base.inputs import Labels, check_sample_domain, check_target, validate_rows
+
+NAN_ADVICE = "Impute such values, or remove the rows that contain them."
+
+
+class Backend:
+    """The computations that depend on the type of X; this class is for NumPy arrays."""
+
+    dense_gram: Callable[..., Gram] = DenseGram
+    streamed_gram: Callable[..., Gram] = StreamedGram
+    check_precomputed: Callable[[Any], bool] = staticmethod(check_precomputed)
+    check_dense_memory: Callable[..., None] = staticmethod(check_dense_memory)
+    kernel_matrix: Callable[[Kernel, Any], Any] = staticmethod(kernel_matrix)
+    sum_rows: Callable[..., NystromSums] = staticmethod(sum_rows)
+    sum_cells: Callable[..., CellSums] = staticmethod(sum_cells)
+
+    # Argument checks
+
+    def check_rows(
+        self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
+    ) -> Any:
+        """Check X; store the number and names of its features if ``reset``, else compare them."""
+        options = {"reset": reset, "ensure_min_samples": ensure_min_samples}
+        return np.asarray(validate_rows(estimator, X, dtype=(np.float64, np.float32), **options))
+
+    def check_target(self, y: Any, rows: Any, kernel: Any, *, min_classes: int = 2) -> Labels:
+        """Check that y is valid and has one entry per row."""
+        y = self.labels_in_memory(y, rows, "y")
+        return check_target(y, len(rows), kernel, min_classes=min_classes)
+
+    def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
+        """Check that sample_domain is valid and has one entry per row."""
+        sample_domain = self.labels_in_memory(sample_domain, rows, "sample_domain")
+        return check_sample_domain(sample_domain, len(rows), kernel)
+
+    def labels_in_memory(self, labels: Any, rows: Any, name: str) -> Any:
+        """Return labels in host memory; raise an error if they belong to another backend."""
+        if is_dask(labels):
+            raise TypeError(
+                f"{name} is a Dask collection but X is not. Pass X as a Dask collection, or pass "
+                f"{name}.compute()."
+            )
+        if is_tensor(labels) and labels.device.type != "cpu":
+            raise ValueError(
+                f"{name} is on {labels.device}, but X is not a tensor on that device. Pass "
+                f"{name}.cpu()."
+            )
+        return labels
+
+    def check_same_device(self, coefficients: Any, rows: Any) -> None:
+        """Raise an error if a fitted model and the rows to project are on different devices."""
+        if is_tensor(coefficients):
+            raise TypeError(
+                f"X is not a tensor, but this model is on {coefficients.device}. Pass a tensor on "
+                'that device, or call to("numpy") on the model first.'
+            )
+
+    # Fits
+
+    def resolve_kernel(self, kernel: Any, rows: Any, **arguments: Any) -> Kernel:
+        """Return the kernel, with its parameters computed from the rows."""
+        return check_kernel(make_kernel(kernel, rows, **arguments), rows)
+
+    def label_rows(self, rows: Any, *features: Feature | None, **options: Any) -> RowLabels:
+        """Build the label space of the rows; see :func:`~.labels.factors.label_rows`."""
+        return label_rows(len(rows), *features, **options)
+
+    def indexable(self, rows: Any) -> Any:
+        """Return rows in a form that can be indexed with NumPy arrays and returns NumPy arrays."""
+        return np.asarray(rows)
+
+    def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
+        """Return the partitions of X, y and sample_domain; None if X is not a Dask collection."""
+        return None
+
+    # Fitted models
+
+    def copy_rows(self, rows: Any) -> Any:
+        """Return rows that do not change when the caller changes X."""
+        return np.array(rows)
+
+    def like_rows(self, values: Any, rows: Any) -> Any:
+        """Return ``values`` with the precision and partitions of the rows."""
+        return np.asarray(values, dtype=rows.dtype)
+
+    def finish_fit(self, model: Any, X: Any) -> None:
+        """Finish a fit, for example by moving the model's arrays to the device of X."""
+
+    def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
+        """Return ``(k(rows, support) - kernel.constant) dual``."""
+        return cross_product(kernel, rows, kernel.prepare(support), dual)
+
+    def transform(self, model: Any, rows: Any) -> Any:
+        """Project checked rows with a fitted model."""
+        expansion = model.expansion
+        if expansion.landmarks is None:
+            Z = rows @ expansion.dual
+        else:
+            Z = self.cross_product(expansion.kernel, rows, expansion.landmarks, expansion.dual)
+        return self.like_rows(Z + expansion.intercept, rows)
+
+    def predict(self, model: Any, method: str, rows: Any) -> Any:
+        """Call the given method of a fitted model on rows."""
+        return getattr(model, method)(rows)
+
+    def explain_memory_errors(self, X: Any) -> AbstractContextManager[None]:
+        """Return a context manager that adds advice to memory errors; this one does nothing."""
+        return nullcontext()
+
+
+@dataclass(frozen=True)
+class LabelRules:
+    """Rules for the labels of later rows, determined by the first rows of a fit."""
+
+    kinds: tuple[str, str]  #: result of :func:`kinds_of_labels` for the first rows
+    target_kernel: Any  #: None if the method does not use targets
+    domain_kernel: Any  #: None if the method does not use domains
+
+    def check(self, y: Any, domains: Any, n_rows: int) -> tuple[Labels | None, Labels]:
+        """Check the labels of ``n_rows`` later rows, which are in memory."""
+        target = None
+        if y is not None and self.target_kernel is not None:
+            target_kernel = self._label_kernel(y, self.kinds[0], "y", "target_kernel")
+            target = check_target(y, n_rows, target_kernel, min_classes=1)
+        if domains is None or self.domain_kernel is None:
+            return target, check_sample_domain(None, n_rows)
+        domain_kernel = self._label_kernel(domains, self.kinds[1], "sample_domain", "domain_kernel")
+        return target, check_sample_domain(domains, n_rows, domain_kernel)
+
+    def _label_kernel(self, labels: Array, kind: str, name: str, kernel_argument: str) -> Any:
+        kernel = getattr(self, kernel_argument)
+        if kind.startswith("continuous"):
+            return "rbf" if kernel == "auto" else kernel
+        if kernel == "auto" and labels.dtype.kind == "f":
+            finite_values = labels[np.isfinite(labels)]
+            if (finite_values != np.round(finite_values)).any():
+                raise ValueError(
+                    f"{name} contains continuous values, but the rows that were read first contain "
+                    f'only categories. If {name} is continuous, set {kernel_argument}="rbf".'
+                )
+        return "delta"
+
+
+#: Names of the kinds of labels in messages, where they differ from those in model files.
+KIND_NAMES = {
+    "continuous values (1 columns)": "continuous values (1 column)",
+    "labels": "numeric labels",
+    "nothing": "no labels",
+    "strings": "string labels",
+}
+
+
+def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
+    """Return the kinds of y and sample_domain, which must be the same in all batches of a fit."""
+
+    def kind_of(labels: Labels | None) -> str:
+        if labels is None:
+            return "nothing"
+        if labels.values is not None:
+            return f"continuous values ({labels.values.shape[1]} columns)"
+        return "strings" if labels.names.dtype.kind in "UO" else "labels"
+
+    return kind_of(target), kind_of(domain)
+
+
+def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -> None:
+    """Raise ValueError if the labels of a batch differ in kind from those in earlier batches."""
+    comparisons = zip(("y", "sample_domain"), kinds_of_labels(target, domain), kinds, strict=True)
+    for name, label_kind, earlier_kind in comparisons:
+        if label_kind != earlier_kind:
+            raise ValueError(
+                f"{name} contains {KIND_NAMES.get(label_kind, label_kind)} in this batch, but "
+                f"{KIND_NAMES.get(earlier_kind, earlier_kind)} in earlier batches. Pass the same "
+                "kind of labels in every batch."
+            )

@@ -1,0 +1,210 @@
+"""Backend for tensors on a CPU or a CUDA device: checks, labels and operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import validate_data
+
+from domainwise.algebra.backends.base import NAN_ADVICE, Backend
+from domainwise.algebra.backends.devices import move
+from domainwise.algebra.gram.torch import operator
+from domainwise.algebra.kernels.fourier import Basis
+from domainwise.algebra.labels import RowLabels, label_rows
+from domainwise.base.arrays import Array
+from domainwise.base.inputs import Labels, check_sample_domain, check_target, plain_array
+from domainwise.base.namespace import precision_name, to_device_of, to_host
+
+Tensor = Any
+
+FLOAT_DTYPES = (torch.float32, torch.float64)
+
+
+class HostRows:
+    """The rows of a tensor; indexing copies the selected rows to the host."""
+
+    def __init__(self, X: Tensor) -> None:
+        self._X, self.shape, self.ndim = X, tuple(X.shape), X.ndim
+        self.dtype = np.dtype(precision_name(X))
+
+    def __len__(self) -> int:
+        return len(self._X)
+
+    def __getitem__(self, indices: Any) -> Array:
+        if isinstance(indices, np.ndarray):
+            indices = torch.from_numpy(indices).to(self._X.device)
+        return np.asarray(self._X[indices].cpu().numpy())
+
+
+class TorchBackend(Backend):
+    """Backend for tensors: rows and models stay on their device; small matrices are on the host."""
+
+    dense_gram = operator.TorchDenseGram
+    streamed_gram = operator.TorchStreamedGram
+    sum_rows = staticmethod(operator.sum_rows)
+    sum_cells = staticmethod(operator.sum_cells)
+
+    def check_rows(
+        self, estimator: Any, X: Tensor, *, reset: bool = True, ensure_min_samples: int = 1
+    ) -> Tensor:
+        """Check X on its device, and detach it from the autograd graph."""
+        X = check_tensor(X, "X")
+        if X.ndim != 2:
+            raise ValueError(
+                f"Expected a 2D tensor as X, got {X.ndim} dimension(s): shape {tuple(X.shape)}. "
+                "Reshape your data with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for "
+                "one row."
+            )
+        if X.dtype not in FLOAT_DTYPES:
+            raise TypeError(
+                f"X has dtype {X.dtype}. Convert it with X.to(torch.float32) or "
+                "X.to(torch.float64)."
+            )
+        n, p = X.shape
+        if n < ensure_min_samples or not p:
+            raise ValueError(
+                f"Found a tensor of {n} sample(s) with {p} feature(s) while a minimum of "
+                f"{ensure_min_samples} sample(s) and 1 feature is required by "
+                f"{type(estimator).__name__}."
+            )
+        # aminmax returns NaN if any value is NaN, and needs no mask with the shape of X.
+        if not all(bool(extreme.isfinite()) for extreme in X.aminmax()):
+            raise ValueError(f"Input X contains NaN or infinity. {NAN_ADVICE}")
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return X.contiguous()
+
+    def check_target(self, y: Any, rows: Tensor, kernel: Any, *, min_classes: int = 2) -> Labels:
+        """Check y; integer labels are encoded on the device, other labels on the host."""
+        y = _label_array(y, "y", rows)
+        if isinstance(y, torch.Tensor) and y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        labels = _encode_integers(y, len(rows), kernel, "y")
+        if labels is None:
+            labels = check_target(to_host(y), len(rows), kernel, min_classes=min_classes)
+            return _codes_on_device(labels, rows)
+        # Checking the class names on the host gives the same errors as checking all of y.
+        check_target(labels.names, labels.n_categories, "delta", min_classes=min_classes)
+        return labels
+
+    def check_sample_domain(self, sample_domain: Any, rows: Tensor, kernel: Any) -> Labels:
+        """Check sample_domain in the same way as y."""
+        if sample_domain is None:
+            codes = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+            return Labels(codes=codes, names=np.array([0]))
+        domains = _label_array(sample_domain, "sample_domain", rows)
+        labels = _encode_integers(domains, len(rows), kernel, "sample_domain")
+        if labels is not None:
+            return labels
+        return _codes_on_device(check_sample_domain(to_host(domains), len(rows), kernel), rows)
+
+    def check_same_device(self, coefficients: Any, rows: Tensor) -> None:
+        """Raise an error if the model is not on the device of the rows."""
+        if not isinstance(coefficients, torch.Tensor):
+            raise TypeError(
+                "X is a tensor, but this model contains NumPy arrays. Call to(X.device) on "
+                "the model first."
+            )
+        if coefficients.device != rows.device:
+            raise ValueError(
+                f"X is on {rows.device}, but this model is on {coefficients.device}. Move one of "
+                "them with to(device)."
+            )
+
+    @staticmethod
+    def check_dense_memory(n_samples: int, task: str) -> None:
+        """Do nothing: if an allocation fails, :meth:`explain_memory_errors` says what to do."""
+
+    def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
+        """Build the label space of the rows, with its array ``dense`` on the device."""
+        labels = label_rows(len(rows), *features, **options)
+        dense = np.zeros((len(rows), 0)) if labels.dense is None else labels.dense
+        return replace(labels, dense=to_device_of(dense, rows))
+
+    def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
+        """Return ``(k(rows, support) - kernel.constant) dual``."""
+        return operator.kernel_product(kernel, support, rows)(dual.double())
+
+    def indexable(self, rows: Any) -> Any:
+        """Return an object whose rows are copied to the host when they are indexed."""
+        return HostRows(rows) if isinstance(rows, torch.Tensor) else np.asarray(rows)
+
+    def copy_rows(self, rows: Tensor) -> Tensor:
+        """Return a copy of the rows."""
+        return rows.clone()
+
+    def like_rows(self, values: Tensor, rows: Tensor) -> Tensor:
+        """Return values in the precision of the rows."""
+        return values.to(rows.dtype)
+
+    def finish_fit(self, model: Any, X: Tensor) -> None:
+        """Move fitted arrays to the device of X, and convert coefficients to its precision."""
+        move(model, X.device)
+        if hasattr(model, "dual_coef_"):
+            model.dual_coef_ = model.dual_coef_.to(X.dtype)
+
+    @contextmanager
+    def explain_memory_errors(self, X: Tensor) -> Iterator[None]:
+        """Raise MemoryError with advice if the device runs out of memory."""
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(
+                f"the device ran out of memory with {len(X)} rows. Float64 matrices of shape "
+                "(n_rows, n_classes + n_domains + n_components) must fit into its memory. Use a "
+                "smaller n_components, pass float32 rows, project fewer rows at a time, lower "
+                "working_memory in sklearn.set_config if solver_info_ contains 'blocked torch', "
+                "delete other tensors, or use the Fast estimators, which do not store rows. "
+                f"Error from torch: {error}"
+            ) from error
+
+
+def _label_array(labels: Any, name: str, X: Tensor) -> Any:
+    """Return labels as a tensor on the device of X, or as an array if they are not a tensor."""
+    if not isinstance(labels, torch.Tensor):
+        return plain_array(labels)
+    labels = check_tensor(labels, name)
+    if labels.device != X.device:
+        raise ValueError(
+            f"{name} is on {labels.device}, but X is on {X.device}. Pass {name}.to(X.device)."
+        )
+    return labels
+
+
+def _codes_on_device(labels: Labels, X: Tensor) -> Labels:
+    """Move codes that were computed on the host to the device of X."""
+    return labels if labels.codes is None else replace(labels, codes=to_device_of(labels.codes, X))
+
+
+def check_tensor(X: Tensor, name: str) -> Tensor:
+    """Raise an error for unsupported tensors; return X detached from the autograd graph."""
+    if X.layout != torch.strided:
+        raise TypeError(f"{name} is a sparse tensor ({X.layout}). Pass {name}.to_dense().")
+    if X.device.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"{name} is on {X.device}, but only CPU and CUDA devices are supported. Pass "
+            f"{name}.cpu() or {name}.cuda()."
+        )
+    if X.dtype.is_complex:
+        raise ValueError(f"Complex data not supported: {name} is {X.dtype}. Pass real numbers.")
+    return X.detach()
+
+
+def _encode_integers(labels: Any, n_rows: int, kernel: Any, name: str) -> Labels | None:
+    """Encode integer labels on the device; return None for labels that the host has to check."""
+    if isinstance(labels, np.ndarray) or labels.ndim != 1 or kernel not in ("auto", "delta"):
+        return None
+    if labels.dtype.is_floating_point:
+        is_integer = torch.isfinite(labels) & (labels == labels.round())
+        if not bool(is_integer.all()):
+            return None
+    if len(labels) != n_rows:
+        raise ValueError(
+            f"{name} has {len(labels)} entries, but X has {n_rows} rows. Pass one label per row."
+        )
+    names, codes = labels.unique(sorted=True, return_inverse=True)
+    return Labels(codes=codes, names=to_host(names))

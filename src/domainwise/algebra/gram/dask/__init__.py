@@ -1,0 +1,1 @@
+"""Task graphs for sums over rows on Dask."""

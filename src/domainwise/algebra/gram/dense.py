@@ -1,0 +1,290 @@
+"""A Gram matrix that is stored in memory: the fastest operator up to a few thousand rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse.linalg import ArpackError, eigsh
+
+from domainwise.algebra.gram.rows import RowsGram
+from domainwise.algebra.kernels.functions import check_finite
+from domainwise.algebra.labels import RowLabels
+from domainwise.algebra.methods.contract import Images, Matrix, RitzPairs, Solution, pairs_within
+from domainwise.base.arrays import Array
+from domainwise.base.messages import warn_caller
+from domainwise.base.namespace import (
+    available_memory,
+    cast,
+    cholesky_solver,
+    column_norms,
+    namespace,
+)
+
+#: Up to this number of rows, a full eigendecomposition is faster than an iteration with products.
+LAPACK_ROWS = 800
+#: Above this number of rows, ARPACK is faster than LAPACK for a few eigenpairs of K.
+ARPACK_ROWS = 200
+#: Number of power iterations with K, applied to the random columns with which eigensolvers start.
+POWER_ITERATIONS = 4
+#: Solutions of ``(K + shift I) X = V`` computed with float32 inverses are used without refinement
+#: if the shift is above this fraction of the trace of K.
+MIN_UNREFINED_SHIFT = 1e-4
+#: Inverses in float32 are tried if the trace of K is between the first two numbers, so that float32
+#: can represent the entries of K, and the shift is above the third number times the trace.
+MIN_TRACE, MAX_TRACE, MIN_SHIFT = 1e-20, 1e30, 1e-6
+#: If the norm of K is below the first number times the shift, the inverse is applied by Chebyshev
+#: iteration, with the second number of steps, instead of a factorization.
+MAX_CHEBYSHEV_NORM, CHEBYSHEV_ITERATIONS = 0.2, 3
+#: Maximum number of refinements of a solution, and the relative residual at which they stop.
+MAX_REFINEMENTS, REFINED_RESIDUAL = 6, 1e-12
+#: Float32 rounding can cause negative eigenvalues, down to minus this fraction of the largest.
+MAX_NEGATIVE = 1e-4
+
+
+class DenseGram(RowsGram):
+    """A centred Gram matrix that is stored.
+
+    ``matrix`` is the uncentred matrix minus a constant; if it is float64, it is centred in place.
+    ``dtype`` is the precision of the rows. ``lapack=True`` solves all eigenproblems with LAPACK.
+    """
+
+    def __init__(
+        self, matrix: Matrix, labels: RowLabels, dtype: Any, *, lapack: bool = False, **options: Any
+    ) -> None:
+        super().__init__(labels, dtype, matrix.device, **options)
+        self.lapack, self._allow_arpack = lapack or len(matrix) <= LAPACK_ROWS, not lapack
+        self._leading_pairs: RitzPairs | None = None
+        self.K = cast(matrix, self.xp.float64)
+        self._row_means = check_finite(self.K.mean(1), self.dtype)
+        self.K -= self._row_means
+        self.K -= (self._row_means - self._row_means.mean())[:, None]
+
+    def uncentred_product(self, V: Matrix) -> Matrix:
+        """Return ``K V``; the stored K is already centred."""
+        return (V.T @ self.K).T  # faster than K V, which copies more of K
+
+    def solve(self, V: Matrix, shift: float) -> Solution:
+        """Solve by Cholesky, or by eigendecomposition of K if that fails or the shift is 0."""
+        info: dict[str, Any] = {"linear_solver": "cholesky"}
+        apply_inverse = cholesky_inverse(self.K, shift) if shift > 0 else None
+        if apply_inverse is not None:
+            X = apply_inverse(V)
+        else:
+            X, rank = spectral_solve(self.K, V, shift)
+            info = {"linear_solver": "eigh", "rank": rank}
+            if shift == 0 and rank < self.n_samples - 1:
+                warn_caller(
+                    f"the kernel matrix is singular (numerical rank {rank} of at most "
+                    f"{self.n_samples - 1}) and ridge=0, so projections of new rows depend on "
+                    "rounding errors. Pass a positive ridge."
+                )
+        KX = self.uncentred_product(X)
+        V_norms, info["residual"] = column_norms(V), largest_residual(V - KX - shift * X, V)
+        # K X is imprecise if X is large, and V - shift X is imprecise if its two terms cancel.
+        terms_cancel = column_norms(KX) < 1e-3 * V_norms
+        image = self.xp.where(terms_cancel, KX, V - shift * X) if shift > 0 else KX
+        return Solution(X, image - image.mean(0), info)
+
+    def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
+        """Solve with each shift, in float32 with refinement in float64 if that converges."""
+        if self.lapack or len(shifts) < 2 or self.xp is not np:
+            return super().solve_shifts(V, shifts)
+        return [self._float32_solver.solve(V, shift) or self.solve(V, shift) for shift in shifts]
+
+    @cached_property
+    def _float32_solver(self) -> RefinedCholesky:
+        return RefinedCholesky(self.K)
+
+    def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
+        """Return a function that applies ``(K + shift I)^-1``, in float32 if precise enough."""
+        if shift >= self._float32_solver.trace:  # at least as large as all eigenvalues of K
+            return lambda R: R
+        apply_inverse = self._float32_solver.inverse(shift) or cholesky_inverse(self.K, shift)
+        return apply_inverse or super().preconditioner(shift)
+
+    def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
+        """Return functions that apply float32 inverses, or None if solutions need refinement."""
+        min_shift = MIN_UNREFINED_SHIFT * self._float32_solver.trace
+        if self.lapack or self.xp is not np or not min(shifts) > min_shift:
+            return None
+        inverses: list[Any] = [self._float32_solver.inverse(shift) for shift in shifts]
+        return None if None in inverses else inverses
+
+    def first_block(self, k: int) -> Matrix:
+        """Return random columns after a few power iterations with K in float32."""
+        block, K32 = super().first_block(k + 10), self._float32_solver.K32
+        block = cast(block - block.mean(0), K32.dtype)
+        for _ in range(POWER_ITERATIONS if self._float32_solver.is_in_range else 0):
+            block = (block.T @ K32).T / self._float32_solver.trace
+        return cast(block, self.xp.float64)
+
+    def leading(self, k: int, deflation: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
+        """Return leading eigenpairs; without ``deflation``, use ARPACK or LAPACK if faster."""
+        n, k = self.n_samples, min(k, self.n_samples - 1)
+        if deflation is not None or self.xp is not np:
+            return super().leading(k, deflation)
+        use_arpack = self._allow_arpack and n > ARPACK_ROWS and 8 * k < n
+        if not use_arpack and not self.lapack:
+            return super().leading(k)
+        pairs = self._leading_pairs
+        if pairs is not None and k <= len(pairs.values):
+            return RitzPairs(pairs.values[:k], pairs.X[:, :k], pairs.KX[:, :k], pairs.info)
+        try:
+            if use_arpack:
+                start = self.random(1)[:, 0]
+                eigenvalues, X = eigsh(self.K, k, which="LA", v0=start - start.mean())
+            else:
+                eigenvalues, X = eigh(self.K, subset_by_index=[n - k, n - 1])
+        except (ArpackError, np.linalg.LinAlgError):
+            return super().leading(k)
+        order = np.argsort(eigenvalues)[::-1]
+        eigenvalues, X = eigenvalues[order], X[:, order] - X[:, order].mean(axis=0)
+        info = {"eigen_solver": "arpack" if use_arpack else "lapack", "converged": True}
+        self._leading_pairs = RitzPairs(eigenvalues, X, self.K @ X, info)
+        return self._leading_pairs
+
+    def ritz(
+        self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
+    ) -> RitzPairs:
+        """Return leading eigenpairs; ``lapack=True`` uses LAPACK instead of an iteration."""
+        if not self.lapack:
+            # With a preconditioner, add only a few columns per step: small products are cheap.
+            options |= {"n_residuals": k + 4} if options.get("precondition") else {}
+            return super().ritz(images, k, depth=depth, start=start, **options)
+        centring = self.to_device(np.eye(self.n_samples) - 1.0 / self.n_samples)
+        KK = self.K @ self.K if depth == 2 else None
+        return pairs_within(self, images, k, centring, self.K, KK)
+
+
+def check_dense_memory(
+    n_samples: int,
+    task: str,
+    advice: str = 'use solver="exact" with a positive ridge, which does not store them',
+) -> None:
+    """Raise MemoryError if a dense computation does not fit into the free memory."""
+    needed_bytes, free_bytes = 4 * 8 * n_samples**2, available_memory()
+    if free_bytes is not None and needed_bytes > free_bytes:
+        raise MemoryError(
+            f"{task} stores {n_samples} x {n_samples} matrices, which need about "
+            f"{needed_bytes / 2**30:.1f} GiB, but only {free_bytes / 2**30:.1f} GiB are free; "
+            f"{advice}"
+        )
+
+
+def dense_fits(n_samples: int, free_bytes: int | None) -> bool:
+    """Return whether three N x N matrices (K and copies) fit into half of the free memory."""
+    return free_bytes is not None and 3 * 8 * n_samples**2 < free_bytes / 2
+
+
+def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
+    """Return a function that applies ``(K + shift I)^-1`` to a centred V; None if Cholesky fails.
+
+    Adding a constant to K makes the zero eigenvalue positive and does not affect the result.
+    """
+    n = len(K)
+    A = K + max(float(namespace(K).trace(K)), shift) / n
+    A.reshape(-1)[:: n + 1] += shift
+    apply_inverse = cholesky_solver(A)
+    if apply_inverse is None:
+        return None
+
+    def solve(V: Any) -> Any:
+        X = apply_inverse(V)
+        return X - X.mean(0)
+
+    return solve
+
+
+class RefinedCholesky:
+    """A solver of ``(K + shift I) X = V`` for several shifts, with inverses in float32.
+
+    A factorization takes half as long as in float64. A few refinements with K in float64 make the
+    solution precise, unless the system is nearly singular. K is centred and positive semi-definite.
+    """
+
+    def __init__(self, K: Any) -> None:
+        self.K, self.trace = K, float(namespace(K).trace(K))
+        self.is_in_range = MIN_TRACE < self.trace < MAX_TRACE
+        self.K32 = cast(K, namespace(K).float32) if self.is_in_range else K
+        self._norm = float(namespace(K).linalg.norm(self.K32))
+        self._inverses: dict[float, Callable[[Any], Any] | None] = {}
+
+    def inverse(self, shift: float) -> Callable[[Any], Any] | None:
+        """Return a function that applies the inverse to a centred V; None if too imprecise."""
+        if not self.is_in_range or not shift > MIN_SHIFT * self.trace:
+            return None
+        if shift not in self._inverses:
+            use_chebyshev = self._norm < MAX_CHEBYSHEV_NORM * shift
+            iterate = partial(self._chebyshev, shift)
+            self._inverses[shift] = iterate if use_chebyshev else cholesky_inverse(self.K32, shift)
+        apply_float32 = self._inverses[shift]
+        if apply_float32 is None:
+            return None
+
+        def apply_inverse(V: Any) -> Any:
+            V_norms = column_norms(V)
+            V_norms = V_norms + (V_norms == 0)
+            X = apply_float32(cast(V / V_norms, self.K32.dtype)) * V_norms
+            return X - X.mean(0)
+
+        return apply_inverse
+
+    def _chebyshev(self, shift: float, V: Any) -> Any:
+        """Solve by Chebyshev iteration on the interval from ``shift`` to ``shift + norm(K)``."""
+        middle = shift + self._norm / 2
+        radius = rho = 1.0 - shift / middle
+        X = step = V / middle
+        for _ in range(CHEBYSHEV_ITERATIONS):
+            factor = 2.0 - radius * rho
+            R = V - (X.T @ self.K32).T - shift * X
+            step = radius * rho / factor * step + 2.0 / (middle * factor) * R
+            X, rho = X + step, radius / factor
+        return X
+
+    def solve(self, V: Array, shift: float) -> Solution | None:
+        """Return the solution, or None if refinement does not converge."""
+        apply_inverse = self.inverse(shift)
+        if apply_inverse is None:
+            return None
+        X, R = np.zeros_like(V), V
+        for _ in range(MAX_REFINEMENTS):
+            X = X + apply_inverse(R)
+            KX = (X.T @ self.K).T
+            R = V - KX - shift * X
+            residual = largest_residual(R, V)
+            if residual <= REFINED_RESIDUAL:
+                info = {"linear_solver": "cholesky, refined", "residual": residual}
+                return Solution(X, KX - KX.mean(axis=0), info)
+        return None
+
+
+def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
+    """Solve ``(K + shift I) X = V`` by ``eigh``; if the shift is 0, use the pseudo-inverse of K.
+
+    Eigenvalues up to N eps times the largest one count as zero. Return the solution and the number
+    of other eigenvalues, which is the numerical rank.
+    """
+    xp = namespace(K)
+    d, U = xp.linalg.eigh(K)
+    if float(d[0]) < -MAX_NEGATIVE * float(d[-1]) - shift:
+        warn_caller(
+            "the kernel is not positive semi-definite (its centred matrix has eigenvalues from "
+            f"{d[0]:.1e} to {d[-1]:.1e}). Projections of new rows differ in scale from those of "
+            "the training rows. Choose another kernel, or a larger ridge."
+        )
+    is_nonzero = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
+    shifted_d = xp.where(is_nonzero, d, 0.0) + shift
+    inverse_d = xp.where(shifted_d > 0, 1.0 / xp.where(shifted_d > 0, shifted_d, 1.0), 0.0)
+    X = U @ (inverse_d[:, None] * (U.T @ V))
+    return X - X.mean(0), int(is_nonzero.sum())
+
+
+def largest_residual(R: Any, V: Any) -> float:
+    """Return the largest norm of a column of R, relative to that of the same column of V."""
+    V_norms = column_norms(V)
+    relative_norms = column_norms(R) / (V_norms + (V_norms == 0))
+    return float(relative_norms.max()) if len(relative_norms) else 0.0

@@ -1,0 +1,185 @@
+"""Gram operators for tensors, with thin matrices on the device of X, and sums over rows."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from domainwise.algebra.gram import sums, tiles
+from domainwise.algebra.gram.dense import DenseGram
+from domainwise.algebra.gram.iterative import (
+    IterativeGram,
+    LandmarkFeatures,
+    Preconditioner,
+    Product,
+    landmark_rows,
+    whitened_moments,
+)
+from domainwise.algebra.gram.nystrom import NystromMap
+from domainwise.algebra.gram.torch import fused
+from domainwise.algebra.gram.torch.fused import FusedKernel, GroupedProduct, can_fuse
+from domainwise.algebra.kernels.fourier import Basis
+from domainwise.algebra.kernels.functions import Kernel, current_precision
+from domainwise.algebra.labels import RowLabels
+from domainwise.base.arrays import Array
+from domainwise.base.namespace import matmul_precision, to_device_of, to_host
+
+Tensor = Any
+
+#: Maximum size of the features of a batch, in bytes.
+BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
+#: Compute capabilities of GPUs that multiply float64 numbers about as fast as float32 numbers.
+FAST_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
+
+
+class TorchDenseGram(DenseGram):
+    """Centred Gram matrix of the rows of a tensor, stored in float64."""
+
+
+class TorchStreamedGram(IterativeGram):
+    """Centred Gram matrix of the rows of a tensor, re-evaluated for each product."""
+
+    def __init__(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
+        super().__init__(X, kernel, labels, **options)
+        self._multiply = kernel_product(kernel, X)
+        self.info = {"product": "feature products" if kernel.is_product else "blocked torch"}
+        if can_fuse(kernel, X):
+            self.info = {"product": "triton", "precision": current_precision()}
+        #: The last result of :meth:`lift`, and its coordinates.
+        self._last_lift: tuple[Any, Array] | None = None
+
+    def lift(self, coordinates: Array) -> Tensor:
+        """Turn label-space coordinates into a thin matrix; remember both for :meth:`product`."""
+        thin_matrix = super().lift(coordinates)
+        self._last_lift = (weakref.ref(thin_matrix), coordinates)
+        return thin_matrix
+
+    def product(self, V: Tensor) -> Tensor:
+        """Return ``H K H V``; sum kernel values by group if V is the last result of ``lift``."""
+        labels: Any = self.labels
+        if self._last_lift is None or self._last_lift[0]() is not V or labels.codes is None:
+            return super().product(V)
+        # Groups are padded to whole tiles, which is not worthwhile if it adds many rows.
+        max_padding_rows = len(labels.counts) * fused.GROUP_TILE.columns
+        if "precision" not in self.info or max_padding_rows > fused.MAX_PADDING * self.n_samples:
+            return super().product(V)
+        group_values = self._last_lift[1] / np.sqrt(labels.counts)[:, None]
+        r = group_values.shape[1]
+        group_values = group_values - labels.counts @ group_values / self.n_samples
+        if self._row_means is None:
+            group_values = np.hstack([group_values, np.ones((len(group_values), 1))])
+        grouped_product = GroupedProduct(
+            self.kernel, self.X, labels.codes, labels.counts, precision=self.info["precision"]
+        )
+        return self._centred_image(grouped_product.product(group_values), r)
+
+    def uncentred_product(self, V: Tensor) -> Tensor:
+        """Return ``K V`` without storing K."""
+        return self._multiply(V)
+
+    def iteration_products(self) -> tuple[Product, Product | None]:
+        """Return the product and, if its precision is ``"tf32"``, a ``"tf32x3"`` one, else None."""
+        if self.info.get("precision") != "tf32":
+            return self.product, None
+        multiply = kernel_product(self.kernel, self.X, precision="tf32x3")
+        return self.product, lambda V: self.centred_product(V, multiply)
+
+    @cached_property
+    def _preconditioner(self) -> Preconditioner:
+        """A preconditioner with ``U = H k(X, landmarks) C`` for a small matrix C (theory 8.2).
+
+        Features are evaluated again for each use. With M landmarks and N rows, this takes M/N times
+        as long as a product with K. For a million rows, stored features would need as much memory
+        as all other arrays together.
+        """
+        X, n = self.X, self.n_samples
+        landmarks = X[to_device_of(landmark_rows(n, self.seed), X)]
+        eps = float(torch.finfo(torch.float32).eps)
+        nystrom = LandmarkFeatures(self.kernel, landmarks.double(), eps)
+        _, eigenvalues, root = whitened_moments(nystrom.moments(X), n, eps)
+        C = nystrom.root @ root
+        sum_over_rows = kernel_product(self.kernel, X, landmarks, precision="tf32x3")
+        sum_over_landmarks = kernel_product(self.kernel, landmarks, X, precision="tf32x3")
+
+        def expand(W: Tensor) -> Tensor:
+            image = sum_over_landmarks(C @ W)
+            return image - image.mean(0)
+
+        return Preconditioner(eigenvalues, lambda R: C.T @ sum_over_rows(R - R.mean(0)), expand)
+
+
+def kernel_product(
+    kernel: Basis, right: Tensor, left: Tensor | None = None, *, precision: str | None = None
+) -> Product:
+    """Return a function that computes ``k(left, right) V`` in float64 for a thin float64 V.
+
+    ``left`` is ``right`` by default. ``kernel.constant`` is subtracted from k.
+    """
+    if left is not None:
+        dtype = torch.promote_types(left.dtype, right.dtype)
+        left, right = left.to(dtype), right.to(dtype)
+    if isinstance(kernel, Kernel) and can_fuse(kernel, right):
+        return FusedKernel(kernel, right, left, precision=precision or current_precision()).product
+    rows = kernel.prepare(right)
+    if left is None:
+        return partial(tiles.symmetric_product, kernel, rows)
+    return partial(tiles.cross_product, kernel, left, rows)
+
+
+def sum_rows(nystrom: NystromMap, X: Tensor, group_codes: Any, *labels: Any, **options: Any) -> Any:
+    """Sum over rows on the device, as :func:`~domainwise.algebra.gram.sums.sum_rows` does."""
+    options["batch_rows"] = _batch_rows([nystrom], X)
+    nystrom = TensorMap.on_device_of(X, nystrom)
+    with matmul_precision(X):
+        total = sums.sum_rows(nystrom, X, _on_device(group_codes, X), *labels, **options)
+    return total.mapped(to_host)
+
+
+def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sums.CellSums:
+    """Sum over rows on the device, as :func:`~domainwise.algebra.gram.sums.sum_cells` does.
+
+    Second moments are computed in float64. Features of float32 rows are computed in TF32 if
+    :func:`domainwise.precision` is ``"tf32"``.
+    """
+    field_names = ("cell_codes", "group_codes", "extra_columns")
+    rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in field_names})
+    use_tf32 = X.dtype == torch.float32 and current_precision() == "tf32"
+    device_maps = [TensorMap.on_device_of(X, nystrom, use_tf32) for nystrom in maps]
+    with matmul_precision(X, allow_tf32=use_tf32):
+        return sums.sum_cells(device_maps, X, rows, batch_rows=_batch_rows(maps, X))
+
+
+def _on_device(array: Any, X: Tensor) -> Any:
+    """Return an array as a tensor on the device of X; None stays None."""
+    return None if array is None else torch.as_tensor(array).to(X.device)
+
+
+def _batch_rows(maps: Sequence[NystromMap], X: Tensor) -> int:
+    """Return the number of rows whose features are computed at a time."""
+    n_features = max(nystrom.n_features for nystrom in maps)
+    return max(256, BATCH_BYTES[X.device.type] // (8 * n_features))
+
+
+@dataclass(frozen=True)
+class TensorMap(NystromMap):
+    """A :class:`NystromMap` with landmarks on the device of the rows."""
+
+    dtype: Any = None  # type: ignore[misc]
+
+    @classmethod
+    def on_device_of(cls, X: Tensor, nystrom: NystromMap, tf32: bool = False) -> TensorMap:
+        """Return the map on the device of X; if ``tf32``, features have the dtype of X."""
+        attributes = {field.name: getattr(nystrom, field.name) for field in fields(nystrom)}
+        attributes |= {name: _on_device(attributes[name], X) for name in ("landmarks", "chosen")}
+        # Features are computed in float64 on devices where that is as fast as float32.
+        has_fast_double = X.is_cuda and torch.cuda.get_device_capability(X.device) in FAST_DOUBLE
+        dtype = torch.float64 if has_fast_double and not tf32 else X.dtype
+        if not tf32:
+            dtype = torch.promote_types(dtype, attributes["landmarks"].dtype)
+        return cls(**attributes, dtype=dtype)

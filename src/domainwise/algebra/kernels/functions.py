@@ -1,0 +1,435 @@
+"""Kernel functions, evaluated so that centring does not lose precision (theory 2).
+
+Every Gram matrix in this package is centred, which removes any constant from the kernel.
+:class:`Kernel` therefore evaluates ``k(x, x') - constant``. For the RBF kernel, this is
+``expm1(-gamma d^2)``, where the distances d are computed from rows minus a common origin. The
+result is precise for a tiny ``gamma`` and for features with a large offset, even in float32.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import comb, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.lib import introspect
+
+from domainwise.base.arrays import Array, is_tensor
+from domainwise.base.namespace import (
+    as_type_of,
+    cast,
+    cross_distances,
+    evenly_spaced,
+    median_distance,
+    namespace,
+    precision_name,
+    squared_norms,
+    to_host,
+)
+
+#: The median rule uses all rows, or this number of evenly spaced rows if there are more.
+MEDIAN_ROWS = 2000
+#: RBF distances are computed from inner products (faster than from differences of rows) if the
+#: error of the exponent ``-gamma d^2`` is at most this.
+EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
+#: Squared distances and their inverses fit into float64 if the largest absolute value is between
+#: these numbers.
+MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-153, 1e153
+#: Limits for polynomial and linear kernel values, so that sums of their products do not overflow.
+MAX_POLYNOMIAL = {"float32": 1e17, "float64": 1e100}
+MAX_LINEAR = {"float32": 1e38, "float64": 1e154}
+#: Exponentials of MIN_CHUNKED or more values are computed in cache-sized chunks of CHUNK.
+CHUNK, MIN_CHUNKED = 2**15, 2**12
+#: Table of e^-x - 1 for x between 0 and TABLE_END, with TABLE_STEPS entries per unit of x.
+TABLE_STEPS, TABLE_END = 2048, 40
+
+
+@cache
+def compiled_functions() -> Any:
+    """Return the module of compiled functions, or None if Numba is not installed."""
+    try:
+        from domainwise.algebra.kernels import compiled
+    except ImportError:
+        return None
+    except Exception as error:  # for example, because of incompatible versions
+        message = f"Numba cannot be imported ({error}), so slower NumPy functions are used."
+        warnings.warn(f"{message} Reinstall Numba.", RuntimeWarning, stacklevel=2)
+        return None
+    return compiled
+
+
+@cache
+def _is_vectorized(char: str) -> bool:
+    """Return whether NumPy's ``expm1`` uses vector instructions for dtype "f" or "d"."""
+    targets = introspect.opt_func_info(func_name="^expm1$").get("expm1", {})
+    return not targets.get(2 * char, {"current": "baseline"})["current"].startswith("baseline")
+
+
+def expm1(X: Any, *, compiled: bool = False) -> Any:
+    """Replace the numbers x <= 0 in X with ``e^x - 1``, precise even for small x, and return X.
+
+    If NumPy's expm1 does not use vector instructions, float32 values are computed as
+    ``2 h / (1 - h)`` with ``h = tanh(x / 2)``, and float64 values by :func:`_expm1_by_table`.
+    """
+    if is_tensor(X):
+        return X.expm1_()
+    char = X.dtype.char
+    if compiled and X.flags.c_contiguous and char in "fd" and compiled_functions() is not None:
+        compiled_functions().expm1(X.reshape(-1))
+    elif X.size < MIN_CHUNKED or char not in "fd" or _is_vectorized(char):
+        np.expm1(X, out=X)
+    else:
+        flat_X = X.reshape(-1) if X.flags.c_contiguous else X.flatten()
+        for start in range(0, flat_X.size, CHUNK):
+            chunk = flat_X[start : start + CHUNK]
+            if char == "d":
+                _expm1_by_table(chunk)
+            else:
+                chunk *= 0.5
+                np.tanh(chunk, out=chunk)
+                chunk *= 2.0 / (1.0 - chunk)
+        if not X.flags.c_contiguous:
+            X[...] = flat_X.reshape(X.shape)
+    return X
+
+
+@cache
+def _expm1_table() -> Array:
+    return np.expm1(-np.arange(TABLE_END * TABLE_STEPS + 1) / TABLE_STEPS)
+
+
+def _expm1_by_table(x: Array) -> None:
+    """Replace x by ``e^x - 1 = E + P + E P``: E is the nearest table entry, P a Taylor series."""
+    grid_points = np.rint(x * -TABLE_STEPS)  # in units of 1 / TABLE_STEPS
+    np.clip(grid_points, 0.0, TABLE_END * TABLE_STEPS, out=grid_points)
+    with np.errstate(invalid="ignore"):  # NaN has no table entry, and stays in x
+        E = _expm1_table().take(grid_points.astype(np.intp), mode="clip")
+    grid_points /= TABLE_STEPS
+    x += grid_points
+    # Beyond the end of the table, e^x - 1 rounds to -1 for any remainder.
+    np.maximum(x, -1.0, out=x)
+    P = x * (1.0 / 24.0)
+    P += 1.0 / 6.0
+    P *= x
+    P += 0.5
+    P *= x
+    P += 1.0
+    P *= x
+    np.multiply(E, P, out=x)
+    P += E
+    x += P
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel function with known parameters: gamma is a number, not the name of a rule."""
+
+    name: str  #: one of ``KERNEL_NAMES`` or ``"callable"``
+    #: Scale of ``rbf``, ``laplacian`` and ``poly``; the other kernels do not use it.
+    gamma: float = 1.0
+    degree: float = 3  #: exponent in the polynomial kernel ``(gamma x'y + coef0)^degree``
+    coef0: float = 1.0
+    #: Point subtracted from all rows, for kernels whose centred matrix does not depend on it.
+    origin: Array | None = None
+    by_differences: bool = False  #: whether RBF distances are computed from differences
+    function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
+    params: Mapping[str, Any] = field(default_factory=dict)
+    symmetrised: bool = False  #: average ``function(X, Y)`` and the transpose of ``function(Y, X)``
+    sound: bool = True  #: False for a function or matrix known not to be positive semi-definite
+
+    @property
+    def constant(self) -> float:
+        """The constant that :meth:`block` subtracts from kernel values."""
+        if self.name in ("rbf", "laplacian"):
+            return 1.0
+        if self.name == "poly" and float(self.degree).is_integer():
+            return float(self.coef0**self.degree)
+        return 0.0
+
+    @property
+    def is_product(self) -> bool:
+        """Whether :meth:`block` only multiplies rows, so that K is a product of thin matrices."""
+        return self.name in ("linear", "cosine")
+
+    def centred_on(self, X: Any) -> Kernel:
+        """Return this kernel with the mean of X as its origin, if that makes it more precise."""
+        if self.name not in ("rbf", "linear"):
+            return self
+        origin = cast(X.mean(0, dtype=namespace(X).float64), X.dtype)
+        max_squared_distance, batch_size = 0.0, max(1, 2**22 // X.shape[1])
+        if self.name == "rbf":
+            with np.errstate(over="ignore"):
+                for start in range(0, len(X), batch_size):
+                    batch_max = float(squared_norms(X[start : start + batch_size] - origin).max())
+                    max_squared_distance = max(max_squared_distance, batch_max)
+        return self.with_origin(to_host(origin), max_squared_distance)
+
+    def with_origin(self, origin: Array, max_squared_distance: float) -> Kernel:
+        """Return this kernel with an origin, or with ``by_differences`` if that is more precise.
+
+        ``max_squared_distance`` is the squared distance from the origin to the farthest row.
+        """
+        if self.name == "rbf":
+            exponent_error = self.gamma * max_squared_distance * float(np.finfo(origin.dtype).eps)
+            if not exponent_error <= EXPONENT_ERROR[precision_name(origin)]:
+                return replace(self, origin=None, by_differences=True)
+        return replace(self, origin=origin, by_differences=False)
+
+    def subtract_origin(self, X: Any) -> Any:
+        """Return rows minus the origin of the kernel."""
+        return X if self.origin is None else X - as_type_of(self.origin, X)
+
+    def prepare(self, X: Any) -> Prepared:
+        """Convert rows to the left and right arguments of :meth:`block`."""
+        xp, X = namespace(X), self.subtract_origin(X)
+        if self.name == "rbf" and not self.by_differences:
+            # -gamma d^2 = u.v - |u|^2/2 - |v|^2/2 for u = sqrt(2 gamma) x: with two more columns,
+            # the whole exponent is one matrix product.
+            U = X * sqrt(2.0 * self.gamma)
+            norm_terms = -0.5 * squared_norms(U)[:, None]
+            ones = xp.ones_like(norm_terms)
+            return Prepared(xp.hstack([U, norm_terms, ones]), xp.hstack([U, ones, norm_terms]))
+        if self.name == "poly":
+            # Kernel values differ by orders of magnitude, and small ones are imprecise in float32.
+            # Tensors keep their dtype, because some devices are slow in float64.
+            X = X if is_tensor(X) else cast(X, np.float64)
+            return Prepared(X * self.gamma, X)
+        if self.name == "cosine":
+            X = _divide_rows(X, xp.amax(xp.abs(X), 1))  # so that squares do not overflow
+            X = _divide_rows(X, xp.sqrt(squared_norms(X)))
+        return Prepared(X, X)
+
+    def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
+        """Evaluate ``k - constant`` between prepared rows (see :meth:`prepare`).
+
+        ``compiled=True`` uses compiled exponentials, which are faster for a large matrix.
+        """
+        if self.name == "callable":
+            return self._call(left, right)
+        xp = namespace(left)
+        if self.name == "laplacian" or self.by_differences:
+            distances = cross_distances(left, right, l1=self.name == "laplacian")
+            return cast(self.of_distances(distances, compiled=compiled), left.dtype)
+        if out is not None and out.dtype != left.dtype:
+            out = None
+        K = xp.matmul(left, right.T, out=out)
+        if self.name == "rbf":
+            # Rounding must not make an exponent positive.
+            xp.clip(K, None, 0.0, out=K)
+            expm1(K, compiled=compiled)
+        elif self.name == "poly":
+            K = self._polynomial(K)
+        return K
+
+    def of_distances(self, distances: Any, *, compiled: bool = False) -> Any:
+        """Replace distances (squared for RBF) by ``k - constant``, and return the array."""
+        distances *= -self.gamma
+        return expm1(distances, compiled=compiled)
+
+    def matrix(self, X: Any, Y: Any = None) -> Any:
+        """Evaluate the kernel, including the constant, between the rows of X and Y (default: X).
+
+        >>> import numpy as np
+        >>> Kernel("rbf", gamma=0.5).matrix(np.array([[0.0], [2.0]])).round(3)
+        array([[1.   , 0.135],
+               [0.135, 1.   ]])
+        """
+        prepared_X = self.prepare(X)
+        prepared_Y = prepared_X if Y is None else self.prepare(Y)
+        K = self.block(prepared_X.left, prepared_Y.right)
+        if Y is None:
+            if self.name in ("rbf", "laplacian"):
+                K.reshape(-1)[:: len(K) + 1] = 0.0  # the diagonal, without rounding errors
+            K = (K + K.T) / 2
+        return K + self.constant if self.constant else K
+
+    def _polynomial(self, T: Any) -> Any:
+        """Return (T + coef0)^degree - coef0^degree by Horner's rule, precise for small T."""
+        xp, c = namespace(T), float(self.coef0)
+        if not float(self.degree).is_integer():
+            base = T + c
+            if bool((base < 0).any()):
+                raise ValueError(
+                    f"degree={self.degree} must be an integer, because gamma x'y + coef0 is "
+                    "negative for some pairs of rows. Choose an integer degree, or pass features "
+                    "and a coef0 that are not negative."
+                )
+            return base ** float(self.degree)
+        d = int(self.degree)
+        total = xp.ones_like(T)
+        for power in range(d - 1, 0, -1):
+            total *= T
+            total += comb(d, power) * c ** (d - power)
+        return total * T if d > 0 else xp.zeros_like(T)
+
+    def _call(self, X: Any, Y: Any) -> Any:
+        assert self.function is not None
+        xp = namespace(X)
+        K = self.function(X, Y, **self.params)
+        K = xp.as_tensor(K).detach() if is_tensor(X) else np.asarray(K)
+        if self.symmetrised:
+            K = (K + replace(self, symmetrised=False)._call(Y, X).T) / 2
+        if tuple(K.shape) != (len(X), len(Y)):
+            raise ValueError(
+                f"the callable kernel returned shape {tuple(K.shape)} for {len(X)} and {len(Y)} "
+                f"rows. Return shape ({len(X)}, {len(Y)}), one value for each pair of rows."
+            )
+        if is_tensor(X) and K.device != X.device:
+            raise ValueError(
+                f"the callable kernel returned values on {K.device} for rows on {X.device}. Return "
+                "them on the device of the rows."
+            )
+        if not is_tensor(X) and K.dtype.kind not in "biuf":
+            raise ValueError(f"the callable kernel returned {K.dtype} values. Return real numbers.")
+        if not bool(xp.isfinite(K).all()):
+            raise ValueError(
+                "the callable kernel returned NaN or infinite values. Return finite values for all "
+                "rows of X, or scale X."
+            )
+        return cast(K, X.dtype)
+
+
+def _divide_rows(X: Any, norms: Any) -> Any:
+    """Divide rows by their norms; rows of zeros are unchanged."""
+    return X / namespace(X).where(norms > 0, norms, 1.0)[:, None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows converted to the left and to the right argument of :meth:`Kernel.block`."""
+
+    left: Any
+    right: Any
+
+
+def check_finite(values: Any, dtype: Any) -> Any:
+    """Return kernel values unchanged; raise ValueError if they overflowed ``dtype``."""
+    if not bool(namespace(values).isfinite(values).all()):
+        raise ValueError(
+            f"the kernel overflows {np.dtype(dtype).name} for feature values this large. Scale X, "
+            "or choose a smaller gamma or degree."
+        )
+    return values
+
+
+def make_kernel(
+    kernel: str | Callable[..., Array],
+    X: Any,
+    *,
+    gamma: float | str = "median",
+    degree: float = 3,
+    coef0: float = 1,
+    kernel_params: Mapping[str, Any] | None = None,
+) -> Kernel:
+    """Return the kernel of an estimator, with its parameters computed from the training rows X."""
+    params = dict(kernel_params or {})
+    if callable(kernel):
+        return Kernel("callable", function=kernel, params=params)
+    if params:
+        raise ValueError(
+            f"kernel_params={kernel_params!r} needs a callable kernel; got kernel={kernel!r}. Pass "
+            "gamma, degree and coef0 instead."
+        )
+    gamma = resolve_gamma(gamma, kernel, X)
+    resolved_kernel = Kernel(kernel, gamma=gamma, degree=degree, coef0=float(coef0)).centred_on(X)
+    if kernel not in ("poly", "linear"):
+        return resolved_kernel
+    # Sums and squares of kernel values must not overflow.
+    is_poly = kernel == "poly"
+    limit = (MAX_POLYNOMIAL if is_poly else MAX_LINEAR)[precision_name(X)]
+    with np.errstate(over="ignore"):
+        max_product = np.square(np.float64(abs(X).max())) * X.shape[1]
+        max_base = gamma * max_product + abs(resolved_kernel.coef0) if is_poly else max_product
+        max_log10 = (degree if is_poly else 1) * np.log10(max_base + 1.0)
+    if max_log10 > np.log10(limit):
+        raise ValueError(
+            f"the {'polynomial' if is_poly else 'linear'} kernel overflows {precision_name(X)}: "
+            f"its values reach 1e{max_log10:.0f}, and the limit is {limit:.0e}. Scale X"
+            f"{', or choose a smaller gamma or degree' * is_poly}."
+        )
+    return resolved_kernel
+
+
+def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
+    """Return gamma as a number, given ``"median"``, ``"scale"`` or a number (theory 11.2).
+
+    With the median m of the non-zero distances between rows (L1 distances for the Laplacian
+    kernel), ``"median"`` is ``1 / (2 m^2)`` for RBF and ``1 / m`` for the Laplacian kernel. At most
+    ``MEDIAN_ROWS`` evenly spaced rows are used. ``"median"`` is ``1 / n_features`` for the other
+    kernels. ``"scale"`` is the rule of :class:`sklearn.svm.SVC`.
+
+    >>> import numpy as np
+    >>> resolve_gamma("median", "rbf", np.array([[0.0], [2.0]]))
+    0.125
+    """
+    if not isinstance(gamma, str):
+        return float(gamma)
+    if kernel == "precomputed":
+        return 1.0
+    (n, p), xp = X.shape, namespace(X)
+    if gamma == "scale":
+        variance = float(xp.var(cast(X, xp.float64), correction=0))
+        return 1.0 / (p * variance) if variance > 0 else 1.0
+    if kernel not in ("rbf", "laplacian"):
+        return 1.0 / p
+    rows = cast(X if n <= MEDIAN_ROWS else X[evenly_spaced(n, MEDIAN_ROWS)], xp.float64)
+    max_abs = float(abs(rows).max())
+    if kernel == "rbf" and max_abs > 0 and not MIN_MAGNITUDE < max_abs < MAX_MAGNITUDE:
+        raise ValueError(
+            f"gamma={gamma!r} cannot be computed: the largest absolute value is {max_abs:.0e}, "
+            "so squared distances overflow or underflow. Rescale the values, or pass gamma as a "
+            "number."
+        )
+    median = median_distance(rows, l1=kernel == "laplacian")
+    if median is None:
+        raise ValueError(
+            f"gamma={gamma!r} cannot be computed: the {len(rows)} rows used for it are identical. "
+            "Pass gamma as a number."
+        )
+    return 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
+
+
+#: Precisions, fastest first: operands of products have 11, 22 and 24 significant bits.
+PRECISIONS = ("tf32", "tf32x3", "ieee")
+
+_precision_variable: ContextVar[str] = ContextVar("domainwise_precision", default="tf32x3")
+
+
+@contextmanager
+def precision(name: str) -> Iterator[None]:
+    """Choose the precision of float32 products with kernel matrices on a CUDA device.
+
+    This affects only fits and transforms of float32 tensors on a GPU inside the ``with`` block.
+    Compensated summation is used with all three precisions.
+
+    Parameters
+    ----------
+    name : {"tf32", "tf32x3", "ieee"}
+        ``"tf32"`` rounds operands to 11 significant bits: it is the fastest, with relative errors
+        of a few 1e-4. ``"tf32x3"``, the default, uses about 22 bits and three products on tensor
+        cores instead of one. ``"ieee"`` multiplies in ordinary float32, without tensor cores.
+
+    Examples
+    --------
+    >>> import domainwise
+    >>> with domainwise.precision("tf32"):
+    ...     pass  # DCM().fit(X_cuda, y, sample_domain)
+    """
+    if name not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}; got {name!r}")
+    token = _precision_variable.set(name)
+    try:
+        yield
+    finally:
+        _precision_variable.reset(token)
+
+
+def current_precision() -> str:
+    """Return the precision of the current context."""
+    return _precision_variable.get()

@@ -1,0 +1,1 @@
+"""Array types, checks of arguments and inputs, warnings, parallel jobs, and writing of files."""

@@ -1,0 +1,406 @@
+"""Results files with one JSON object per line, and files that are replaced in one step.
+
+The first line of a results file is a header with schema, versions, machine and seed. Every other
+line has a ``kind``: ``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, ``job``,
+or ``session``, which a resumed run writes first. Each line is flushed when it is written, so an
+interrupted run can be resumed. A file in any other form is refused and left unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import sys
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from domainwise import __version__
+from domainwise.base.runner import Row
+
+#: Version of the format: increase it when the meaning of a line changes.
+SCHEMA = 1
+FILE_NAME = "results.jsonl"
+#: Maximum size of a JSON file; larger files are refused.
+MAX_BYTES = 2**30
+
+
+class ResultsError(ValueError):
+    """Raised if a results file or folder cannot be used; the message gives the reason."""
+
+
+DAMAGED = "The file is damaged or was written by another version of domainwise. Create it again"
+#: Absolute values of numbers in files must be smaller than these limits.
+LIMITS = {int: 2**63, float: 1e200}
+Form = Any  #: describes which JSON values are valid; see :func:`check_form`
+
+
+@dataclass
+class Maybe:
+    """A form for values that may also be None."""
+
+    form: Form
+
+
+def check_form(value: Any, form: Form, location: str) -> None:
+    """Raise ResultsError if a value does not match a form.
+
+    A form is a type or a tuple of types (True is not a number, and ``LIMITS`` bounds numbers), a
+    set of allowed strings, a regular expression, ``[form]`` for a list, ``[form] * 2`` for a list
+    of two entries, ``{str: form}`` for a mapping with arbitrary names, or a mapping from names to
+    forms. A name that ends in ``?`` is optional, and the value may contain further names.
+
+    >>> check_form({"rows": 3, "names": ["a", None]}, {"rows": int, "names": [Maybe(str)]}, "x")
+    >>> check_form({"rows": "3"}, {"rows": int}, "x")
+    Traceback (most recent call last):
+    ...
+    domainwise.base.files.ResultsError: x, rows: expected int, got str '3'. The file is damaged...
+    """
+    if isinstance(form, Maybe):
+        return None if value is None else check_form(value, form.form, location)
+    got_text = type(value).__name__
+    if isinstance(value, (str, list)):
+        got_text += f" {value!r:.40}" if isinstance(value, str) else f" of {len(value)} entries"
+    if isinstance(form, dict):
+        is_match, expected_text = isinstance(value, dict), "a mapping"
+        for name, entry_form in form.items() if is_match else ():
+            if name is str:
+                for key, entry in value.items():
+                    check_form(entry, entry_form, f"{location}, {key[:40]}")
+            elif (key := name.removesuffix("?")) in value:
+                check_form(value[key], entry_form, f"{location}, {key}")
+            elif not name.endswith("?"):
+                raise ResultsError(f"{location}: the entry {name!r} is missing. {DAMAGED}")
+    elif isinstance(form, list):
+        is_match = isinstance(value, list) and len(form) in (1, len(value))
+        expected_text = "a list" if len(form) == 1 else f"a list of {len(form)} entries"
+        for index, entry in enumerate(value if is_match else ()):
+            check_form(entry, form[index % len(form)], f"{location}[{index}]")
+    elif isinstance(form, set):
+        is_match, expected_text = isinstance(value, str) and value in form, f"one of {sorted(form)}"
+    elif isinstance(form, re.Pattern):
+        is_match = isinstance(value, str) and form.fullmatch(value) is not None
+        expected_text = f"a string of the form {form.pattern}"
+    else:
+        types = form if isinstance(form, tuple) else (form,)
+        is_match, limit = type(value) in types, LIMITS.get(type(value))
+        if is_match and limit is not None and abs(value) >= limit:
+            is_match, got_text = False, f"{got_text} with an absolute value of at least {limit}"
+        expected_text = " or ".join(allowed_type.__name__ for allowed_type in types)
+    if not is_match:
+        raise ResultsError(f"{location}: expected {expected_text}, got {got_text}. {DAMAGED}")
+    return None
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file; refuse a file with NaN or infinite numbers."""
+    try:
+        n_bytes = path.stat().st_size
+        content = None if n_bytes > MAX_BYTES else _parse_json(path.read_bytes(), only_finite=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ResultsError(f"{path} cannot be read: {reason}. Check the path") from error
+    if content is None:
+        problem = "is too large to be" if n_bytes > MAX_BYTES else "is damaged or is not"
+        raise ResultsError(f"{path} {problem} a JSON file from domainwise. Choose another file")
+    return content
+
+
+def _parse_json(text: str | bytes, *, only_finite: bool = False) -> Any:
+    """Parse JSON; return None if it is invalid or nested too deeply.
+
+    With ``only_finite``, NaN and infinite numbers are invalid.
+    """
+
+    def parse_number(number_text: str) -> float:
+        if only_finite and not math.isfinite(float(number_text)):
+            raise ValueError(number_text)
+        return float(number_text)
+
+    try:
+        return json.loads(text, parse_constant=parse_number, parse_float=parse_number)
+    except (ValueError, RecursionError):
+        return None
+
+
+class ResultStore:
+    """A results file in a folder: reads existing rows and appends new ones.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from domainwise.base.files import ResultStore
+    >>> store = ResultStore(Path(tempfile.mkdtemp()))
+    >>> store.open(root_seed=0, profile="quick")
+    >>> store.append([{"kind": "result", "method": "dcm"}])
+    >>> [row["method"] for row in store.rows("result")]
+    ['dcm']
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / FILE_NAME
+        self.header: Row = {}
+        self._rows: list[Row] = []
+
+    def read(self) -> None:
+        """Read and check the file.
+
+        Raises ResultsError if it is missing or damaged, or if another version wrote it.
+        """
+        if not self.path.is_file():
+            raise ResultsError(
+                f"{self.folder} contains no {FILE_NAME}: no run was saved there. Check the path"
+            )
+        try:
+            *lines, unfinished_line = self.path.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            message = f"{self.path} cannot be read: {error}. Choose another folder"
+            raise ResultsError(message) from error
+        rows = [*map(_parse_json, lines), *([None] if unfinished_line else [])]
+        for line_number, row in enumerate(rows, 1):
+            if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
+                raise ResultsError(
+                    f"{self.path} is damaged: line {line_number} is cut off or is not a result. "
+                    "Delete this line and those after it to resume, or choose another folder"
+                )
+        if not rows or rows[0]["kind"] != "header":
+            raise ResultsError(
+                f"{self.path} does not begin with a domainwise header. Choose another folder"
+            )
+        self.header, *self._rows = rows
+        for name, current_value in (("schema", SCHEMA), ("domainwise", __version__)):
+            if self.header.get(name) != current_value:
+                raise ResultsError(
+                    f"{self.path} was written by another version ({name} {self.header.get(name)!r} "
+                    f"instead of {current_value!r}). Choose another folder"
+                )
+
+    def open(self, *, repair: bool = False, new_entries: Row | None = None, **run: Any) -> None:
+        """Create the file, or open it to resume the same run.
+
+        ``run`` contains JSON values that identify the run; ``new_entries`` contains further entries
+        for the header or session line. ``repair`` removes an incomplete last line, which a killed
+        process may have left; only a process that holds the lock may use it. If the folder
+        cannot be used, ResultsError is raised and nothing is changed.
+        """
+        prepare_folder(self.folder)
+        is_new = not self.path.exists()
+        if repair and not is_new:
+            with self.path.open("rb+") as stream:
+                is_new = not stream.truncate(stream.read().rfind(b"\n") + 1)
+        entries = {**describe_environment(), **run, **(new_entries or {})}
+        if is_new:
+            self.header = {"kind": "header", "schema": SCHEMA, **entries}
+            self._write([self.header], mode="a" if repair else "x")
+            return
+        self.read()
+        for name, value in run.items():
+            if self.header.get(name) != value:
+                raise ResultsError(
+                    f"the results in {self.path} were computed with {name} "
+                    f"{self.header.get(name)!r}, but this run has {value!r}. Use the same data "
+                    "and arguments to resume that run, or choose another folder"
+                )
+        self.append([{"kind": "session", **entries}])
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Append rows, and wait until they are on disk."""
+        rows = list(rows)
+        self._write(rows, mode="a")
+        self._rows.extend(rows)
+
+    def _write(self, rows: list[Row], mode: str) -> None:
+        with self.path.open(mode, encoding="utf-8") as stream:
+            stream.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def rows(self, kind: str | None = None) -> list[Row]:
+        """Return all rows that were read or written so far, or those of one kind."""
+        return [row for row in self._rows if kind is None or row.get("kind") == kind]
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs from using the folder until the context or the process ends."""
+        prepare_folder(self.folder)
+        with self.path.open("ab") as stream:
+            try:
+                if sys.platform == "win32":
+                    import msvcrt
+
+                    # A locked byte can be neither read nor written, so lock one past the end.
+                    os.lseek(stream.fileno(), 1 << 30, os.SEEK_SET)
+                    msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+                else:
+                    import fcntl
+
+                    fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise ResultsError(
+                    f"another run is writing to {self.path}. Wait until it has finished, or choose "
+                    "another folder"
+                ) from error
+            yield
+
+    def has_flag(self, name: str) -> bool:
+        """Return whether a header entry is True, regardless of the version that wrote the file."""
+        header = _parse_json(self.path.read_bytes().partition(b"\n")[0])
+        return isinstance(header, dict) and header.get(name) is True
+
+    def clear(self, name_pattern: re.Pattern[str]) -> None:
+        """Empty the file, and delete files that its rows name, if the names match the pattern."""
+        lines = self.path.read_bytes().splitlines()
+        rows = [row for line in lines if isinstance(row := _parse_json(line), dict)]
+        if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
+            raise ResultsError(
+                f"{self.path} is not a domainwise results file and was left unchanged. Choose "
+                "another folder"
+            )
+        for name in {str(row.get("file")) for row in rows}:
+            if name_pattern.fullmatch(name):
+                (self.folder / name).unlink(missing_ok=True)
+        self.path.write_bytes(b"")
+
+
+def prepare_folder(folder: Path) -> None:
+    """Create the folder, or check that it is writable and either empty or a results folder."""
+    if folder.exists() and not folder.is_dir():
+        raise ResultsError(f"{folder} is a file, not a folder. Choose a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        has_other_files = any(folder.iterdir()) and not (folder / FILE_NAME).exists()
+    except OSError as error:
+        reason = error.strerror or error
+        raise ResultsError(f"{folder} cannot be used: {reason}. Choose another folder") from error
+    if has_other_files:
+        raise ResultsError(
+            f"{folder} is not empty and contains no {FILE_NAME}. Choose an empty folder"
+        )
+    if not os.access(folder, os.W_OK):
+        raise ResultsError(f"{folder} is not writable. Choose another folder")
+
+
+def describe_environment() -> Row:
+    """Describe the software versions and the machine, for the header."""
+    versions, processor = {}, platform.processor() or "unknown"
+    for package in ("numpy", "scipy", "scikit-learn", "joblib", "pandas"):
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model_line = next(line for line in lines if line.startswith("model name"))
+        processor = model_line.split(":", 1)[1].strip()
+    return {
+        "domainwise": __version__,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "versions": versions,
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "processor": processor,
+            "cores": os.cpu_count(),
+        },
+    }
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path in the same folder, and rename the new file to ``path`` at the end.
+
+    If an error occurs, if the process is killed, or if another process has written the file in the
+    meantime, the file at ``path`` is not changed. A symbolic link remains a link: its target is
+    replaced. The temporary name ends with the name of ``path``.
+    """
+    path = Path(path).resolve()
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent} does not exist. Create it to write {path.name}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder. Choose a file name")
+    temporary_path, initial_state = _temporary_path(path), _state(path)
+    try:
+        yield temporary_path
+        with open(temporary_path, "rb") as file:
+            os.fsync(file.fileno())
+        with _lock_if_unchanged(path, initial_state):
+            os.replace(temporary_path, path)
+    finally:
+        temporary_path.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file in one step; if the process is interrupted, the old file remains."""
+    with replacing(path) as temporary_path:
+        temporary_path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder next to ``path``, and rename it to ``path`` at the end.
+
+    The old folder at ``path`` is removed, unless an error occurs. As in :func:`replacing`, a folder
+    that another process has written is not replaced, and a symbolic link remains a link.
+    """
+    path = Path(path).resolve()
+    new_path, old_path, initial_state = _temporary_path(path), _temporary_path(path), _state(path)
+    new_path.mkdir()
+    try:
+        yield new_path
+        with _lock_if_unchanged(path, initial_state):
+            if path.exists():
+                os.rename(path, old_path)
+            os.rename(new_path, path)
+        _remove(old_path)
+    finally:
+        if old_path.exists() and not path.exists():
+            os.rename(old_path, path)
+        _remove(new_path)
+
+
+def _remove(folder: Path) -> None:
+    """Rename and then remove a folder, so that no process sees it partly deleted."""
+    if folder.exists():
+        renamed_folder = _temporary_path(folder)
+        os.rename(folder, renamed_folder)
+        shutil.rmtree(renamed_folder, ignore_errors=True)
+
+
+@contextmanager
+def _lock_if_unchanged(path: Path, initial_state: tuple[int, int] | None) -> Iterator[None]:
+    """Lock the parent folder if the system supports it; raise an error if ``path`` has changed."""
+    descriptor = None
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        if _state(path) not in (None, initial_state):
+            raise FileExistsError(
+                f"another process wrote {path} in the meantime, so it was not overwritten. "
+                "Choose another path"
+            )
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Return the inode and modification time, which change if a file or folder is replaced."""
+    with suppress(FileNotFoundError):
+        status = path.stat()
+        return status.st_ino, status.st_mtime_ns
+    return None
+
+
+def _temporary_path(path: Path) -> Path:
+    return path.with_name(f".{uuid.uuid4().hex[:12]}.{path.name}")

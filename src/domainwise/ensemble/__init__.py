@@ -1,6 +1,0 @@
-"""DomainContext, and ensembles whose members are weighted by scores on held-out domains."""
-
-from domainwise.ensemble.context import DomainContext
-from domainwise.ensemble.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
-
-__all__ = ["DomainContext", "DomainEnsembleClassifier", "DomainEnsembleRegressor"]

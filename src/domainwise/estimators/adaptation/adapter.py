@@ -1,0 +1,453 @@
+"""SiteAdapter, and the base class of models that can be adapted to a site with a few labels."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import field
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import is_classifier
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from domainwise.base import inputs
+from domainwise.base.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
+from domainwise.base.messages import ContextWarning, warn_caller
+from domainwise.base.signatures import arguments, with_shared_arguments
+from domainwise.estimators.adaptation import corrections
+from domainwise.estimators.adaptation.corrections import (
+    Prior,
+    SiteLabels,
+    SiteQuantiles,
+    SourceOutputs,
+)
+from domainwise.estimators.conformal import DomainMetaEstimator, fit_rows
+from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
+from domainwise.held_out.calibration.quantiles import DomainQuantiles
+from domainwise.held_out.folds import domain_folds
+from domainwise.held_out.scoring.predictions import HeldOut, Predictions, codes_of
+from domainwise.held_out.scoring.statistics import expected_range, expected_score
+from domainwise.held_out.scoring.measures import choose_measure
+from domainwise.held_out.scoring.site_errors import true_score_range
+
+GAIN_DTYPE = np.dtype(
+    [("n_labels", np.int64), ("score", np.float64), ("low", np.float64), ("high", np.float64)]
+)
+
+
+class Adaptable(ABC):
+    """A model that can be adapted to a site with a few labels.
+
+    In ``fit``, a subclass sets ``held_out_`` and calls :meth:`_reset_adaptation`. It computes
+    outputs without correction in :meth:`_outputs`, and predicts from the outputs of
+    :meth:`_corrected`. Outputs are class probabilities, or a column of predicted values.
+    """
+
+    classes_: Array
+    held_out_: HeldOut | None
+    site_labels_: dict[str, SiteLabels]  #: only in adapted models, like the next three attributes
+    n_site_labels_: int
+    corrections_: dict[str, Array]
+    site_quantiles_: dict[str, SiteQuantiles]
+    scoring: Any
+
+    @abstractmethod
+    def _outputs(self, X: Any, sample_domain: Any) -> Array:
+        """Return outputs without correction: one column per class, or a single column."""
+
+    @property
+    def _balanced(self) -> bool:
+        """Whether classes have equal weights in fit."""
+        return str(getattr(self, "class_weight", None)) == "balanced"
+
+    def _reset_adaptation(self) -> None:
+        """Remove attributes that were set by an earlier fit or adaptation."""
+        names = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
+        for name in (*names, "priors_", "_label_gains"):
+            vars(self).pop(name, None)
+
+    def _source_outputs(self) -> dict[str, SourceOutputs]:
+        """Return held-out outputs: "plain" without context and, if available, "context"."""
+        held_out = getattr(self, "held_out_", None)
+        if held_out is None:
+            raise AttributeError(
+                f"this {type(self).__name__} has no held-out predictions, because it was fitted in "
+                "batches, by merge, or with an older version of domainwise. Call fit "
+                "with all rows in memory before you call adapt."
+            )
+        if not is_classifier(self) and held_out.plain.shape[1] > 1:
+            raise AttributeError(
+                "adapt requires a single target, but y had several columns in fit. Fit one model "
+                "per column."
+            )
+        return {
+            mode: SourceOutputs(held_out.y, held_out.domain, outputs.astype(float), self._balanced)
+            for mode in ("plain", "context")
+            if (outputs := getattr(held_out, mode)) is not None
+        }
+
+    @cached_property
+    def priors_(self) -> dict[str, Prior]:
+        """Priors learned from source domains, for outputs without ("plain") and with context."""
+        source_outputs = self._source_outputs()
+        return {mode: corrections.learn_prior(outputs) for mode, outputs in source_outputs.items()}
+
+    def _held_out_scores(self, outputs: SourceOutputs) -> tuple[corrections.Score, Array]:
+        """Return the function that scores outputs, and the score of each held-out domain."""
+        scorer = corrections.outputs_score(self.scoring, getattr(self, "classes_", None))
+        n_domains = int(outputs.domain_codes.max()) + 1
+        return scorer, corrections.domain_scores(outputs, scorer, n_domains)
+
+    @cached_property
+    def _label_gains(self) -> dict[str, tuple[Array, Array]]:
+        gains = {}
+        for mode, outputs in self._source_outputs().items():
+            scorer, scores = self._held_out_scores(outputs)
+            gains[mode] = corrections.label_gain(outputs, scores, scorer)
+        return gains
+
+    def _label_gain(self, mode: str) -> Array:
+        table = self._label_gains.get(mode, self._label_gains["plain"])[0]
+        return np.array([tuple(row) for row in table], dtype=GAIN_DTYPE)
+
+    def _expected_range(self, mode: str) -> tuple[float, float] | None:
+        source_outputs = self._source_outputs()
+        scores = self._held_out_scores(source_outputs.get(mode, source_outputs["plain"]))[1]
+        return expected_range(scores, self.scoring)
+
+    @property
+    def expected_range_(self) -> tuple[float, float] | None:
+        """Range that contains the score on a new domain with 90 % probability; None if unknown."""
+        return self._expected_range("plain")
+
+    @property
+    def context_expected_range_(self) -> tuple[float, float] | None:
+        """Like ``expected_range_``, but for rows that are predicted with context."""
+        return self._expected_range("context")
+
+    @property
+    def expected_true_range_(self) -> tuple[float, float] | None:
+        """Range of the true score on a new domain (90 %), without the chance of a few rows there.
+
+        Unlike ``expected_range_``, it is for an infinite number of rows. None if unknown.
+        """
+        classes, outputs = getattr(self, "classes_", None), self._source_outputs()["plain"]
+        default = "neg_root_mean_squared_error" if classes is None else "balanced_accuracy"
+        labels = outputs.y if classes is None else classes
+        measure = choose_measure(self.scoring or default, labels, classes is not None)
+        records = [
+            corrections.outputs_record(outputs.outputs[rows], outputs.y[rows], classes)
+            for rows in outputs.rows_by_domain().values()
+        ]
+        return true_score_range(measure, classes, records)
+
+    @property
+    def label_gain_(self) -> Array:
+        """Expected scores with labels from a new site, for rows that are predicted one by one."""
+        return self._label_gain("plain")
+
+    @property
+    def context_label_gain_(self) -> Array:
+        """Expected scores with labels from a new site, for rows that are predicted with context."""
+        return self._label_gain("context")
+
+    @property
+    def label_gain_domains_(self) -> Array:
+        """Number of source domains with enough rows, for each entry of ``label_gain_``."""
+        return self._label_gains["plain"][1]
+
+    def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
+        """Return a copy of the fitted model, adapted to a new site with labelled rows from it.
+
+        The model itself is not changed. The copy can be adapted with further labels:
+        ``model.adapt(A, a).adapt(B, b)`` equals the model adapted with all labels in one call.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_labels, n_features)
+            Labelled rows from one site, with the same columns as in ``fit``. One row is enough. The
+            rows should be a random sample: rows that resemble each other get less weight.
+        y : array-like of shape (n_labels,)
+            Targets of these rows. Classes must have occurred in ``fit``.
+        X_site : array-like of shape (n_rows, n_features), default=None
+            Unlabelled rows from the site, about as many as will be predicted together. Only models
+            with context use them, to estimate the distribution of the site's rows. Without them,
+            the copy predicts rows one by one, even if ``sample_domain`` is passed.
+
+        Returns
+        -------
+        model : object
+            A fitted copy whose predictions are corrected for the site.
+        """
+        check_is_fitted(self)
+        try:
+            source_outputs = self._source_outputs()
+        except AttributeError as error:
+            raise ValueError(str(error)) from None
+        priors, targets = self.priors_, self._site_targets(y)
+        if inputs.count_rows(X) != len(targets):
+            raise ValueError(
+                f"y has {len(targets)} entries, but X has {inputs.count_rows(X)} rows. Pass one "
+                "label per row."
+            )
+        model = copy.copy(self)
+        if not len(targets):
+            return model
+        site_labels = {"plain": SiteLabels.from_rows(self._outputs(X, None), targets)}
+        if "context" in priors and X_site is None:
+            warn_caller(
+                "X_site is missing, so the adapted model predicts rows one by one, even if "
+                "sample_domain is passed. To adapt predictions with context, pass the site's "
+                "unlabelled rows as X_site.",
+                ContextWarning,
+            )
+        elif "context" in priors:
+            site_labels["context"] = SiteLabels.from_rows(self._site_outputs(X, X_site), targets)
+        previous_labels = getattr(self, "site_labels_", None)
+        if previous_labels is not None:  # "context" needs outputs with context for all labels
+            modes = [mode for mode in site_labels if mode in previous_labels]
+            site_labels = {mode: previous_labels[mode].join(site_labels[mode]) for mode in modes}
+        model.site_labels_ = site_labels
+        model.n_site_labels_ = len(site_labels["plain"])
+        model.corrections_ = {m: site_labels[m].correction(priors[m]) for m in site_labels}
+        model.site_quantiles_ = {
+            mode: SiteQuantiles.from_labels(source_outputs[mode], priors[mode], site_labels[mode])
+            for mode in site_labels
+        }
+        return model
+
+    def _site_outputs(self, X: Any, X_site: Any) -> Array:
+        """Return outputs for labelled rows, predicted together with the site's unlabelled rows."""
+        rows = np.concatenate([np.asarray(X), np.asarray(X_site)])
+        return self._outputs(rows, np.zeros(len(rows), dtype=np.intp))[: inputs.count_rows(X)]
+
+    def _site_targets(self, y: Any) -> Array:
+        """Return the targets of labelled rows as class codes, or as numbers."""
+        y = inputs.plain_array(y, "y")
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        if not y.size:
+            return np.zeros(0, dtype=np.intp)
+        targets = inputs.checked_labels(y, "y")
+        return codes_of(targets, self.classes_) if is_classifier(self) else targets.astype(float)
+
+    def _corrected(self, X: Any, sample_domain: Any) -> Array:
+        """Return outputs, corrected for the site if the model is adapted."""
+        site_corrections = getattr(self, "corrections_", None)
+        if site_corrections is None:
+            return self._outputs(X, sample_domain)
+        mode = "context" if sample_domain is not None and "context" in site_corrections else "plain"
+        outputs = self._outputs(X, sample_domain if mode == "context" else None)
+        return self.priors_[mode].apply(outputs, site_corrections[mode])
+
+
+@with_shared_arguments
+@arguments
+class SiteAdapter(Adaptable, DomainMetaEstimator):
+    """Adapt any classifier or regressor to a new site with a few labels.
+
+    The errors of a model at a new site are partly systematic: predicted values have a wrong level
+    or slope, or each class has a bias. ``fit`` holds out domains to learn how much sites differ in
+    this way, which determines how strongly a few labels change the predictions.
+
+    Parameters
+    ----------
+    estimator : classifier or regressor
+        The estimator to adapt. The probabilities of a classifier are corrected. If it has only
+        decision values, they are first converted to probabilities by curves that are fitted to
+        held-out domains.
+    cv : int, splitter or iterable, default=None
+        None holds out one domain at a time, or one of ten groups of domains if there are more than
+        ten.
+    scoring : str or callable, default=None
+        Scorer for ``domain_scores_`` and ``label_gain_``. None means balanced accuracy for classes,
+        and the negative root mean squared error for a continuous target.
+    n_jobs : int, default=None
+        Number of folds that are fitted in parallel.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The estimator fitted to all rows.
+    classes_ : ndarray
+        Class labels of a classifier.
+    curves_ : dict
+        Curves that convert decision values to probabilities, if the estimator has no predict_proba.
+    domain_scores_ : ndarray of shape (n_domains,)
+        For each source domain, the score of the estimator that was fitted without this domain.
+    expected_score_ : tuple of float
+        Mean of ``domain_scores_``, and the lower and upper bounds of an approximate 95 % confidence
+        interval for it.
+    expected_range_ : tuple of float or None
+        Range that contains the score on a new domain with 90 % probability. None with fewer than
+        four domains.
+    expected_true_range_ : tuple of float or None
+        The same for the true score, which would be measured on infinitely many rows of the new
+        domain. It is about as narrow as the domains are similar; see
+        :func:`domainwise.metrics.pool_scores`.
+    label_gain_ : structured array
+        Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new site: ``score``, and
+        bounds ``low`` and ``high`` of an approximate 95 % confidence interval for its mean.
+    label_gain_domains_ : ndarray of int
+        Number of source domains with enough rows for each number of labels.
+    n_site_labels_ : int
+        Number of labels that the model was adapted with; only after :meth:`adapt`.
+
+    See Also
+    --------
+    domainwise.DomainEnsembleClassifier : An ensemble with its own ``adapt`` method.
+    domainwise.selection.DomainConformal : Prediction sets for any estimator, without new labels.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from domainwise import SiteAdapter
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=8, random_state=0)
+    >>> X, y = data.data[:, 1:], data.data[:, 0] + data.sample_domain
+    >>> is_source = data.sample_domain > 0
+    >>> model = SiteAdapter(LinearRegression())
+    >>> model = model.fit(X[is_source], y[is_source], sample_domain=data.sample_domain[is_source])
+    >>> X_new, y_new = X[~is_source], y[~is_source]
+    >>> adapted = model.adapt(X_new[:10], y_new[:10])
+    >>> errors = [abs(m.predict(X_new[10:]) - y_new[10:]).mean() for m in (model, adapted)]
+    >>> bool(errors[1] < errors[0])
+    True
+    """
+
+    estimator: Estimator = field(kw_only=False)
+    cv: CrossValidator = None
+    scoring: Scoring = None
+    n_jobs: int | None = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"estimator": "no_validation"}
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+        """Fit the estimator, and learn from held-out domains how much sites differ.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Classes or continuous targets.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each row. None treats all rows as one domain, from which differences
+            between sites cannot be learned.
+
+        {returns_self}
+        """
+        X, y, target, domain = self._check_inputs(X, y, sample_domain)
+        classes = target.names
+        targets = y if classes is None else target.codes
+        splits, _ = domain_folds(y, domain.codes, classification=classes is not None, cv=self.cv)
+        fold_outputs = Parallel(n_jobs=self.n_jobs)(
+            delayed(self._held_out_outputs)(X, y, sample_domain, train, test)
+            for train, test in splits
+        )
+        self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
+        test_rows = np.concatenate([test for _, test in splits])
+        y_test, domain_codes = targets[test_rows], domain.codes[test_rows]
+        self.curves_: dict[str, Curve] = {}
+        outputs = {m: np.concatenate([fold[m] for fold in fold_outputs]) for m in fold_outputs[0]}
+        if classes is not None and not hasattr(self.estimator_, "predict_proba"):
+            for mode, decisions in outputs.items():
+                self.curves_[mode] = fit_curve(decisions, y_test, equal_weights(domain_codes))[0]
+                outputs[mode] = self.curves_[mode].probabilities(decisions)
+        self._reset_adaptation()
+        plain, context = outputs["plain"], outputs.get("context")
+        self.held_out_ = HeldOut.from_rows(y_test, domain_codes, plain, context)
+        source_outputs, n_domains = self._source_outputs(), len(domain.names)
+        scorer = corrections.outputs_score(self.scoring, classes)
+        self.domain_scores_ = corrections.domain_scores(source_outputs["plain"], scorer, n_domains)
+        self.expected_score_ = expected_score(self.domain_scores_, 0)
+        self._quantiles = {
+            mode: DomainQuantiles.approximately(
+                corrections.nonconformity(held_out.outputs, held_out.y),
+                held_out.domain_codes,
+                are_probabilities=classes is not None,
+            )
+            for mode, held_out in source_outputs.items()
+        }
+        return self
+
+    def _held_out_outputs(self, *args: Any) -> dict[str, Array]:
+        """Return outputs for the test rows of a split, after fitting to its training rows."""
+        predictions_by_mode = self._held_out_predictions(*args)
+        return {mode: _estimator_outputs(p) for mode, p in predictions_by_mode.items()}
+
+    @property
+    def _balanced(self) -> bool:
+        """Whether classes have equal weights in fit, according to the estimator's parameters."""
+        suffixes = ("class_weight", "auto_class_weights")
+        params = self.estimator.get_params().items()
+        class_weights = [value for name, value in params if name.endswith(suffixes)]
+        return any(str(class_weight).lower() == "balanced" for class_weight in class_weights)
+
+    def _outputs(self, X: Any, sample_domain: Any) -> Array:
+        predictions = self._predictions(X, sample_domain)
+        outputs = _estimator_outputs(predictions)
+        curve = self.curves_.get("plain" if predictions.sample_domain is None else "context")
+        return outputs if curve is None else curve.probabilities(outputs)
+
+    def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
+        """Return predictions, corrected for the site if the model is adapted.
+
+        {new_rows}
+        sample_domain : array-like of shape (n_rows,), default=None
+            The domain of each row, for estimators that predict the rows of a domain together.
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        """
+        if not hasattr(self, "corrections_"):
+            return self._predictions(X, sample_domain).labels
+        outputs = self._corrected(X, sample_domain)
+        classes = getattr(self, "classes_", None)
+        return np.asarray(outputs[:, 0] if classes is None else classes[outputs.argmax(axis=1)])
+
+    @available_if(is_classifier)
+    def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
+        """Return the probability of each class, in the order of ``classes_``.
+
+        {as_in_predict}
+
+        Returns
+        -------
+        p : ndarray of shape (n_rows, n_classes)
+        """
+        return self._corrected(X, sample_domain)
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: MaybeArray = None) -> float:
+        """Return the accuracy of a classifier, or R² of a regressor.
+
+        Parameters
+        ----------
+        X, y
+            Rows, and their classes or continuous targets.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        score : float
+        """
+        metric = accuracy_score if is_classifier(self) else r2_score
+        return float(metric(y, self.predict(X), sample_weight=sample_weight))
+
+
+def _estimator_outputs(predictions: Predictions) -> Array:
+    """Return predicted values; for classes, probabilities, else decision values or indicators."""
+    if predictions.classes is None:
+        return np.asarray(predictions.labels, dtype=np.float64)[:, None]
+    if predictions.probabilities is not None:
+        return np.asarray(predictions.probabilities, dtype=np.float64)
+    if predictions.decisions is not None:
+        return class_columns(np.asarray(predictions.decisions, dtype=np.float64))
+    class_codes = codes_of(predictions.labels, predictions.classes)
+    return np.asarray(np.eye(len(predictions.classes))[class_codes])

@@ -1,0 +1,532 @@
+"""Member types of an ensemble, and fitted members.
+
+A member type is a kind of search, as defined in :mod:`domainwise.held_out.search.driver`. Among
+candidates that differ only in the argument named by ``path``, the best one is selected. The
+``n_average`` best of the selected candidates are averaged, because scores on few domains are noisy.
+To add a type, write a class and add it to ``_TYPES``; grids are in ``held_out/search/grids.py``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn import ensemble
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.tree import ExtraTreeRegressor
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import has_fit_parameter
+from threadpoolctl import threadpool_limits
+
+from domainwise.algebra.gram.tiles import one_thread
+from domainwise.algebra.kernels.functions import resolve_gamma
+from domainwise.base.arrays import Array
+from domainwise.estimators.ensemble.forests import pack_forest, round_leaves, unpack_forest
+from domainwise.estimators.ensemble.held_out import HeldOutScore
+from domainwise.estimators.ensemble.symmetric import (
+    SymmetricBoostingClassifier,
+    SymmetricBoostingRegressor,
+)
+from domainwise.estimators.invariant import InvariantSVC, InvariantSVR
+from domainwise.estimators.invariant.tuning import SplitKernels
+from domainwise.estimators.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.estimators.ridge.scores import Rows
+from domainwise.held_out.calibration.curves import Curve, class_columns
+from domainwise.held_out.folds import Split, draw_rows
+from domainwise.held_out.search import grids
+from domainwise.held_out.search.driver import (
+    Candidate,
+    Data,
+    Outcomes,
+    Race,
+    batches_by,
+    best_of_paths,
+    search,
+)
+from domainwise.held_out.search.scores import Score, decision_outputs, log_probabilities, outputs
+
+#: Number of trees in the final forest, and during the search.
+TREES, COMPARED_TREES = 100, 30
+#: With more rows than this, boosting uses deeper trees, and forests do not try small leaves, which
+#: gain little and make model files large.
+MANY_ROWS = 1500
+#: With more features than this, forests try only the smaller number of features per split.
+MANY_FEATURES = 50
+
+
+@dataclass(frozen=True)
+class MemberData(Data):
+    """Standardized rows; targets are class codes, or numbers scaled to unit variance."""
+
+    target: Any = None
+    domain: Any = None
+    #: Candidates selected without context; they restrict the search with context.
+    plain_candidates: Sequence[Candidate] = ()
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 0 for a continuous target."""
+        return int(self.target.n_categories)
+
+    def sample(self, rows: Array, max_rows: int | None) -> Array:
+        """Sample at most ``max_rows`` of these rows, evenly from their domains; None keeps all."""
+        if max_rows is None:
+            return rows
+        max_rows = max(max_rows, 2 * self.domain.n_categories)
+        return rows[draw_rows(self.domain.codes[rows], max_rows, self.seed)]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A fitted member."""
+
+    name: str
+    in_context: bool  #: whether it uses context
+    parameters: list[Candidate]  #: the selected candidates, best first
+    estimators: list[Any]  #: fitted estimators, whose outputs are averaged
+    n_classes: int  #: 0 for a continuous target
+    clip: float | None  #: limit that large values approach, in standard deviations
+    curve: Curve | None  #: calibration curve from outputs to probabilities
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"estimators": [pack_forest(model) for model in self.estimators]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, estimators=[unpack_forest(model) for model in state["estimators"]])
+
+    def predict(self, X: Array) -> Array:
+        """Return class probabilities, or a column of predicted targets, for standardized rows."""
+        X = soft_clip(X, self.clip)
+        estimator_outputs = [outputs(model, X, self.n_classes) for model in self.estimators]
+        for model_outputs in estimator_outputs:
+            check_outputs(model_outputs, len(X), self.name)
+        mean_outputs, curve = np.mean(estimator_outputs, axis=0), self.curve
+        return np.asarray(mean_outputs if curve is None else curve.probabilities(mean_outputs))
+
+
+class MemberType:
+    """Base class of member types, each of which is a kind of search."""
+
+    name: str
+    path: ClassVar[str] = ""  #: name of the argument in which the candidates of a path differ
+    #: Arguments that the candidates of a batch share; None puts each candidate in its own batch.
+    shared_arguments: ClassVar[tuple[str, ...] | None] = None
+    n_average: ClassVar[int] = 1
+    #: Maximum number of rows to which estimators are fitted; None for no limit.
+    max_rows: ClassVar[int | None] = 20_000
+    #: Whether fits are so slow that domains are held out in fewer groups.
+    expensive = False
+    #: Whether estimators are also fitted with context.
+    in_context = True
+    #: Limit that large values approach, in standard deviations; None for no limit.
+    clip: ClassVar[float | None] = None
+    one_pass = False  #: whether the outputs of a batch are computed for all splits together
+
+    def search(
+        self,
+        data: Any,
+        splits: Sequence[Split],
+        score: HeldOutScore,
+        name: str,
+        *,
+        in_context: bool,
+        n_jobs: int | None,
+        all_data: Any = None,
+    ) -> tuple[Member, Array]:
+        """Select candidates on held-out domains and fit them to all rows.
+
+        Also returns the predictions for held-out domains. If ``data`` is a sample of the rows,
+        ``all_data`` contains all of them.
+        """
+        data = replace(data, X=soft_clip(data.X, self.clip))
+        if all_data is not None:
+            all_data = replace(all_data, X=soft_clip(all_data.X, self.clip))
+        rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
+        # A user's scorer might be undefined on the few domains in the first round of a race.
+        race = Race() if score.scoring is None else None
+        with threadpool_limits(1):
+            search_result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
+            assert search_result.held_out is not None
+            mean = search_result.held_out.mean(axis=0, dtype=np.float64)
+            curve = score.curve(mean) if score.n_classes else None
+            estimators = self.fit(data if all_data is None else all_data, search_result.chosen)
+        output_settings = (score.n_classes, self.clip, curve)
+        member = Member(name, in_context, search_result.chosen, estimators, *output_settings)
+        return member, np.asarray(mean if curve is None else curve.probabilities(mean))
+
+    def candidates(self, data: Any) -> list[Candidate]:
+        """Return the candidates to compare."""
+        return [{}]
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Group candidates that share computations, and return their indices."""
+        if self.shared_arguments is None:
+            return [[i] for i in range(len(candidates))]
+        return batches_by(candidates, self.shared_arguments)
+
+    def outcomes(
+        self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
+    ) -> Outcomes:
+        """Return the outputs of candidates for the test rows of each split."""
+        with one_thread():  # results do not depend on n_jobs, not even in the last bits
+            outputs_by_split = [self.outputs(data, *split, batch, score) for split in splits]
+        return Outcomes(list(zip(*outputs_by_split, strict=True)))
+
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Any]:
+        """Return the outputs of a batch of candidates for the test rows of a split."""
+        rows = data.sample(train, self.max_rows)
+        models = [self.fit_candidate(data, candidate, rows) for candidate in batch]
+        return [score.outcome(model, data.X[test], data.y[test]) for model in models]
+
+    def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
+        """Fit the chosen candidates to all rows."""
+        rows = data.sample(np.arange(len(data.X)), self.max_rows)
+        return [self.fit_candidate(data, candidate, rows) for candidate in chosen]
+
+    def refit_predict(self, data: Any, member: Member, train: Array, X: Array) -> Array:
+        """Fit a member's best candidate to the rows ``train``, and return predictions for ``X``."""
+        data = replace(data, X=soft_clip(data.X, self.clip)).take(train)
+        with threadpool_limits(1), one_thread():
+            models = self.fit(data, member.parameters[:1])
+        return replace(member, estimators=models).predict(X)
+
+    @abstractmethod
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        """Return an unfitted estimator for a candidate, without class weights."""
+
+    def weighted_estimator(self, data: Any, candidate: Candidate) -> Any:
+        """Return an unfitted estimator for a candidate, with class weights if it accepts them."""
+        model = self.estimator(data, candidate)
+        if data.class_weight is not None and "class_weight" in model.get_params():
+            model.set_params(class_weight=data.class_weight)
+        return model
+
+    def fit_candidate(self, data: Any, candidate: Candidate, rows: Array) -> Any:
+        """Fit the estimator for a candidate to these rows, and return it."""
+        model, y = self.weighted_estimator(data, candidate), data.y[rows]
+        fit_arguments: dict[str, Any] = {}
+        if has_fit_parameter(model, "sample_domain"):
+            fit_arguments["sample_domain"] = data.domain.codes[rows]
+        needs_weights = data.class_weight is not None and "class_weight" not in model.get_params()
+        if needs_weights and has_fit_parameter(model, "sample_weight"):
+            fit_arguments["sample_weight"] = compute_sample_weight(data.class_weight, y)
+        return model.fit(data.X[rows], y, **fit_arguments)
+
+
+def check_outputs(values: Array, n_rows: int, name: str) -> None:
+    """Raise ValueError if a member's outputs cannot be averaged."""
+    if len(values) != n_rows:
+        raise ValueError(
+            f"member {name!r} returned {len(values)} predictions for {n_rows} rows. Make it return "
+            "one prediction per row."
+        )
+    is_invalid = ~np.isfinite(values).all(axis=1)
+    if is_invalid.any():
+        raise ValueError(
+            f"member {name!r} returned NaN or infinite values for {is_invalid.sum()} of "
+            f"{n_rows} rows. Make it return finite numbers, or remove it from members."
+        )
+
+
+def soft_clip(X: Array, clip: float | None) -> Array:
+    """Clip values smoothly to the range from ``-clip`` to ``clip``; small values hardly change."""
+    return X if clip is None else clip * np.tanh(X / clip)
+
+
+def gamma_grid(kernel: str, X: Array) -> list[float]:
+    """Return values of gamma around that of the median rule, or around 1 if all rows are equal."""
+    try:
+        median_gamma = resolve_gamma("median", kernel, X)
+    except ValueError:
+        median_gamma = 1.0
+    return [factor * median_gamma for factor in grids.MEMBER_GAMMAS]
+
+
+class _Linear(MemberType):
+    """Logistic regression or ridge regression."""
+
+    name, path, in_context = "linear", "C", False
+
+    def candidates(self, data: Any) -> list[Candidate]:
+        return grid(C=grids.LINEAR_COSTS)
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        if not data.n_classes:
+            return Ridge(alpha=1.0 / candidate["C"])
+        return LogisticRegression(C=candidate["C"], max_iter=1000)
+
+
+class _ExtraTrees(MemberType):
+    """Extremely randomized trees."""
+
+    name, path, expensive, max_rows = "extra_trees", "min_samples_leaf", True, 5000
+    #: Thresholds are drawn between a feature's extremes; with long tails, few would be useful.
+    clip = 3.0
+
+    def candidates(self, data: Any) -> list[Candidate]:
+        max_features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
+        has_many_features = data.X.shape[1] > MANY_FEATURES
+        leaf_sizes = grids.TREE_LEAVES[-1:] if len(data.X) > MANY_ROWS else grids.TREE_LEAVES
+        max_features = max_features[:1] if has_many_features else max_features
+        candidates = grid(max_features=max_features, min_samples_leaf=leaf_sizes)
+        return restrict(candidates, data.plain_candidates, ("max_features", "min_samples_leaf"))
+
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        if data.n_classes > 2:
+            candidates = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
+            return super().outputs(data, train, test, candidates, score)
+        # For classes coded as 0 and 1, regression trees have the same splits as classification
+        # trees, because the variance is half the Gini impurity. Fitting individual trees takes half
+        # as long as fitting a scikit-learn forest.
+        rows = data.sample(train, self.max_rows)
+        X, X_test = (data.X[indices].astype(np.float32) for indices in (rows, test))
+        y, sample_weight = data.y[rows].astype(np.float64)[:, None], None
+        if data.class_weight is not None:
+            sample_weight = compute_sample_weight(data.class_weight, data.y[rows])
+        batch_outputs = []
+        for candidate in batch:
+            output_sum = np.zeros(len(test))
+            for i in range(COMPARED_TREES):
+                tree = ExtraTreeRegressor(**candidate, random_state=data.seed + i)
+                tree.fit(X, y, sample_weight, check_input=False)
+                output_sum += tree.predict(X_test, check_input=False)
+            mean_outputs = (output_sum / COMPARED_TREES)[:, None]
+            if data.n_classes:
+                mean_outputs = log_probabilities(np.hstack([1.0 - mean_outputs, mean_outputs]))
+            batch_outputs.append(mean_outputs.astype(np.float32))
+        return batch_outputs
+
+    def fit_candidate(self, data: Any, candidate: Candidate, rows: Array) -> Any:
+        return round_leaves(super().fit_candidate(data, candidate, rows))
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        forest = ensemble.ExtraTreesClassifier if data.n_classes else ensemble.ExtraTreesRegressor
+        fixed_args = {"n_estimators": TREES, "random_state": data.seed}
+        return forest(**{**fixed_args, **candidate})
+
+
+class _Boosting(MemberType):
+    """Gradient boosting, with the number of rounds chosen on held-out domains."""
+
+    name, path, max_rows, expensive = "boosting", "max_iter", None, True
+    shared_arguments: ClassVar[tuple[str, ...]] = ("max_depth",)
+    #: Tree sizes for few rows, and for many rows.
+    sizes: ClassVar[tuple[tuple[int, ...], tuple[int, ...]]] = grids.BOOSTING_DEPTHS
+    max_rounds: ClassVar[int] = 120
+    settings: ClassVar[Candidate] = {}  #: arguments that all candidates share
+
+    def candidates(self, data: Any) -> list[Candidate]:
+        round_counts = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]
+        sizes = self.sizes[len(data.X) > MANY_ROWS]
+        candidates = grid(**{self.shared_arguments[0]: sizes, self.path: round_counts})
+        return restrict(candidates, data.plain_candidates, self.shared_arguments)
+
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        model = self.fit_candidate(data, batch[-1], data.sample(train, self.max_rows))
+        stage_outputs = model.staged(data.X[test], {candidate[self.path] for candidate in batch})
+        if data.n_classes:
+            classes, n_classes = model.classes_, data.n_classes
+            stage_outputs = (decision_outputs(v, classes, n_classes) for v in stage_outputs)
+        return [values.astype(np.float32) for values in stage_outputs]
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        model_type = SymmetricBoostingClassifier if data.n_classes else SymmetricBoostingRegressor
+        return model_type(**{"random_state": data.seed, **self.settings, **candidate})
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """A boosting model from another package that predicts with its first rounds only."""
+
+    model: Any
+    predict_arguments: dict[str, int]  #: the argument that sets the number of rounds
+
+    @property
+    def classes_(self) -> Array:
+        return np.asarray(self.model.classes_)
+
+    def predict(self, X: Array) -> Array:
+        return np.asarray(self.model.predict(X, **self.predict_arguments))
+
+    def predict_proba(self, X: Array) -> Array:
+        return np.asarray(self.model.predict_proba(X, **self.predict_arguments))
+
+
+class _OtherBoosting(_Boosting):
+    """Gradient boosting from a package that the ``boosting`` extra installs."""
+
+    rounds_argument: ClassVar[str]  #: argument of predict that sets the number of rounds
+
+    def __init__(self) -> None:
+        try:
+            import_module(self.name)
+        except ImportError as error:
+            raise ImportError(
+                f"members contains {self.name!r}, which needs a package that cannot be imported "
+                f'({error}). Install it: pip install "domainwise[boosting]"'
+            ) from error
+
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        full_model = self.fit_candidate(data, batch[-1], data.sample(train, self.max_rows))
+        models = (_Rounds(full_model, {self.rounds_argument: c[self.path]}) for c in batch)
+        return [score.outcome(model, data.X[test], data.y[test]) for model in models]
+
+
+class _LightGBM(_OtherBoosting):
+    """Gradient boosting with LightGBM."""
+
+    name, path, rounds_argument = "lightgbm", "n_estimators", "num_iteration"
+    shared_arguments, sizes = ("num_leaves",), ((4, 16), (4, 16))
+    settings: ClassVar[Candidate] = {"reg_lambda": 1.0}
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        import lightgbm
+
+        model_type = lightgbm.LGBMClassifier if data.n_classes else lightgbm.LGBMRegressor
+        fixed_args = {"n_jobs": 1, "verbose": -1, "random_state": data.seed, "deterministic": True}
+        return model_type(**{**fixed_args, **self.settings, **candidate})
+
+
+class _CatBoost(_OtherBoosting):
+    """Gradient boosting with CatBoost."""
+
+    name, path, rounds_argument = "catboost", "iterations", "ntree_end"
+    shared_arguments, sizes = ("depth",), ((2, 6), (2, 6))
+    settings: ClassVar[Candidate] = {"learning_rate": 0.1}
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        import catboost
+
+        model_type = catboost.CatBoostClassifier if data.n_classes else catboost.CatBoostRegressor
+        fixed_args: Candidate = {"thread_count": 1, "verbose": 0, "allow_writing_files": False}
+        return model_type(**fixed_args, random_seed=data.seed, **self.settings, **candidate)
+
+
+class _InvariantSVM(MemberType):
+    """Support vector machines with the invariant kernel."""
+
+    name, path, n_average, max_rows, in_context = "invariant_svm", "C", 3, 1000, False
+    clip, shared_arguments, expensive = 6.0, ("gamma",), True
+    #: Maximum number of rows to which candidates are fitted during the search.
+    COMPARED_ROWS = 400
+
+    def candidates(self, data: Any) -> list[Candidate]:
+        costs = grids.SVM_COSTS["classes" if data.n_classes else "numbers"]
+        weights = grids.SVM_WEIGHTS if data.domain.n_categories > 1 else (0.0,)
+        return grid(gamma=gamma_grid("rbf", data.X), domain_weight=weights, C=costs)
+
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        rows = data.sample(train, self.COMPARED_ROWS)
+        y, domain_codes = data.y[rows], data.domain.codes[rows]
+        machines = [self.weighted_estimator(data, candidate) for candidate in batch]
+        split_kernels = SplitKernels.evaluate(machines[0], data.X[rows], data.X[test])
+        pairs = (split_kernels.fit_svm(machine, y, domain_codes) for machine in machines)
+        return [score.outcome(model, test_kernel, data.y[test]) for model, test_kernel in pairs]
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        return InvariantSVC(**candidate) if data.n_classes else InvariantSVR(**candidate)
+
+
+class _InvariantRidge(MemberType):
+    """Kernel ridge regression with the invariant kernel, fitted from moments of all rows."""
+
+    name, path, n_average, clip, max_rows = "invariant_ridge", "alpha", 10, 6.0, None
+    shared_arguments, one_pass = ("kernel", "gamma"), True
+    #: Number of landmarks during the search, and in the final model.
+    SEARCH_LANDMARKS, LANDMARKS = 200, 400
+    #: Number of best candidates without context whose kernels are also tried with context.
+    CONTEXT_KERNELS = 3
+
+    def candidates(self, data: Any) -> list[Candidate]:
+        weight_pairs = [(0.0, False)]
+        if data.domain.n_categories > 1:
+            conditionals = (False, True) if data.n_classes else (False,)
+            weight_pairs += [(w, c) for c in conditionals for w in grids.RIDGE_MEMBER_WEIGHTS]
+        candidates: list[Candidate] = [
+            {"kernel": kernel, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
+            for kernel in ("rbf", "laplacian")
+            for gamma in gamma_grid(kernel, data.X)
+            for (w, c), alpha in product(weight_pairs, grids.RIDGE_MEMBER_ALPHAS)
+        ]
+        best_candidates = data.plain_candidates[: self.CONTEXT_KERNELS]
+        return restrict(candidates, best_candidates, ("kernel", "gamma"))
+
+    def outcomes(
+        self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
+    ) -> Outcomes:
+        """Return the outputs of candidates with one kernel for the test rows of all splits."""
+        landmarks = data.X[data.sample(np.arange(len(data.X)), self.SEARCH_LANDMARKS)]
+        rows = Rows(data.X, data.target, data.domain)
+        with one_thread():
+            outputs = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)
+        convert = class_columns if data.n_classes else np.asarray
+        return Outcomes([[convert(v).astype(np.float32) for v in by_split] for by_split in outputs])
+
+    def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
+        model = self.estimator(data, {})
+        return [model.fit_candidates(data.X, data.y, data.domain.codes, candidates=chosen)]
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        options = {"random_state": data.seed, "n_landmarks": min(self.LANDMARKS, len(data.X))}
+        if not data.n_classes:
+            return InvariantRidgeCV(**options)
+        return InvariantRidgeClassifierCV(class_weight=data.class_weight, **options)
+
+
+class UserMember(MemberType):
+    """The member type of an estimator that the user passed."""
+
+    def __init__(self, name: str, template: Any) -> None:
+        self.name, self.template = name, template
+
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        """Return the outputs of the estimator, and check them."""
+        batch_outputs = super().outputs(data, train, test, batch, score)
+        for candidate_outputs in batch_outputs:
+            check_outputs(candidate_outputs, len(test), self.name)
+        return batch_outputs
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        """Return a copy of the estimator."""
+        return clone(self.template)
+
+
+def grid(**values_by_argument: Sequence[Any]) -> list[Candidate]:
+    """Return all combinations of values; the last argument varies fastest."""
+    combinations = product(*values_by_argument.values())
+    return [dict(zip(values_by_argument, values, strict=True)) for values in combinations]
+
+
+def restrict(
+    candidates: list[Candidate], chosen: Sequence[Candidate], names: Sequence[str]
+) -> list[Candidate]:
+    """Return the candidates whose arguments ``names`` have the same values as in a chosen one.
+
+    If ``chosen`` is empty, return all candidates. The values of gamma in the grid depend on the
+    columns, so the value closest to the chosen one is used.
+    """
+
+    def distance(reference: Candidate, candidate: Candidate) -> float:
+        return sum(
+            abs(float(np.log(candidate[name] / reference[name])))
+            if name == "gamma"
+            else 1e3 * (candidate[name] != reference[name])
+            for name in names
+        )
+
+    closest_candidates = [min(candidates, key=partial(distance, reference)) for reference in chosen]
+    allowed_values = [{name: candidate[name] for name in names} for candidate in closest_candidates]
+    return [c for c in candidates if not chosen or {n: c[n] for n in names} in allowed_values]
+
+
+_TYPES = (_Linear, _Boosting, _ExtraTrees, _InvariantRidge, _InvariantSVM, _LightGBM, _CatBoost)
+MEMBER_TYPES: dict[str, type[MemberType]] = {t.name: t for t in _TYPES}
+#: The member types for members="auto", which need no additional package.
+AUTO = tuple(name for name, t in MEMBER_TYPES.items() if not issubclass(t, _OtherBoosting))

@@ -1,0 +1,322 @@
+"""InvariantSVC and InvariantSVR: support vector machines with the invariant kernel."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import field
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
+from sklearn.utils import gen_batches
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from domainwise.algebra.gram.tiles import tile_side
+from domainwise.base import inputs
+from domainwise.base.arguments import SVM_CONSTRAINTS
+from domainwise.base.arrays import Array, ArrayLike, ClassWeight, MaybeArray, Seed
+from domainwise.base.messages import RowFoldsWarning, warn_caller
+from domainwise.base.signatures import InvarianceArguments, arguments, with_shared_arguments
+from domainwise.estimators.conformal import fit_rows
+from domainwise.estimators.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
+from domainwise.estimators.projections.projection import one_thread_if_small
+from domainwise.held_out.calibration.curves import Calibration
+from domainwise.held_out.folds import domain_folds, row_folds
+
+#: Up to this many rows, ``solver="auto"`` is exact. The Gram matrix then takes up to 200 MB, and
+#: up to three times as much while it is computed.
+EXACT_ROWS = 5000
+#: Maximum number of iterations of an exact SVM, which might never converge if X is not scaled.
+MAX_ITER = 50_000_000
+#: Linear SVMs penalize their intercept; this scaling reduces the penalty by a factor of 100.
+INTERCEPT_SCALING = 10.0
+
+
+@arguments
+class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
+    """An SVM with the invariant kernel, or a linear SVM on its features."""
+
+    C: float = field(default=1.0, kw_only=False)
+    solver: str = "auto"
+    tol: float = 1e-3
+    random_state: Seed = None
+
+    # sample_domain reaches fit through pipelines and searches without set_fit_request.
+    __metadata_request__fit = {"sample_domain": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
+    _svm_types: ClassVar[tuple[Any, Any]]  #: classes for a precomputed kernel and for features
+    _extra_argument: ClassVar[str]  #: name of an argument of both, besides ``C`` and ``tol``
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+        """Fit the SVM to rows from source domains.
+
+        {source_rows}
+        y : array-like of shape (n_samples,)
+            Classes, or continuous targets for regression.
+        {row_domains}
+        """
+        self._validate_params()
+        with one_thread_if_small(X):
+            self._check_and_fit(X, y, sample_domain)
+        return self
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Predict the class, or the continuous target, of each row.
+
+        {new_rows}
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        """
+        return self._machine_outputs(X, "predict")
+
+    @abstractmethod
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+        """Check X and y, and fit the SVM to them."""
+
+    def _fit_machine(self, X: Array, y: Array, sample_domain: Any) -> None:
+        kernel_args = {name: getattr(self, name) for name in InvariantKernel().get_params()}
+        is_exact = self._is_exact(len(X))
+        if is_exact:
+            self.transformer_ = InvariantKernel(**kernel_args)
+        else:
+            self.transformer_ = InvariantFeatures(random_state=self.random_state, **kernel_args)
+        Z = self.transformer_.fit_transform(X, y, sample_domain=sample_domain)
+        self.machine_ = self._unfitted_svm(is_exact).fit(Z, y)
+        self.gamma_ = self.transformer_.gamma_
+        self.domains_ = self.transformer_.domains_
+        self.n_iter_ = int(np.max(self.machine_.n_iter_))
+        self.solver_info_ = {"solver": "exact" if is_exact else "fast"}
+
+    def _is_exact(self, n_samples: int) -> bool:
+        if self.kernel == "precomputed":
+            if self.solver == "fast":
+                raise ValueError(
+                    'solver="fast" chooses landmarks from rows, which are not available with '
+                    'kernel="precomputed". Use solver="exact" or solver="auto".'
+                )
+            return True
+        return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)
+
+    def _unfitted_svm(self, is_exact: bool) -> Any:
+        """Return an unfitted SVM, for a precomputed kernel or for features."""
+        svm_args = {name: getattr(self, name) for name in ("C", "tol", self._extra_argument)}
+        if is_exact:
+            return self._svm_types[0](kernel="precomputed", max_iter=MAX_ITER, **svm_args)
+        return self._svm_types[1](dual=False, intercept_scaling=INTERCEPT_SCALING, **svm_args)
+
+    def _machine_outputs(self, X: Any, method_name: str) -> Array:
+        """Call a method of the SVM for batches of rows, to limit memory."""
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        batch_size = max(1, tile_side(8) ** 2 * 8 // self.transformer_._n_features_out)
+        outputs = [
+            getattr(self.machine_, method_name)(self.transformer_.transform(X[batch]))
+            for batch in gen_batches(len(X), batch_size)
+        ]
+        return np.concatenate(outputs)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+
+def _check_proba(estimator: InvariantSVC) -> bool:
+    if not estimator.probability:
+        raise AttributeError(
+            "predict_proba is not available when probability=False. Use "
+            "InvariantSVC(probability=True)."
+        )
+    return True
+
+
+@with_shared_arguments
+@arguments
+class InvariantSVC(ClassifierMixin, InvariantMachine):
+    r"""Support vector classifier with a penalty on differences between domains.
+
+    This is :class:`sklearn.svm.SVC` (one-vs-one for several classes) with the kernel of
+    :class:`InvariantKernel`. With ``domain_weight=0`` or a single domain, it is equivalent to SVC.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of training errors, as in SVC.
+    {kernel} {domain} {invariance}
+    class_weight : dict or "balanced", default=None
+        As in SVC.
+    {svm_solver}
+    probability : bool, default=False
+        Whether to enable ``predict_proba``. This needs more fits: source domains are held out, in
+        at most ten groups, and a logistic regression turns their decision values into
+        probabilities that are calibrated for unseen domains. Without ``sample_domain``, or if a
+        class occurs in only one group of domains, rows are held out instead, with a warning.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Class labels.
+    {machine_fitted}
+    calibration_ : object
+        The fitted logistic regression; only if ``probability=True``.
+
+    See Also
+    --------
+    InvariantKernel : The same kernel, for other kernel machines.
+
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
+
+    Examples
+    --------
+    >>> from domainwise import InvariantSVC
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> model = InvariantSVC(domain_weight=0.1).fit(
+    ...     data.data, data.target, sample_domain=data.sample_domain
+    ... )
+    >>> model.predict(data.data[:3]).shape
+    (3,)
+    """
+
+    class_weight: ClassWeight = None
+    probability: bool = False
+    _svm_types, _extra_argument = (SVC, LinearSVC), "class_weight"
+
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+        X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
+        target = inputs.check_classes(y, len(X))
+        inputs.check_class_weight(self.class_weight, target.names)
+        self.classes_, y = target.names, target.names[target.codes]
+        self._fit_machine(X, y, sample_domain)
+        self.__dict__.pop("calibration_", None)  # from an earlier fit
+        if self.probability:
+            self.calibration_: Calibration = self._calibrate(X, y, sample_domain)
+
+    def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> Calibration:
+        """Fit the calibration to decision values on held-out domains."""
+        domain_labels = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
+        domains = None if sample_domain is None else np.asarray(sample_domain)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RowFoldsWarning)
+            splits, held_out_unit = domain_folds(
+                y,
+                domain_labels.codes,
+                classification=True,
+                is_usable=lambda y_train, _: len(np.unique(y_train)) == len(self.classes_),
+            )
+        y_test = y[np.concatenate([test for _, test in splits])]
+        if len(np.unique(y_test)) < len(self.classes_):  # a class is missing from all test folds
+            splits, held_out_unit = row_folds(y, True), "rows"
+        if held_out_unit == "rows":
+            reason = "fewer than two different domain labels were passed"
+            if domain_labels.codes is not None and domain_labels.n_categories > 1:
+                reason = "a class occurs in only one group of domains"
+            warn_caller(
+                "Probabilities were calibrated on stratified folds of rows instead of held-out "
+                f"domains, because {reason}. They may be overconfident on unseen domains."
+            )
+        unfitted_model, outputs = clone(self).set_params(probability=False), []
+        for train, test in splits:
+            columns = train if self.kernel == "precomputed" else slice(None)
+            model = fit_rows(unfitted_model, X[:, columns], y, domains, train)
+            outputs.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
+        test_rows = np.concatenate([test for _, test in splits])
+        return Calibration.fit(np.concatenate(outputs), y[test_rows])
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return decision values: for the second of two classes, or for each of several classes.
+
+        {new_rows}
+
+        Returns
+        -------
+        values : ndarray of shape (n_rows,) or (n_rows, n_classes)
+        """
+        return self._machine_outputs(X, "decision_function")
+
+    @available_if(_check_proba)
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Return the probability of each class, calibrated on held-out domains.
+
+        {new_rows}
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_rows, n_classes)
+        """
+        check_is_fitted(self)
+        return self.calibration_.probabilities(self.decision_function(X))
+
+
+@with_shared_arguments
+@arguments
+class InvariantSVR(RegressorMixin, InvariantMachine):
+    r"""Support vector regression with a penalty on differences between domains.
+
+    This is :class:`sklearn.svm.SVR` with the kernel of :class:`InvariantKernel`. With
+    ``domain_weight=0`` or a single domain, it is equivalent to SVR.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of training errors, as in SVR.
+    epsilon : float, default=0.1
+        Errors up to this size are ignored, as in SVR.
+    {kernel} {domain} {invariance} {svm_solver}
+
+    Attributes
+    ----------
+    {machine_fitted}
+
+    See Also
+    --------
+    InvariantKernel : The same kernel, for other kernel machines.
+
+    Notes
+    -----
+    ``conditional=True`` raises an error, because a continuous target has no classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise import InvariantSVR
+    >>> rng = np.random.default_rng(0)
+    >>> domain = np.arange(60) % 3
+    >>> X = rng.normal(size=(60, 2)) + domain[:, None]
+    >>> model = InvariantSVR(domain_weight=0.1).fit(X, X[:, 0], sample_domain=domain)
+    >>> model.predict(X[:3]).shape
+    (3,)
+    """
+
+    epsilon: float = field(default=0.1, kw_only=False)
+    _svm_types = (SVR, partial(LinearSVR, loss="squared_epsilon_insensitive"))
+    _extra_argument = "epsilon"
+
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+        if self.conditional:
+            raise ValueError(
+                "conditional=True compares domains within classes, but the target of InvariantSVR "
+                "is continuous. Use conditional=False."
+            )
+        X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
+        inputs.check_target(y, len(X), "rbf", min_classes=1)  # libsvm needs finite float64 values
+        # Linear SVMs penalize their intercept, so the target is centred.
+        is_exact = self._is_exact(len(X))
+        self._target_mean = 0.0 if is_exact else float(np.mean(y, dtype=np.float64))
+        self._fit_machine(X, y - self._target_mean, sample_domain)
+
+    def _machine_outputs(self, X: Any, method_name: str) -> Array:
+        return self.on_target_scale(super()._machine_outputs(X, method_name))
+
+    def on_target_scale(self, outputs: Array) -> Array:
+        """Add the mean that was subtracted from the target before the SVM was fitted."""
+        return outputs + self._target_mean

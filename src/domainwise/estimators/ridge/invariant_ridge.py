@@ -1,0 +1,250 @@
+"""InvariantRidgeCV and InvariantRidgeClassifierCV."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.metaestimators import available_if
+
+from domainwise.algebra.backends import Backend
+from domainwise.base.arrays import Array, ArrayLike, ClassWeight, MaybeArray, is_tensor
+from domainwise.base.inputs import Labels, check_class_weight, check_classes, plain_array
+from domainwise.base.namespace import to_device_of, to_host
+from domainwise.base.signatures import arguments, with_shared_arguments
+from domainwise.estimators.ridge.base import InvariantRidge
+from domainwise.estimators.ridge.scores import Rows
+from domainwise.held_out.calibration.curves import class_columns, equal_weights, fit_curve
+from domainwise.held_out.scoring.predictions import HeldOut
+
+
+def _has_curve(model: Any) -> bool:
+    """Return whether probabilities are available; their calibration needs rows, not only sums."""
+    return "_sums" not in vars(model) and vars(model).get("curve_", True) is not None
+
+
+@with_shared_arguments
+@arguments
+class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
+    r"""Classifier that averages invariant kernel models with the best scores on held-out domains.
+
+    Kernel ridge regression of class indicators minimizes :math:`\sum_i s_i |y_i - f(x_i)|^2 +
+    \alpha (|f|^2 + w f'P_d f)`. The last term penalizes differences between domains: :math:`P_d`
+    projects onto domain means, and :math:`w` is the domain weight. Each combination of kernel,
+    gamma, weight and alpha is scored on held-out source domains. The best alpha for each kernel,
+    gamma and weight is selected, and the ``n_average`` best functions are averaged, because scores
+    on a few domains are too noisy to select a single one. No argument needs tuning.
+
+    Parameters
+    ----------
+    {ridge_search}
+    conditionals : sequence of bool, default=(False, True)
+        Whether domains are compared over all rows (False), within each class (True), or both.
+    {ridge_options}
+    class_weight : dict or "balanced", default=None
+        Row weights :math:`s_i` by class, as in :class:`sklearn.svm.SVC`. A dict contains weights
+        by class label; classes that are not in it have weight 1. "balanced" is
+        ``n_samples / (n_classes * n_samples_of_the_class)``.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Class labels.
+    curve_ : Curve or None
+        Calibration curve that converts values into probabilities. None after ``partial_fit`` and
+        after a fit to a Dask collection, which store no rows; ``predict_proba`` is then missing.
+    {ridge_fitted}
+
+    See Also
+    --------
+    InvariantRidgeCV : The same for a continuous target.
+    InvariantSVC : A support vector machine with one invariant kernel.
+
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
+
+    Examples
+    --------
+    >>> from domainwise import InvariantRidgeClassifierCV
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=5, random_state=0)
+    >>> model = InvariantRidgeClassifierCV().fit(
+    ...     data.data, data.target, sample_domain=data.sample_domain
+    ... )
+    >>> len(model.members_), model.predict(data.data[:3]).shape
+    (10, (3,))
+    """
+
+    conditionals: Sequence[bool] = (False, True)
+    class_weight: ClassWeight = None
+    target_kernel = "delta"
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        *,
+        classes: MaybeArray = None,
+    ) -> Self:
+        """Add a batch of rows, as in :meth:`InvariantRidgeCV.partial_fit`.
+
+        Parameters
+        ----------
+        X, y, sample_domain
+            As in :meth:`fit`, in memory or on a device. New classes may occur in any batch.
+        classes : array-like, default=None
+            All possible classes; any other class in a batch raises an error. None allows any class.
+
+        Returns
+        -------
+        self : object
+        """
+        if classes is not None:
+            labels = to_host(y) if is_tensor(y) else plain_array(y)
+            if unknown_classes := np.setdiff1d(labels, classes).tolist():
+                raise ValueError(
+                    f"y contains {unknown_classes[0]!r}, which is not in classes={classes!r}. Add "
+                    "it to classes, or omit classes."
+                )
+        return super().partial_fit(X, y, sample_domain)
+
+    def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> Labels:
+        if is_tensor(rows):
+            target = backend.check_target(y, rows, "delta", min_classes=min_classes)
+        else:
+            target = check_classes(y, len(rows), min_classes=min_classes)
+        if min_classes > 1:
+            check_class_weight(self.class_weight, target.names)
+        return target
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return the decision values: one for two classes, otherwise one for each class.
+
+        Parameters
+        ----------
+        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,) or (n_rows, n_classes)
+            With two classes, one value per row, positive for the second class.
+        """
+        return self._apply("_decisions", X)
+
+    @available_if(_has_curve)
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Return the probability of each class, in the order of ``classes_``.
+
+        A single slope for all classes converts values into probabilities, so the class with
+        the highest probability is the predicted one. The slope is fitted to held-out source
+        domains, which have equal weights; classes are weighted by frequency or by ``class_weight``.
+
+        Parameters
+        ----------
+        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_rows, n_classes)
+            Rows sum to 1; columns are in the order of ``classes_``.
+        """
+        return self._apply("_corrected_outputs", X)
+
+    def _uncorrected_outputs(self, X: Any) -> Any:
+        values = self._values(X)
+        return to_device_of(self.curve_.probabilities(class_columns(to_host(values))), values)
+
+    def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
+        values = class_columns(values)
+        class_codes, domain_codes = (to_host(codes)[indices] for codes in rows.codes())
+        domain_indices = np.unique(domain_codes, return_inverse=True)[1]
+        is_balanced = self.class_weight == "balanced"
+        weights = equal_weights(domain_indices, class_codes if is_balanced else None)
+        if isinstance(self.class_weight, dict):
+            weights = weights * compute_sample_weight(self.class_weight, self.classes_[class_codes])
+        self.curve_ = fit_curve(values, class_codes, weights, fit_bias=False)[0]
+        probabilities = self.curve_.probabilities(values)
+        self.held_out_ = HeldOut.from_rows(class_codes, domain_codes, probabilities)
+
+    def _decisions(self, X: Any) -> Any:
+        if not hasattr(self, "corrections_"):
+            return self._rule().decision_function(self._values(X))
+        probabilities = self._corrected_outputs(X)
+        decisions = np.log(np.maximum(to_host(probabilities), 1e-300))
+        if decisions.shape[1] == 2:
+            decisions = decisions[:, 1] - decisions[:, 0]
+        return to_device_of(decisions, probabilities)
+
+    def _predict_rows(self, X: Any) -> Any:
+        if hasattr(self, "corrections_"):
+            outputs = self._corrected_outputs(X)
+            y_pred = self.classes_[to_host(outputs).argmax(axis=1)]
+        else:
+            outputs = self._values(X)
+            y_pred = self._rule().predict(to_host(outputs))
+        return to_device_of(y_pred, outputs) if y_pred.dtype.kind in "biuf" else y_pred
+
+
+@with_shared_arguments
+@arguments
+class InvariantRidgeCV(RegressorMixin, InvariantRidge):
+    r"""Regressor that averages invariant kernel models with the best scores on held-out domains.
+
+    Kernel ridge regression minimizes :math:`\sum_i |y_i - f(x_i)|^2 + \alpha (|f|^2 + w f'P_d f)`.
+    The last term penalizes differences between domains: :math:`P_d` projects onto domain means, and
+    :math:`w` is the domain weight. Each combination of kernel, gamma, weight and alpha is scored on
+    held-out domains. The ``n_average`` best functions, each with its best alpha, are averaged.
+
+    Parameters
+    ----------
+    {ridge_search} {ridge_options}
+
+    Attributes
+    ----------
+    {ridge_fitted}
+
+    See Also
+    --------
+    InvariantRidgeClassifierCV : The same for classification.
+
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
+
+    Examples
+    --------
+    >>> from domainwise import InvariantRidgeCV
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=5, random_state=0)
+    >>> X, y = data.data[:, 1:], data.data[:, 0]
+    >>> model = InvariantRidgeCV().fit(X, y, sample_domain=data.sample_domain)
+    >>> model.predict(X[:3]).shape
+    (3,)
+    """
+
+    target_kernel = "rbf"
+
+    def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> Labels:
+        self._flat = len(np.shape(y)) == 1
+        return backend.check_target(y, rows, "rbf", min_classes=1)
+
+    def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
+        domain_codes = to_host(rows.codes()[1])[indices]
+        self.held_out_ = HeldOut.from_rows(rows.y[indices], domain_codes, values)
+
+    def _uncorrected_outputs(self, X: Any) -> Any:
+        return self._values(X)
+
+    def _predict_rows(self, X: Any) -> Any:
+        outputs = self._corrected_outputs(X)
+        return outputs[:, 0] if self._flat else outputs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,425 @@
+"""The searches of InvariantRidgeCV and InvariantRidgeClassifierCV, over rows or over their sums.
+
+Both searches implement :class:`~domainwise.held_out.search.driver.Searchable`. They score all
+penalties of a kernel on all splits in one pass.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby, product
+from typing import Any
+
+import numpy as np
+
+from domainwise.algebra.backends import Backend, backend_of
+from domainwise.algebra.gram.nystrom import LabelMap, NystromMap
+from domainwise.algebra.gram.sums import (
+    CellRows,
+    Cells,
+    CellSums,
+    cells_by_split,
+    check_cell_memory,
+    merged_cells,
+)
+from domainwise.algebra.gram.tiles import single_blas_thread
+from domainwise.algebra.kernels.fourier import FourierMap
+from domainwise.algebra.labels import max_residual_trace
+from domainwise.base.arrays import Array
+from domainwise.base.inputs import Labels
+from domainwise.base.namespace import to_device_of, to_host
+from domainwise.estimators.projections.projection import Expansion
+from domainwise.estimators.ridge.problem import (
+    Columns,
+    Penalties,
+    RidgeProblem,
+    SplitScore,
+    error_score,
+    needs_predictions,
+    problem_of_all_rows,
+    score_cells,
+)
+from domainwise.estimators.ridge.scores import Rows, candidate_scorer, class_targets
+from domainwise.held_out.folds import (
+    Split,
+    SplitParts,
+    domain_folds,
+    leaves_domains_out,
+    split_domains,
+    split_rows,
+)
+from domainwise.held_out.search.driver import Candidate, Data, Outcomes, outputs_by_row
+
+#: Up to this number of rows, splits are checked, and those that cannot be scored are removed.
+MAX_CHECKED_ROWS = 1500
+ADVICE = "use fewer landmarks (n_landmarks), kernels or gammas, or fewer groups of domains (cv)"
+
+
+def kernel_of(nystrom: NystromMap) -> tuple[str, float]:
+    """Return the name and gamma of a map's kernel."""
+    kernel = nystrom.kernel
+    return kernel.kernel if isinstance(kernel, FourierMap) else kernel.name, kernel.gamma
+
+
+def group_by_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
+    """Group adjacent maps with Laplacian kernels, which share distances; others are not grouped."""
+
+    def key(nystrom: NystromMap) -> Any:
+        return "laplacian" if nystrom.kernel.name == "laplacian" else id(nystrom)
+
+    return [list(group) for _, group in groupby(maps, key=key)]
+
+
+class RidgeSearch:
+    """A search over penalties and kernels; each kernel has a feature map."""
+
+    one_pass = True
+    splits: list[Any]  #: pairs of training parts and test parts (sets of rows or domains)
+
+    def __init__(self, estimator: Any, maps: list[NystromMap], penalties: Penalties) -> None:
+        self.maps, self.penalties, self.cv = maps, penalties, estimator.cv
+        self.scorer = None
+        if estimator.scoring is not None:
+            self.scorer = candidate_scorer(estimator.scoring, estimator._rule())
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """Return all combinations of kernels and penalties."""
+        return [
+            {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
+            for name, gamma in map(kernel_of, self.maps)
+            for (w, c), alpha in self.penalties.combinations
+        ]
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Return the indices of candidates whose features are summed in one pass."""
+        n_penalties, batches, first_index = len(candidates) // len(self.maps), [], 0
+        for maps in self.groups():
+            batches.append(list(range(first_index, first_index + n_penalties * len(maps))))
+            first_index += n_penalties * len(maps)
+        return batches
+
+    def groups(self) -> list[list[NystromMap]]:
+        """Return groups of maps whose features are summed in one pass."""
+        return group_by_distances(self.maps)
+
+    def outcomes(
+        self, data: Data, splits: Sequence[Any], batch: Sequence[Candidate], score: Any
+    ) -> Outcomes:
+        """Return scores of candidates, and the ridge problem of each map for the final fit."""
+        kernels = {(candidate["kernel"], candidate["gamma"]) for candidate in batch}
+        scores, problems = self.scores([m for m in self.maps if kernel_of(m) in kernels])
+        return Outcomes(np.vstack(scores), problems)  # type: ignore[arg-type]
+
+    @abstractmethod
+    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
+        """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
+
+    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Expansion]:
+        """Average the chosen candidates; ``data.X`` contains ridge problems instead of rows."""
+        return average_members(self.maps, data.X, chosen)
+
+
+def average_members(
+    maps: Sequence[NystromMap], problems: Sequence[RidgeProblem], members: Sequence[Candidate]
+) -> list[Expansion]:
+    """Average the members, and return one function for each of their kernels."""
+    expansions, share = [], 1.0 / len(members)
+    for nystrom, problem in zip(maps, problems, strict=True):
+        group = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
+        if group:
+            penalties = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in group]
+            with single_blas_thread():  # more threads hardly reduce the time
+                coefficients = share * sum(problem.solutions(*penalty) for penalty in penalties)
+            target_mean = share * len(group) * problem.target_mean
+            intercept = target_mean - problem.feature_mean @ coefficients
+            expansions.append(Expansion.from_features(nystrom, coefficients, intercept))
+    return expansions
+
+
+# Rows in memory.
+
+
+class RowSearch(RidgeSearch):
+    """Search over rows in memory; one pass per kernel computes moments of cells (sets of rows).
+
+    ``predicted_rows`` are indices of rows for which held-out values of all candidates are stored.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        maps: list[NystromMap],
+        penalties: Penalties,
+        rows: Rows,
+        predicted_rows: Array,
+    ) -> None:
+        super().__init__(estimator, maps, penalties)
+        self.rows, self.predicted_rows = rows, predicted_rows
+        self.descriptors = descriptors_of(estimator, rows.domain, penalties)
+        n_domains, domain_codes = rows.domain.n_categories, rows.codes()[1]
+        if leaves_domains_out(self.cv) and n_domains > 1 and len(rows.X) > MAX_CHECKED_ROWS:
+            domain_parts, splits = split_domains(self.cv, n_domains)
+            passes: list[Any] = [(to_device_of(domain_parts, domain_codes)[domain_codes], splits)]
+        else:
+            host_domain_codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
+            options: Any = {"classification": rows.target.codes is not None, "cv": self.cv}
+            row_splits, _ = domain_folds(rows.y, host_domain_codes, **options)
+            passes = [
+                (to_device_of(part_codes, domain_codes), splits)
+                for part_codes, splits in split_rows(row_splits, len(rows.X))
+            ]
+        self.splits = [split for _, splits in passes for split in splits]
+        # Classes are summed separately if they have different weights, in training or in the score.
+        needs_classes = self.scorer is None or _needs_class_moments(penalties, self.descriptors)
+        self.by_class = needs_classes and rows.target.codes is not None
+        self.passes = [
+            (cells_of(rows, part_codes, self.by_class, self.descriptors), part_codes, splits)
+            for part_codes, splits in passes
+        ]
+
+    def groups(self) -> list[list[NystromMap]]:
+        """Return groups of maps whose sums share a pass; one map per group if memory is limited."""
+        n_cells = max(len(cell_rows.cell_keys) for cell_rows, _, _ in self.passes)
+        n_extra_columns, advice = self.passes[0][0].n_extra_columns, ADVICE
+        if self.by_class and self.scorer is None and self.penalties.class_weight is None:
+            advice += ", or use scoring='balanced_accuracy', which needs no sums by class"
+
+        def check_memory(groups: list[list[NystromMap]]) -> list[list[NystromMap]]:
+            for maps in groups:
+                widths = [nystrom.n_features + n_extra_columns for nystrom in maps]
+                check_cell_memory(n_cells, widths, self.rows.X, advice)
+            return groups
+
+        try:
+            return check_memory(group_by_distances(self.maps))
+        except MemoryError:
+            return check_memory([[nystrom] for nystrom in self.maps])
+
+    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
+        """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
+        backend, rows = backend_of(self.rows.X), self.rows
+        scores: list[list[Array]] = [[] for _ in maps]
+        problems: list[Any] = [None] * len(maps)
+        values_by_map: list[dict[int, tuple[Array, Array]]] = [{} for _ in maps]
+        first_split = 0
+        for cell_rows, part_codes, splits in self.passes:
+            sums = backend.sum_cells(maps, rows.X, cell_rows)
+            for k, (nystrom, cells) in enumerate(zip(maps, sums.maps, strict=True)):
+                columns = columns_of(nystrom, rows.target, self.by_class, self.descriptors)
+                pass_args = (part_codes, splits, first_split)
+                score = self._split_score(nystrom, columns, *pass_args, values_by_map[k])
+                scores[k].append(score_cells(cells, columns, splits, self.penalties, score))
+                problems[k] = problem_of_all_rows(cells, columns, self.penalties)
+            first_split += len(splits)
+        for k, values_by_split in enumerate(values_by_map):
+            if values_by_split:
+                ordered_values = (values_by_split[i] for i in sorted(values_by_split))
+                split_values, positions = zip(*ordered_values, strict=True)
+                held_out = outputs_by_row(split_values, positions, len(self.predicted_rows))
+                problems[k] = replace(problems[k], held_out=held_out)
+        return [np.hstack(map_scores) for map_scores in scores], problems
+
+    def _split_score(
+        self,
+        nystrom: NystromMap,
+        columns: Columns,
+        part_codes: Any,
+        splits: SplitParts,
+        first_split: int,
+        stored_values: dict[int, tuple[Array, Array]],
+    ) -> SplitScore:
+        """Return a function that scores a split and stores its held-out values."""
+        host_part_codes, y, score_errors = to_host(part_codes), self.rows.y, error_score(columns)
+
+        def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
+            is_test = np.isin(host_part_codes, splits[split][1])
+            positions = np.flatnonzero(is_test[self.predicted_rows])
+            indices = np.flatnonzero(is_test) if self.scorer else self.predicted_rows[positions]
+            X_test = self.rows.X[to_device_of(indices, part_codes)]
+            outputs = to_host(expansion(nystrom, problem, solutions)(X_test))
+            is_stored = np.isin(indices, self.predicted_rows)
+            stored_values[first_split + split] = outputs[is_stored], positions
+            if self.scorer is None:
+                return score_errors(split, problem, solutions, test)
+            n_candidates = solutions.shape[1] // len(problem.target_mean)
+            return self.scorer(np.hsplit(outputs, n_candidates), y[indices])
+
+        return score
+
+    def held_out(self, members: Sequence[Candidate], problems: Sequence[RidgeProblem]) -> Array:
+        """Return the mean held-out values of the members for ``predicted_rows``.
+
+        Values are NaN for rows that no split holds out.
+        """
+        penalties, kernels = self.penalties.combinations, map(kernel_of, self.maps)
+        values_by_kernel = dict(zip(kernels, [p.held_out for p in problems], strict=True))
+        member_values = []
+        for m in members:
+            blocks = np.hsplit(values_by_kernel[m["kernel"], m["gamma"]], len(penalties))
+            penalty = ((m["domain_weight"], m["conditional"]), m["alpha"])
+            member_values.append(blocks[penalties.index(penalty)])
+        return np.asarray(np.mean(member_values, axis=0))
+
+
+def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Array | None:
+    """Return features of continuous domain descriptors; None if domains are labels."""
+    if domain.values is None:
+        return None
+    max_weight = max(weight for weight, _ in penalties.domain_penalties)
+    label_map = LabelMap.choose(
+        domain.values,
+        "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
+        estimator.domain_gamma,
+        max_residual_trace(estimator.domain_epsilon, max_weight),
+        name="the domain kernel",
+    )
+    return label_map.features(domain.values)
+
+
+def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
+    """Return a function whose values are those of all solutions, in adjacent columns."""
+    mean = problem.target_mean
+    repeated_mean = mean.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(mean))
+    intercept = repeated_mean.reshape(-1) - problem.feature_mean @ solutions
+    return Expansion.from_features(nystrom, solutions, intercept)
+
+
+def _needs_class_moments(penalties: Penalties, descriptors: Array | None) -> bool:
+    """Return whether a problem requires the moments of each class separately."""
+    is_conditional = descriptors is not None and True in penalties.conditionals
+    return penalties.class_weight is not None or is_conditional
+
+
+def cells_of(rows: Rows, part_codes: Any, by_class: bool, descriptors: Array | None) -> CellRows:
+    """Divide rows into cells by part, and also by class if ``by_class``."""
+    by_class = by_class and rows.target.codes is not None
+    blocks = [] if descriptors is None else [descriptors]
+    blocks += [] if by_class else [rows.Y]
+    extra_columns = np.hstack(blocks) if blocks else None
+    n_categories = rows.target.n_categories, rows.domain.n_categories
+    return CellRows.of_parts(part_codes, *rows.codes(), n_categories, extra_columns, by_class)
+
+
+def columns_of(
+    nystrom: NystromMap, target: Labels, by_class: bool, descriptors: Array | None
+) -> Columns:
+    """Return the column layout of the moments for cells from :func:`cells_of`."""
+    by_class = by_class and target.codes is not None
+    targets_by_class = dict(enumerate(class_targets(target.n_categories))) if by_class else None
+    n_descriptors = 0 if descriptors is None else descriptors.shape[1]
+    return Columns(nystrom.n_features, n_descriptors, targets_by_class)
+
+
+def held_out_values(
+    nystrom: NystromMap, penalties: Penalties, rows: Rows, splits: Sequence[Split]
+) -> list[list[Array]]:
+    """Return the values of all solutions for the test rows of each split; domains must be labels.
+
+    Rows are summed once, in sets that no split divides.
+    """
+    by_class = _needs_class_moments(penalties, None)
+    columns = columns_of(nystrom, rows.target, by_class, None)
+    values: list[list[Array]] = []
+    for part_codes, split_parts in split_rows(splits, len(rows.X)):
+        cell_rows = cells_of(rows, part_codes, by_class, None)
+        cells = backend_of(rows.X).sum_cells([nystrom], rows.X, cell_rows).maps[0]
+        for train_cells, _ in cells_by_split(cells, split_parts):
+            problem = penalties.problem(train_cells, columns)
+            solutions = problem.solutions(penalties.domain_penalties, penalties.alphas)
+            X_test = rows.X[splits[len(values)][1]]
+            outputs = to_host(expansion(nystrom, problem, solutions)(X_test))
+            values.append(np.hsplit(outputs, len(penalties.combinations)))
+    return values
+
+
+def problem_of(
+    estimator: Any, nystrom: NystromMap, rows: Rows, penalties: Penalties
+) -> RidgeProblem:
+    """Create the ridge problem for all rows."""
+    descriptors = descriptors_of(estimator, rows.domain, penalties)
+    by_class = _needs_class_moments(penalties, descriptors)
+    cell_rows = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), by_class, descriptors)
+    sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cell_rows)
+    columns = columns_of(nystrom, rows.target, by_class, descriptors)
+    return problem_of_all_rows(sums.maps[0], columns, penalties)
+
+
+# Sums of rows that are in partitions or are not stored.
+
+
+def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
+    """Sum a batch of rows by domain and class; keys are (domain, class) pairs."""
+    class_codes, domain_codes = rows.codes()
+    extra_columns: Any = rows.Y if rows.target.codes is None else None
+    class_names = [None] if rows.target.names is None else rows.target.names.tolist()
+    domain_names = rows.domain.names.tolist()
+    cell_codes = domain_codes * len(class_names) + class_codes
+    cell_keys = list(product(domain_names, class_names))
+    group_keys = [(label, domain) for domain, label in cell_keys]
+    cell_rows = CellRows(cell_codes, cell_codes, cell_keys, group_keys, extra_columns)
+    widths = [nystrom.n_features + cell_rows.n_extra_columns for nystrom in maps]
+    check_cell_memory(len(cell_keys), widths, rows.X, ADVICE)
+    sums = [backend.sum_cells(group, rows.X, cell_rows) for group in group_by_distances(maps)]
+    return CellSums([cells for group_sums in sums for cells in group_sums.maps])
+
+
+class SumSearch(RidgeSearch):
+    """Search over sums by domain and class; some scores require another pass over the rows.
+
+    ``partitions`` contain the rows; None if rows are not stored.
+    """
+
+    def __init__(self, estimator: Any, penalties: Penalties, partitions: Any = None) -> None:
+        super().__init__(estimator, estimator._maps, penalties)
+        self.estimator, self.sums, self.partitions = estimator, estimator._sums, partitions
+        self.domains, self.classes = estimator.domains_, vars(estimator).get("classes_")
+        self.domain_parts, self.splits = split_domains(estimator.cv, len(self.domains))
+
+    def groups(self) -> list[list[NystromMap]]:
+        """Return all maps as one group, so that the rows in partitions are read once."""
+        return [self.maps]
+
+    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
+        """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
+        classes, scoring = self.classes, self.estimator.scoring
+        targets_by_class = None if classes is None else dict(enumerate(class_targets(len(classes))))
+        needs_rows = needs_predictions(scoring, classes is not None)
+        functions: list[dict[int, Expansion]] = [{} for _ in maps]
+        scores, problems = [], []
+        for nystrom, domain_cells, expansions in zip(maps, self.sums.maps, functions, strict=True):
+            columns = Columns(nystrom.n_features, 0, targets_by_class)
+            cells = self._cells(domain_cells)
+            score = error_score(columns, scoring)
+            if needs_rows:
+                score = _collect_functions(expansions, nystrom)
+            scores.append(score_cells(cells, columns, self.splits, self.penalties, score))
+            problems.append(problem_of_all_rows(cells, columns, self.penalties))
+        if needs_rows:
+            from domainwise.estimators.ridge.partition_scores import held_out_scores
+
+            test_sets = [self.domains[np.isin(self.domain_parts, test)] for _, test in self.splits]
+            scores = held_out_scores(self, functions, len(scores[0]), test_sets)
+        return scores, problems
+
+    def _cells(self, domain_cells: Cells) -> Cells:
+        """Merge the cells of domains into cells by part and class code."""
+        class_names = [None] if self.classes is None else self.classes.tolist()
+        cells: Cells = {}
+        domains_and_parts = zip(self.domains.tolist(), self.domain_parts.tolist(), strict=True)
+        for (domain, part), (code, name) in product(domains_and_parts, enumerate(class_names)):
+            if (domain, name) in domain_cells:
+                key = (part, None if name is None else code)
+                cells = merged_cells(cells, {key: domain_cells[domain, name]})
+        return cells
+
+
+def _collect_functions(expansions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
+    """Return a score function that stores the expansion of each split, and returns NaN."""
+
+    def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
+        expansions[split] = expansion(nystrom, problem, solutions)
+        return np.array(np.nan)
+
+    return score

@@ -1,0 +1,87 @@
+"""Compare a model with a constant prediction on held-out domains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from domainwise.evaluation.problem import make_problem
+from domainwise.evaluation.results import plain
+from domainwise.evaluation.run import compare_methods
+from domainwise.held_out.calibration.quantiles import calibrate_sets
+from domainwise.held_out.scoring.statistics import expected_range, expected_score
+from domainwise.models.registry import METHODS, TRIVIAL, Method, find_method
+from domainwise.models.table_model import table_setting
+from domainwise.tables.schema import Table
+
+
+@dataclass(frozen=True)
+class Check:
+    """Scores of a model on held-out domains, compared with a constant prediction."""
+
+    metric: str
+    model: float  #: mean score of the model over domains; larger is better (errors are negative)
+    constant: float  #: mean score of a constant prediction
+    worst: float  #: the model's score on ``worst_domain``
+    worst_domain: Any
+    n_domains: int
+    better: bool  #: whether the mean gain over ``constant`` is significant (one-sided test, 10 %)
+    low: float | None = None  #: lower end of a 95 % bootstrap interval for ``model``, over domains
+    high: float | None = None  #: upper end of this interval
+    calibration: dict[str, Any] | None = None  #: calibration of prediction sets
+    #: 90 % prediction interval for the score on one new domain.
+    range: tuple[float, float] | None = None
+
+
+def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
+    """Score a method and a constant prediction on held-out domains, as ``evaluate`` does.
+
+    ``options`` are passed to :func:`~domainwise.models.table_model.table_setting`.
+    """
+    setting = table_setting(table, **options)
+    problem = make_problem(
+        table.X,
+        table.y,
+        table.sample_domain,
+        task=table.schema.task,
+        schema=table.schema,
+        scoring=options.get("scoring"),
+        inner_scoring=setting.scoring,
+        max_rows="auto",
+        random_state=setting.seed,
+        pos_label=setting.pos_label,
+    )
+    run = partial(compare_methods, details=False, n_jobs=setting.n_jobs, progress=False)
+    overrides = {"class_weight": setting.class_weight, "predictor": setting.predictor}
+    method_without_context = replace(find_method(method, len(table.y)), context=False)
+    constant_evaluation = run(problem, [METHODS[TRIVIAL]])
+    model_evaluation = run(replace(problem, overrides=overrides), [method_without_context])
+    calibration = calibrate_sets(model_evaluation.records[model_evaluation.best_], problem.classes)
+    model_scores, constant_scores = model_evaluation.best.known, constant_evaluation.best.known
+    return compare_with_constant(problem.measure.name, model_scores, constant_scores, calibration)
+
+
+def compare_with_constant(
+    metric: str,
+    model_scores: Mapping[Any, float],
+    constant_scores: Mapping[Any, float],
+    calibration: dict[str, Any] | None = None,
+) -> Check:
+    """Compare scores of a model and of a constant prediction by domain; larger is better."""
+    gains = np.array([score - constant_scores[domain] for domain, score in model_scores.items()])
+    n, scores = len(gains), list(model_scores.values())
+    # A one-sided t-test at 10 %: one in ten models that are no better than the constant passes.
+    min_gain = gains.std(ddof=1) / np.sqrt(n) * stdtrit(n - 1, 0.9)
+    worst_domain = min(model_scores, key=lambda domain: model_scores[domain])
+    is_better = bool(gains.mean() > max(min_gain, 1e-12))
+    mean, constant_mean = float(np.mean(scores)), float(np.mean(list(constant_scores.values())))
+    low, high = plain(expected_score(scores, 0)[1:])
+    worst, ends = model_scores[worst_domain], expected_range(scores, metric)
+    return Check(
+        metric, mean, constant_mean, worst, worst_domain, n, is_better, low, high, calibration, ends
+    )

@@ -1,0 +1,120 @@
+"""Code that all displays share: axes, colors, legends, names and a base class."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import numpy as np
+
+from domainwise.base.arrays import Array
+from domainwise.base.inputs import check_same_length, check_sample_domain, label_array
+from domainwise.base.messages import needs_extra
+
+if TYPE_CHECKING:
+    from matplotlib import axes, figure
+
+MaybeAxes: TypeAlias = "axes.Axes | None"
+
+#: Colors that are readable on white and on black.
+PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#d9902f", "#a678de", "#7a9a3a", "#d6498f", "#3fa7c4")
+MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
+#: Colors of highlighted values, and of values for comparison.
+ACCENT, GRAY = "#e0533d", "#8b95a1"
+
+
+def domain_codes(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
+    """Return each row's domain code, and all domains; messages refer to ``rows`` as ``name``."""
+    if sample_domain is None:
+        raise ValueError("sample_domain is required. Pass the domain of each row.")
+    check_same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
+    labels = check_sample_domain(sample_domain, len(rows), "delta")
+    return labels.codes, labels.names.tolist()
+
+
+def check_known(values: Sequence[Any], allowed: Collection[Any], name: str) -> None:
+    """Raise an error if the argument ``name`` contains values that are not allowed."""
+    if unknowns := [value for value in values if value not in allowed]:
+        choices = ", ".join(map(str, allowed))
+        raise ValueError(f"{name} contains {unknowns[0]!r}, which is unknown. Use only: {choices}.")
+
+
+def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
+    """Return ``ax``, or the axes of a new figure of this size in inches."""
+    if ax is not None:
+        if not hasattr(ax, "transData"):
+            raise ValueError(
+                f"ax must be matplotlib axes or None; got {ax!r}. Pass None to create a figure."
+            )
+        return ax
+    with needs_extra("plotting", "report"):
+        from matplotlib import pyplot
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def offsets(n: int, largest: float) -> Array:
+    """Return n vertical offsets from ``largest`` to ``-largest``, for items in a row of a plot."""
+    return np.linspace(largest, -largest, n) if n > 1 else np.zeros(n)
+
+
+def text_color() -> str:
+    """Return the text color of the current matplotlib style."""
+    from matplotlib import rcParams
+
+    return str(rcParams["text.color"])
+
+
+class Display:
+    """Base class of displays: ``plot`` stores the axes and the figure."""
+
+    ax_: axes.Axes
+    figure_: figure.Figure
+
+    def _finish(
+        self, ax: Any, *, n_columns: int = 3, title: str | None = None, reverse: bool = False
+    ) -> Self:
+        """Add a legend, and draw names as text.
+
+        The legend is below the axes if the figure has a layout engine and no other axes. Entries
+        are in drawing order, or in the opposite order if ``reverse`` is True.
+        """
+        step = -1 if reverse else 1
+        handles, labels = (entries[::step] for entries in ax.get_legend_handles_labels())
+        if labels and len(ax.figure.axes) == 1 and ax.figure.get_layout_engine() is not None:
+            parent, legend_options = ax.figure, {"loc": "outside lower center", "ncols": n_columns}
+        else:
+            parent, legend_options = ax, {"loc": "best"}
+        if labels:
+            legend = parent.legend(handles, labels, fontsize=8, title=title, **legend_options)
+            draw_names_as_text(legend)
+        ax.grid(visible=True, axis="x", alpha=0.3)
+        draw_names_as_text(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def draw_names_as_text(artist: Any) -> None:
+    """Draw names such as "$5 to $6" as text, not as formulas; ``artist`` is a figure or part of it.
+
+    Only the tick labels of logarithmic axes may be formulas.
+    """
+    from matplotlib.axis import Axis
+    from matplotlib.text import Text
+
+    for text in artist.findobj(Text):
+        text.set_parse_math(False)
+    for axis in artist.findobj(Axis):
+        for label in axis.get_ticklabels(which="both"):
+            label.set_parse_math(axis.get_scale() == "log")
+
+
+def short(value: Any) -> str:
+    r"""Shorten a name in the middle, because names often differ at the beginning or the end.
+
+    >>> print(short("the hospital of Saint Mary"), short("a\x1b[2J"))
+    the hospi…Saint Mary a\x1b[2J
+    """
+    name = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value)
+    )
+    return name if len(name) <= 20 else f"{name[:9]}…{name[-10:]}"

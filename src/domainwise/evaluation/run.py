@@ -1,0 +1,441 @@
+"""The function ``evaluate``, which scores every method on every held-out domain."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from domainwise.base.arguments import CONSTRAINTS, SEED, check_arguments
+from domainwise.base.arrays import ArrayLike, CrossValidator, Label, Scoring
+from domainwise.base.inputs import check_is_table
+from domainwise.base.runner import Progress, run_jobs
+from domainwise.evaluation.evaluation import Evaluation
+from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
+from domainwise.evaluation.folder import JobMemory, open_folder, write_evaluation
+from domainwise.evaluation.gather import drawn_rows_note, scorable_methods, scored_evaluation
+from domainwise.evaluation.jobs import MAX_WITHIN_COST, MethodJob, SeenJob, job_key
+from domainwise.evaluation.plan import (
+    QUICK_SCORED,
+    JobProgress,
+    job_progress,
+    plan_quick,
+    seconds_per_cost,
+    workers_for,
+)
+from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
+from domainwise.held_out.folds import Split
+from domainwise.held_out.scoring.measures import Measure, choose_measure
+from domainwise.models.registry import TRIVIAL, Method, choose_methods, methods_for
+from domainwise.tables.schema import Table
+
+#: Maximum cost of a method that is run again without the columns that leak the target, and the
+#: larger maximum for the recommended method.
+LOW_COST, RECOMMENDED_COST = 5.0, 12.0
+#: Number of random folds in which slow methods predict seen domains; other methods use all folds.
+SLOW_FOLDS = 2
+
+
+def evaluate(
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_domain: ArrayLike,
+    *,
+    methods: str | Sequence[str | tuple[Any, ...] | Method] | None = None,
+    task: str = "auto",
+    scoring: Scoring | Sequence[str] = None,
+    cv: CrossValidator = None,
+    inner_cv: CrossValidator = None,
+    n_jobs: int | None = None,
+    random_state: int = 0,
+    progress: bool | Progress = True,
+    max_rows: int | str | None = "auto",
+    pos_label: Label | None = None,
+    prepare: bool = True,
+    inner_scoring: Scoring = None,
+    quick: bool = False,
+    out: str | Path | None = None,
+    force: bool = False,
+) -> Evaluation:
+    """Compare methods on held-out domains, and estimate their scores on an unseen domain.
+
+    Each domain is held out in turn, in groups if there are more than ten domains. Each method is
+    fitted to the other domains, the sources. Its parameters are chosen by holding out the sources
+    in turn. Preprocessing is also fitted to the sources, so that no fit uses a held-out domain.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n_samples, n_features)
+        Numbers, or a data frame with numeric and categorical columns. NaN marks missing values.
+    y : array-like of shape (n_samples,) or str
+        Classes or a continuous target, or the name of the target column in the data frame.
+    sample_domain : array-like of shape (n_samples,) or str
+        The domain of each row, such as a site, patient or well, or the name of the domain column.
+    methods : list or str, default=None
+        None compares "constant", "svm", "linear", "boosting", "dcmcv", "invariantridge" and
+        "ensemble". Other names are "kpca", "coir", "dica", "dcm", "sca", "mda", "mida", their
+        "fast" variants such as "fastdcm", and "invariant"; "all" compares every method. A method of
+        your own is a ``(name, estimator)`` pair, or ``(name, estimator, grid)`` with parameter
+        values to choose from; the estimator is any scikit-learn estimator or pipeline. Its ``fit``
+        gets the target unchanged, and ``sample_domain`` if requested. If its ``predict`` also
+        takes ``sample_domain``, there is a second result, ``name+context``, for which all rows of
+        the held-out domain are predicted together.
+    task : {"auto", "classification", "regression"}, default="auto"
+        With "auto", text and up to 20 distinct whole numbers are treated as classes.
+    scoring : str, callable or list of str, default=None
+        A scikit-learn scorer, or a list of scorer names. None means RMSE for a continuous target.
+        For classes, it means balanced accuracy if a class is rare, or if the share of a class
+        varies by more than 0.2 between domains, and otherwise accuracy. The first of several names
+        decides whether classes are weighted; all scores are computed from the same predictions.
+    cv : splitter or iterable, default=None
+        Outer splits; no domain may be on both sides of a split. None holds out one domain at a
+        time if there are at most ten domains, and otherwise ten groups of domains.
+    inner_cv : splitter, default=None
+        Splits of the sources for choosing parameters, with domains as groups. None holds out one
+        source domain at a time if there are at most five, and otherwise five groups of domains
+        (``LeaveDomainsOut()`` always holds out one at a time, and is slower). With a single
+        source domain, folds of its rows are used.
+    n_jobs : int, default=None
+        Number of worker processes; -1 uses one for each core, if there is enough memory. Scores
+        do not depend on this number.
+    random_state : int, default=0
+        Seed for all random choices.
+    progress : bool or callable, default=True
+        Whether to show scores and the remaining time: in a terminal, as a table that is updated
+        (with Rich), otherwise as one line per fit. A callable gets each fit's cost and result rows.
+    max_rows : int, "auto" or None, default="auto"
+        Maximum number of rows to train on, drawn evenly from the domains; "auto" means 2,000,
+        and None uses all rows. Scores are computed on all rows, up to 100,000. With more than
+        5,000 source rows, projections are approximated with landmarks.
+    pos_label : object, default=None
+        The positive class of a binary target, for scores such as F1; None means the second class.
+    prepare : bool, default=True
+        Whether methods of your own get preprocessed numbers, like all other methods. With False,
+        they get the rows of X unchanged.
+    inner_scoring : str or callable, default=None
+        A scikit-learn scorer for choosing parameters on the sources. None uses a smooth score,
+        because accuracy on a few domains is noisy: the negative log loss (with decision values
+        converted to probabilities by a logistic curve fitted to held-out domains), or the negative
+        squared error. All classes of a domain, and all domains, have the same weight.
+    quick : bool, default=False
+        Whether to finish in about half a minute. Domains are held out in at most three groups,
+        methods are trained on at most 600 rows, and methods that would take too long are skipped.
+        The first note and ``facts["quick"]`` describe what was skipped.
+    out : path-like, default=None
+        A folder to which every finished fit is written. To continue an interrupted evaluation,
+        repeat the call; the numbers are the same. If only ``scoring`` changes, the new scores are
+        computed from the predictions in the folder.
+    force : bool, default=False
+        Whether to replace the results of another evaluation in the folder.
+
+    Returns
+    -------
+    Evaluation
+
+    See Also
+    --------
+    Evaluation : The result.
+    check_shift : Compare new rows with the sources of a model.
+
+    Examples
+    --------
+    >>> from domainwise import evaluate
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=3, n_per_domain=30, random_state=0)
+    >>> methods = ["constant", "linear"]
+    >>> evaluation = evaluate(data.data, data.target, data.sample_domain, methods=methods)
+    >>> sorted(evaluation.scores)
+    ['constant', 'linear']
+    """
+    options: dict[str, Any] = {"cv": cv, "inner_cv": inner_cv, "max_rows": max_rows, "out": out}
+    options |= {"n_jobs": n_jobs, "random_state": random_state, "progress": progress}
+    options |= {"quick": quick, "force": force}
+    rules = {"random_state": [SEED], "inner_cv": CONSTRAINTS["cv"], "out": [str, os.PathLike, None]}
+    check_arguments("evaluate", rules, prepare=prepare, **options)
+    X, y, sample_domain = _separate_columns(X, y, sample_domain)
+    evaluation = _evaluate(
+        partial(make_problem, X, y, sample_domain, task=task),
+        choose_methods(methods, prepare=prepare),
+        scoring=scoring,
+        pos_label=pos_label,
+        inner_scoring=inner_scoring,
+        **options,
+    )
+    if out is not None:
+        write_evaluation(Path(out), evaluation)
+    return evaluation
+
+
+def evaluate_table(table: Table, methods: Sequence[Method], **options: Any) -> Evaluation:
+    """Evaluate methods on a table that was read and checked.
+
+    ``options`` are those of :func:`evaluate`. The caller writes the result file.
+    """
+    X, y, sample_domain, schema = table.X, table.y, table.sample_domain, table.schema
+    create_problem = partial(make_problem, X, y, sample_domain, task=schema.task, schema=schema)
+    return _evaluate(create_problem, methods, **options)
+
+
+def _evaluate(
+    create_problem: Callable[..., Problem],
+    methods: Sequence[Method],
+    *,
+    scoring: Any = None,
+    cv: Any = None,
+    inner_cv: Any = None,
+    random_state: int = 0,
+    max_rows: int | str | None = "auto",
+    pos_label: Any = None,
+    inner_scoring: Any = None,
+    quick: bool = False,
+    out: str | Path | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Create the problem and compare methods; ``options`` are passed to :func:`compare_methods`."""
+    if out is not None and not os.fspath(out):
+        raise ValueError("out is an empty path. Pass a folder, or None")
+    if isinstance(scoring, (list, tuple)) and not scoring:
+        raise ValueError("scoring is an empty list. Pass a scorer, or None for the default")
+    scoring, *extra_scorers = scoring if isinstance(scoring, (list, tuple)) else [scoring]
+    full_problem = create_problem(
+        scoring=scoring,
+        max_rows=None,
+        random_state=random_state,
+        pos_label=pos_label,
+        inner_scoring=inner_scoring,
+    )
+    methods, plan = methods_for(methods, full_problem.classification), None
+    measure_arguments = (full_problem.y, full_problem.classification, pos_label)
+    if quick:
+        full_problem = replace(full_problem, max_scored=QUICK_SCORED)
+        plan = plan_quick(full_problem, methods, cv, inner_cv, max_rows, options.get("n_jobs"))
+        methods, cv, inner_cv = plan.methods, plan.cv, plan.inner_cv
+    problem = full_problem.drawn(max_rows) if plan is None else plan.problem
+    evaluation = compare_methods(
+        problem,
+        methods,
+        cv=cv,
+        inner_cv=inner_cv,
+        more_measures=[choose_measure(scorer, *measure_arguments) for scorer in extra_scorers],
+        out=out,
+        quick=quick,
+        **options,
+    )
+    evaluation.source = replace(full_problem, measure=evaluation.chosen_for or full_problem.measure)
+    evaluation.inner_cv = inner_cv
+    if plan is not None:
+        evaluation.facts["quick"] = plan.description
+        # The plan's description also says how many rows were drawn.
+        notes = [note for note in evaluation.notes if note != drawn_rows_note(problem)]
+        evaluation.notes = [plan.description, *notes]
+        evaluation.left_out |= plan.left_out
+    return evaluation
+
+
+def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
+    """Separate the target and the domains from X if they are passed as column names."""
+    check_is_table(X)
+    arguments = {"y": y, "sample_domain": sample_domain}
+    name_by_argument = {key: value for key, value in arguments.items() if np.isscalar(value)}
+    if not name_by_argument:
+        return X, y, sample_domain
+    X = X.to_pandas() if hasattr(X, "to_pandas") else X
+    column_names = list(getattr(X, "columns", ()))
+    for argument, name in name_by_argument.items():
+        if not hasattr(X, "columns"):
+            raise ValueError(
+                f"{argument}={name!r} names a column, but X is not a data frame. Pass an array "
+                "with one value for each row"
+            )
+        if (n_matches := column_names.count(name)) != 1:
+            missing_text = f"is not a column of X; use one of {', '.join(map(str, column_names))}"
+            repeated_text = "names several columns of X. Rename all but one of them"
+            raise ValueError(f"{argument}={name!r} {repeated_text if n_matches else missing_text}")
+    if len({*name_by_argument.values()}) < len(name_by_argument):
+        raise ValueError(
+            f"y and sample_domain are the same column, {y!r}. Pass two different columns"
+        )
+    arguments |= {argument: X[name] for argument, name in name_by_argument.items()}
+    return X.drop(columns=[*name_by_argument.values()]), *arguments.values()
+
+
+def compare_methods(
+    problem: Problem,
+    methods: Sequence[Method],
+    *,
+    cv: Any = None,
+    inner_cv: Any = None,
+    details: bool = True,
+    n_jobs: int | None = None,
+    progress: bool | Progress = True,
+    more_measures: Sequence[Measure] = (),
+    out: str | Path | None = None,
+    force: bool = False,
+    quick: bool = False,
+    partial_results: bool = False,
+) -> Evaluation:
+    """Run methods on all splits of a problem.
+
+    With ``details``, domains and columns are described and, unless ``quick`` is True, scores on
+    seen domains are added. With ``partial_results``, an interruption (Ctrl-C) returns an evaluation
+    of the finished jobs.
+    """
+    methods = methods_for(methods, problem.classification)
+    measures = [problem.measure, *more_measures]
+    scored_methods = scorable_methods(problem, methods, measures)
+    if not scored_methods:
+        raise ValueError(
+            f"{problem.measure.name} needs probabilities, but none of the methods predicts them. "
+            "Choose other methods, or another scorer (scoring)"
+        )
+    splits = outer_splits(problem, cv)
+    if len(problem.unscored) == len(problem.domains):
+        raise ValueError(
+            "every domain has only one class, so no domain can be scored. Use domains that contain "
+            "several classes"
+        )
+    settings = {"inner_cv": repr(inner_cv), "inside": details, "quick": quick}
+    if problem.inner_scoring is not None:
+        settings["inner_scoring"] = repr(problem.inner_scoring)
+    with (
+        nullcontext(JobMemory())
+        if out is None
+        else open_folder(Path(out), problem, scored_methods, splits, force=force, **settings)
+    ) as memory:
+        if (scorer := memory.chosen_by) is not None:
+            measure = choose_measure(scorer, problem.y, problem.classification, problem.positive)
+            problem = replace(problem, measure=measure)
+        differences = describe_differences(problem) if details else {"columns": []}
+        column_names = [column["name"] for column in differences["columns"]]
+        jobs = [
+            MethodJob(problem, method, split, split_number, inner_cv, column_names, quick)
+            for split_number, split in enumerate(splits)
+            for method in scored_methods
+        ]
+        summarize = partial(scored_evaluation, problem, methods=methods, splits=splits)
+        unit_seconds = seconds_per_cost(problem, splits[0]) if progress is True or n_jobs else 0.0
+        n_workers = workers_for(problem, n_jobs, unit_seconds * sum(job.cost for job in jobs))
+        stop_note = ""
+        try:
+            with job_progress(progress, jobs, memory.rows, n_workers, unit_seconds) as callback:
+                _run(jobs, memory, n_workers, callback)
+                if details and not quick:
+                    evaluations = [summarize(measure, rows=memory.rows) for measure in measures]
+                    _run(_seen_domain_jobs(jobs, memory, evaluations), memory, n_workers, callback)
+        except KeyboardInterrupt:
+            if not (partial_results and memory.rows):
+                raise
+            stop_note = _remove_incomplete_splits(jobs, memory)
+        evaluation, *others = (summarize(measure, rows=memory.rows) for measure in measures)
+        if stop_note:
+            evaluation.facts["stopped"] = stop_note
+            evaluation.notes.insert(0, stop_note)
+        evaluation.others, evaluation.chosen_for = others, problem.measure
+        faults = with_effects(differences.get("faults", []), evaluation)
+        evaluation.differences = {**differences, "faults": faults}
+        if leaking_columns(faults) and not stop_note:
+            arguments = (evaluation, problem, scored_methods, splits, inner_cv, n_workers)
+            evaluation.differences["without_leaks"] = _score_without_leaks(*arguments)
+    return evaluation
+
+
+def _score_without_leaks(
+    evaluation: Evaluation,
+    problem: Problem,
+    methods: Sequence[Method],
+    splits: Sequence[Split],
+    inner_cv: Any,
+    n_workers: int,
+) -> dict[str, Any]:
+    """Score fast methods and the recommended one again, without columns that leak the target."""
+    leaking_names = leaking_columns(evaluation.differences["faults"])
+    # The constant prediction uses no columns and is skipped.
+    max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
+    methods = [m for m in methods if m.cost <= max_costs.get(m.key, LOW_COST)]
+    scores: dict[str, float] = {}
+    if methods and len(leaking_names) < problem.X.shape[1]:
+        problem, memory = problem.without_columns(leaking_names), JobMemory()
+        jobs = [
+            MethodJob(problem, method, split, split_number, inner_cv, quick=True)
+            for split_number, split in enumerate(splits)
+            for method in methods
+        ]
+        run_jobs(jobs, memory, n_jobs=n_workers)
+        with suppress(ValueError):  # raised if no method could be evaluated
+            rerun = scored_evaluation(problem, evaluation.measure, methods, splits, memory.rows)
+            scores = {result.label: result.mean for result in rerun.results}
+    return {"columns": leaking_names, "scores": scores}
+
+
+def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> str:
+    """Remove the rows of incomplete splits; if all splits are incomplete, keep the first.
+
+    Return a sentence about the missing splits.
+    """
+    unfinished_jobs = memory.unfinished(jobs)
+    split_numbers = sorted({job.split_number for job in jobs})
+    incomplete_numbers = {job.split_number for job in unfinished_jobs}
+    remaining_numbers = sorted({*split_numbers} - incomplete_numbers) or split_numbers[:1]
+    memory.rows = [row for row in memory.rows if row["split"] in remaining_numbers]
+    return (
+        f"Interrupted after {len(jobs) - len(unfinished_jobs)} of {len(jobs)} fits: scores are "
+        f"based on {len(remaining_numbers)} of {len(split_numbers)} groups of held-out domains. "
+        "Run the same command again to continue."
+    )
+
+
+def _run(
+    jobs: Sequence[MethodJob], memory: JobMemory, n_workers: int, progress: Progress | None
+) -> None:
+    """Run the unfinished jobs split by split, so that scores are comparable at any time.
+
+    The first split starts with fast methods, so that the first scores appear early. The other
+    splits start with slow methods, so that no worker is idle at the end.
+    """
+    unfinished_jobs = sorted(
+        memory.unfinished(jobs),
+        key=lambda j: (j.split_number, j.cost if j.split_number == 0 else -j.cost, j.method.key),
+    )
+    if isinstance(progress, JobProgress):
+        progress.begin(unfinished_jobs)
+    run_jobs(unfinished_jobs, memory, n_jobs=n_workers, progress=progress)
+
+
+def _seen_domain_jobs(
+    jobs: Sequence[MethodJob], memory: JobMemory, evaluations: Sequence[Evaluation]
+) -> list[SeenJob]:
+    """Jobs that predict seen domains, for the methods that the report describes.
+
+    Slow methods are included only if they are recommended, and only in ``SLOW_FOLDS`` folds.
+    Folds within each domain are predicted only by the recommended method, if it is not slow.
+    """
+    described_keys = {result.key for evaluation in evaluations for result in evaluation.described}
+    recommended_keys = {evaluation.recommended_ for evaluation in evaluations}
+    n_splits = 1 + max(job.split_number for job in jobs)
+    seen_split_by_number = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
+    model_by_key = {job_key(row): row.get("settled_model") for row in memory.rows}
+    seen_domain_jobs = []
+    for job in jobs:
+        variants = job.method.rows(job.problem.classification)
+        context_keys = [key for key, _, context in variants if context]
+        is_described = any(key in described_keys for key, _, _ in variants)
+        is_fast = job.method.cost <= MAX_WITHIN_COST
+        is_recommended = job.method.key in recommended_keys
+        if is_described and (is_fast or (is_recommended and job.split_number < SLOW_FOLDS)):
+            job_fields = (job.problem, job.method, job.split, job.split_number, job.inner_cv)
+            seen_domain_jobs.append(
+                SeenJob(
+                    *job_fields,
+                    seen_split=seen_split_by_number.get(job.split_number),
+                    chosen_model=model_by_key[job.row_keys[0]],
+                    predict_within=is_fast and is_recommended,
+                    use_context=not described_keys.isdisjoint(context_keys),
+                )
+            )
+    return seen_domain_jobs

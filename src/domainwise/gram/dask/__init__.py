@@ -1,1 +1,0 @@
-"""The exact operator on Dask, and its task graphs."""

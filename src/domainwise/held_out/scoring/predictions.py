@@ -1,0 +1,263 @@
+"""Stored predictions for scorers, and functions that pass domains to estimators that use them.
+
+scikit-learn scorers call ``predict`` without ``sample_domain``, and do not return predictions.
+Here, predictions are computed first and scored later.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from sklearn import config_context
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.pipeline import Pipeline
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.metaestimators import available_if
+
+from domainwise.base.arrays import Array
+from domainwise.held_out.folds import draw_rows
+
+#: Maximum number of rows whose predictions are stored with a model.
+MAX_HELD_OUT = 20_000
+
+
+def has_argument(method: Any, name: str = "sample_domain") -> bool:
+    """Return whether a function or method has an argument with this name."""
+    return name in inspect.signature(method).parameters
+
+
+def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **fit_params: Any) -> Any:
+    """Fit an estimator in place; pass ``sample_domain`` if the estimator or a step requests it."""
+    with config_context(enable_metadata_routing=True):
+        if sample_domain is not None and not requests_domains(estimator):
+            if not has_argument(estimator.fit):
+                sample_domain = None
+            elif hasattr(estimator, "set_fit_request"):
+                estimator.set_fit_request(sample_domain=True)
+        if sample_domain is not None:
+            fit_params["sample_domain"] = sample_domain
+        return estimator.fit(X, y, **fit_params)
+
+
+def requests_domains(estimator: Any, method: str = "fit") -> bool:
+    """Return whether an estimator, or one of its steps, requests ``sample_domain``."""
+    with config_context(enable_metadata_routing=True):
+        return bool(get_routing_for_object(estimator).consumes(method, ["sample_domain"]))
+
+
+class MetaEstimator(MetaEstimatorMixin, BaseEstimator):
+    """A meta-estimator with the type and input tags of its estimator."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner_tags = self.estimator.__sklearn_tags__()
+        for name in ("estimator_type", "classifier_tags", "regressor_tags", "input_tags"):
+            setattr(tags, name, getattr(inner_tags, name))
+        return tags
+
+
+def predicts_most_probable(estimator: Any) -> bool:
+    """Return whether an estimator predicts the class with the largest probability."""
+    while type(estimator) is Pipeline:
+        estimator = estimator.steps[-1][1]
+    return bool(getattr(estimator, "predicts_most_probable", False))
+
+
+def _provides(method: str) -> Callable[[Any], bool]:
+    return lambda self: self.classes is not None and hasattr(self.estimator, method)
+
+
+@dataclass(eq=False, repr=False)
+class Predictions(BaseEstimator):
+    """Predictions of an estimator for some rows, which scorers use in place of the estimator.
+
+    Classes are predicted as codes. The last of ``classes`` is the positive class; ``classes`` is
+    None for a continuous target. Values are computed when they are first used. ``sample_domain`` is
+    for estimators that predict the rows of a domain together. In this case, ``rows`` are the
+    indices of the rows that are scored, or None for all rows.
+    """
+
+    estimator: Any
+    X: Any
+    classes: Any = None
+    sample_domain: Any = None
+    rows: Any = None
+
+    @classmethod
+    def from_record(
+        cls, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
+    ) -> Predictions:
+        """Create predictions from rows of a record with the keys that :meth:`outputs` returns."""
+        output_names = ("probabilities", "decisions")
+        outputs = [None if record[name] is None else record[name][rows] for name in output_names]
+        method_outputs = zip(("predict_proba", "decision_function"), outputs, strict=True)
+        estimator = SimpleNamespace(**{name: v for name, v in method_outputs if v is not None})
+        predictions = cls(estimator, None, classes)
+        predictions.labels = record["prediction"][rows]
+        predictions.probabilities, predictions.decisions = outputs
+        return predictions
+
+    def outputs(self) -> dict[str, Any]:
+        """Return all outputs by name; None for outputs that the estimator does not provide."""
+        outputs = {"probabilities": self.probabilities, "decisions": self.decisions}
+        return {"prediction": self.labels, **outputs}
+
+    def _call(self, method: str) -> Array:
+        if self.sample_domain is None:
+            return np.asarray(getattr(self.estimator, method)(self.X))
+        with config_context(enable_metadata_routing=True):
+            call = getattr(self.estimator, method)
+            outputs = np.asarray(call(self.X, sample_domain=self.sample_domain))
+        return outputs if self.rows is None else outputs[self.rows]
+
+    @cached_property
+    def labels(self) -> Array:
+        """Predicted classes or numbers."""
+        if self.classes is None or not predicts_most_probable(self.estimator):
+            labels = self._call("predict")  # CatBoost returns a 2-D column
+            return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+        return np.asarray(self.estimator.classes_[self._predict_proba.argmax(axis=1)])
+
+    @cached_property
+    def _predict_proba(self) -> Array:
+        return self._call("predict_proba")
+
+    @cached_property
+    def probabilities(self) -> Array | None:
+        """One column per class; zeros for a class that was not seen in fit."""
+        return self._align(self._predict_proba, 0.0) if _provides("predict_proba")(self) else None
+
+    @cached_property
+    def decisions(self) -> Array | None:
+        """One value per row (positive for the last of two classes), or one column per class."""
+        if not _provides("decision_function")(self):
+            return None
+        decisions = self._call("decision_function")
+        if len(self.classes) == 2:
+            decisions = decisions if decisions.ndim == 1 else decisions[:, 1] - decisions[:, 0]
+            return decisions if self.estimator.classes_[-1] == self.classes[-1] else -decisions
+        if decisions.ndim == 1:
+            decisions = np.column_stack([-decisions, decisions])
+        return self._align(decisions, float(decisions.min()) - 1.0)
+
+    def _align(self, values: Array, fill_value: float) -> Array:
+        """Return one column per class, filled with ``fill_value`` for classes not seen in fit."""
+        columns = np.full((len(values), len(self.classes)), fill_value)
+        columns[:, codes_of(self.estimator.classes_, self.classes)] = values
+        return columns
+
+    @property
+    def classes_(self) -> Array:
+        """Codes of the classes."""
+        return np.arange(0 if self.classes is None else len(self.classes))
+
+    def predict(self, X: Any) -> Array:
+        """Return class codes, or numbers."""
+        return self.labels if self.classes is None else codes_of(self.labels, self.classes)
+
+    @available_if(_provides("predict_proba"))
+    def predict_proba(self, X: Any) -> Any:
+        """Return class probabilities."""
+        return self.probabilities
+
+    @available_if(_provides("decision_function"))
+    def decision_function(self, X: Any) -> Any:
+        """Return decision values."""
+        return self.decisions
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.classes is None:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        else:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        return tags
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions for source rows by models that were fitted to other domains.
+
+    Predictions are probabilities, with one column per class, or a column of predicted values.
+    """
+
+    y: Array  #: class codes, or target values
+    domain: Array  #: domain codes
+    plain: Array  #: predictions of shape (n_rows, n_columns), for rows predicted one by one
+    context: Array | None = None  #: the same for rows predicted together with their domain
+    members: dict[str, Array] | None = None  #: like ``plain``, for each ensemble member
+
+    @classmethod
+    def from_rows(
+        cls,
+        y: Array,
+        domain: Array,
+        plain: Array,
+        context: Array | None = None,
+        members: dict[str, Array] | None = None,
+        rows: Array | None = None,
+    ) -> HeldOut:
+        """Select at most ``MAX_HELD_OUT`` rows (or two per domain), drawn evenly from the domains.
+
+        Only rows with indices in ``rows`` are used; None uses all rows. Probabilities are stored in
+        single precision, because there may be many classes.
+        """
+        rows = np.arange(len(y)) if rows is None else rows
+        domain_codes = np.unique(domain[rows], return_inverse=True)[1]
+        n_domains = int(domain_codes.max()) + 1
+        rows = rows[draw_rows(domain_codes, max(MAX_HELD_OUT, 2 * n_domains), 0)]
+        dtype = np.float32 if y.dtype.kind in "iu" else np.float64
+        context = None if context is None else context[rows].astype(dtype)
+        if members is not None:
+            members = {name: outputs[rows].astype(dtype) for name, outputs in members.items()}
+        return cls(y[rows], domain[rows], plain[rows].astype(dtype), context, members)
+
+
+def codes_of(labels: Any, classes: Array) -> Array:
+    """Return the index of each label in ``classes``, which may be in any order."""
+    labels = np.asarray(labels)
+    order = np.argsort(classes)
+    positions = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
+    codes = order[positions]
+    is_unknown = classes[codes] != labels
+    if np.any(is_unknown):
+        choices = ", ".join(map(str, classes.tolist()))
+        raise ValueError(
+            f"class {labels[is_unknown].tolist()[0]!r} is unknown. The classes are {choices}."
+        )
+    return np.asarray(codes)
+
+
+@dataclass(frozen=True)
+class NamedScorer:
+    """A scikit-learn scorer that accepts classes of any type."""
+
+    scorer: Any  #: from :func:`sklearn.metrics.get_scorer`
+    classes: Array  #: the last one is the positive class
+    name: str = ""  #: name of the scorer
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Score an estimator, or stored predictions."""
+        if not isinstance(estimator, Predictions):
+            estimator = Predictions(estimator, X, self.classes)
+        class_codes = codes_of(y, self.classes)
+        if self.name not in ("accuracy", "balanced_accuracy"):
+            return float(self.scorer(estimator, None, class_codes))
+        # Searches compute thousands of scores; scikit-learn's checks would take most of the time.
+        is_correct = estimator.predict(None) == class_codes
+        if self.name == "accuracy":
+            return float(is_correct.mean())
+        return balanced_accuracy(class_codes, is_correct)
+
+
+def balanced_accuracy(class_codes: Array, is_correct: Array) -> float:
+    """Return the mean recall of the classes that occur; the arrays have an entry for each row."""
+    counts = np.bincount(class_codes)
+    return float((np.bincount(class_codes, is_correct)[counts > 0] / counts[counts > 0]).mean())

@@ -1,0 +1,255 @@
+"""Statistics of scores: confidence intervals, means over repeats, paired tests and ranks.
+
+Repeats of one data set share domains and are not independent. The p-values of paired tests are
+therefore approximate and too small, and every output with p-values says so.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from scipy.special import betaincinv, ndtri, stdtrit
+
+from domainwise.base.arrays import Array
+
+#: Number of bootstrap samples of rows, and of domains; probability of each tail of an interval.
+ROW_SAMPLES, DOMAIN_SAMPLES, TAIL = 200, 2000, 0.025
+
+
+def defined_score(score: Callable[..., float], *arrays: Any) -> float:
+    """Return the score of arrays; NaN if it is undefined, as AUC is for a single class."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return float(score(*arrays))
+        except (ValueError, ArithmeticError, AttributeError):
+            return float("nan")
+
+
+def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
+    """Return a 95 % bootstrap interval; NaN if most scores are undefined or their range is 0."""
+    samples = np.random.default_rng(0).choice(rows, (ROW_SAMPLES, len(rows)))
+    scores = np.array([defined_score(score, sample) for sample in samples])
+    if np.isfinite(scores).mean() >= 0.5:
+        low, high = np.nanquantile(scores, [TAIL, 1 - TAIL])
+        if high > low:
+            return float(low), float(high)
+    return float("nan"), float("nan")
+
+
+def share_interval(hits: float, n: float) -> tuple[float, float]:
+    """Return the exact 95 % confidence interval for a proportion (Clopper and Pearson)."""
+    low = betaincinv(hits, n - hits + 1, TAIL) if hits > 0 else 0.0
+    high = betaincinv(hits + 1, n - hits, 1 - TAIL) if hits < n else 1.0
+    return float(low), float(high)
+
+
+def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, float]:
+    """Return the mean score over domains, and an approximate 95 % confidence interval for it.
+
+    Domains are resampled. Those without a score are ignored; a single domain has no interval.
+    Bootstrap intervals from few domains are too narrow, and are widened by the ratio of the
+    quantiles of Student's t and the normal distribution.
+    """
+    defined_scores = _drop_undefined(scores)
+    n_domains = len(defined_scores)
+    mean = float(defined_scores.mean()) if n_domains else float("nan")
+    if n_domains < 2:
+        return mean, float("nan"), float("nan")
+    indices = np.random.default_rng(seed).integers(n_domains, size=(DOMAIN_SAMPLES, n_domains))
+    # Proportions are at most 1, and errors with a negative sign at most 0.
+    upper = next((bound for bound in (0.0, 1.0) if defined_scores.max() <= bound), np.inf)
+    return mean, *widened_interval(mean, defined_scores[indices].mean(axis=1), n_domains, upper)
+
+
+def _drop_undefined(scores: Sequence[float] | Array) -> Array:
+    values = np.asarray(scores, dtype=np.float64)
+    return values[np.isfinite(values)]
+
+
+def widened_interval(
+    mean: float, bootstrap_means: Array, n: int, upper: float
+) -> tuple[float, float]:
+    """Return a 95 % confidence interval from bootstrap means over ``n`` domains, wider for small n.
+
+    The upper end is at most ``upper``.
+    """
+    if n < 2:
+        return float("nan"), float("nan")
+    low, high = np.quantile(bootstrap_means, [TAIL, 1 - TAIL])
+    factor = np.sqrt(n / (n - 1)) * stdtrit(n - 1, TAIL) / ndtri(TAIL)
+    return float(mean - factor * (mean - low)), float(min(mean + factor * (high - mean), upper))
+
+
+def expected_range(
+    scores: Sequence[float] | Array, scoring: object = None
+) -> tuple[float, float] | None:
+    """Return a range that contains the score of a new domain with 90 % probability (theory 18).
+
+    The range is a prediction interval based on Student's t distribution. Errors and 1 - R² are
+    first transformed to logarithms; for proportions such as accuracy, the range is clipped to
+    [0, 1]. It is valid for a new domain of similar size. With fewer than four domains, the result
+    is None. ``scoring`` is the name of the scorer, if it has one.
+
+    >>> [round(bound, 2) for bound in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
+    [0.54, 0.98]
+    """
+    transformed_scores = defined_scores = _drop_undefined(scores)
+    n_domains = len(defined_scores)
+    if n_domains < 4:
+        return None
+    bound = None  # if set, the interval is computed for the logarithm of bound - score
+    if (scoring is None or str(scoring).startswith("neg_")) and (defined_scores < 0.0).all():
+        bound = 0.0
+    elif scoring in ("r2", "explained_variance") and (defined_scores < 1.0).all():
+        bound = 1.0
+    if bound is not None:
+        transformed_scores = np.log(bound - defined_scores)
+    mean, deviation = transformed_scores.mean(), transformed_scores.std(ddof=1)
+    radius = -stdtrit(n_domains - 1, 0.05) * deviation * np.sqrt(1.0 + 1.0 / n_domains)
+    low, high = float(mean - radius), float(mean + radius)
+    if bound is not None:
+        return bound - float(np.exp(high)), bound - float(np.exp(low))
+    if defined_scores.min() >= 0.0 and defined_scores.max() <= 1.0:
+        return max(low, 0.0), min(high, 1.0)
+    return low, high
+
+
+#: Shown next to all p-values of paired tests.
+PAIRED_CAVEAT = (
+    "p-values are approximate: repeats draw from the same domains and are not independent"
+)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and standard deviation (with divisor n - 1) over repeats."""
+
+    mean: float
+    deviation: float
+    n: int
+
+
+def summarize(values: Sequence[float]) -> Summary:
+    """Return the mean and the standard deviation, which is NaN for a single value.
+
+    >>> summarize([1.0, 3.0])
+    Summary(mean=2.0, deviation=1.4142135623730951, n=2)
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    if not len(numbers):
+        return Summary(float("nan"), float("nan"), 0)
+    deviation = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else float("nan")
+    return Summary(float(np.mean(numbers)), deviation, len(numbers))
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A paired comparison: mean difference (first minus second), and p-value.
+
+    ``p_value`` is None if there are too few pairs for a p-value below 0.05.
+    """
+
+    difference: float
+    p_value: float | None
+
+
+#: With five pairs, the two-sided p-value of the signed-rank test is at least 1/16.
+MIN_PAIRS = 6
+
+
+def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
+    """Compare scores on shared repeats or domains with Wilcoxon's signed-rank test.
+
+    >>> compare({0: 4.0, 1: 3.0}, {0: 2.0, 1: 3.0, 2: 7.0})
+    Paired(difference=1.0, p_value=None)
+    """
+    common_keys = sorted(first.keys() & second.keys())
+    pairs = np.array([(first[key], second[key]) for key in common_keys]).reshape(-1, 2)
+    differences = pairs[:, 0] - pairs[:, 1]
+    scale = float(np.abs(pairs).max(initial=0.0))
+    if 0 < scale < np.inf:  # equal differences must be ties, in spite of rounding errors
+        differences = np.round(differences / scale, 12) * scale
+    mean = float(np.mean(differences)) if common_keys else float("nan")
+    if len(common_keys) < MIN_PAIRS:
+        return Paired(mean, None)
+    if not np.any(differences):
+        return Paired(mean, 1.0)
+    with warnings.catch_warnings():
+        # With ties and zeros, scipy uses the normal approximation and warns.
+        warnings.simplefilter("ignore")
+        return Paired(mean, float(stats.wilcoxon(differences).pvalue))
+
+
+def p_text(p_value: float | None) -> str:
+    """Format a p-value with two or three decimals, or as "<0.001"."""
+    if p_value is None:
+        return "–"
+    if p_value < 0.001:
+        return "<0.001"
+    return f"{p_value:.3f}" if p_value < 0.1 else f"{p_value:.2f}"
+
+
+def listed(names: Sequence[str], max_names: int = 4) -> str:
+    """Join names for a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    >>> listed(["a", "b", "c"], max_names=1)
+    'a and 2 others'
+    """
+    shown_names, n_hidden = list(names[:max_names]), len(names[max_names:])
+    shown_names += [f"{n_hidden} other{'s' * (n_hidden > 1)}"] if n_hidden else []
+    return " and ".join(filter(None, (", ".join(shown_names[:-1]), *shown_names[-1:])))
+
+
+def in_words(number: int) -> str:
+    """Write a count up to ten as a word, and a larger one in digits.
+
+    >>> in_words(3), in_words(1234)
+    ('three', '1,234')
+    """
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return words[number] if number < len(words) else f"{number:,}"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Average ranks over data sets (1 is best), Friedman's test and Nemenyi's critical difference.
+
+    Two methods whose average ranks differ by less than ``critical_difference`` do not differ
+    significantly at the 5 % level.
+    """
+
+    methods: tuple[str, ...]
+    average_ranks: Array
+    p_value: float | None
+    critical_difference: float
+    n_datasets: int
+
+
+def rank_methods(scores: Array, methods: Sequence[str]) -> Ranking:
+    """Rank methods (columns) over data sets (rows); larger scores are better.
+
+    ``p_value`` is from Friedman's test; None with fewer than two data sets or three methods
+    (J. Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 7, 2006).
+
+    >>> rank_methods(np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0]]), ["a", "b", "c"]).average_ranks
+    array([1. , 2.5, 2.5])
+    """
+    score_table = np.asarray(scores, dtype=np.float64)
+    n_datasets, n_methods = score_table.shape
+    ranks = stats.rankdata(-score_table, axis=1)
+    p_value = None
+    if n_datasets >= 2 and n_methods >= 3:
+        friedman_p = float(stats.friedmanchisquare(*score_table.T).pvalue)
+        p_value = friedman_p if np.isfinite(friedman_p) else 1.0
+    quantile = stats.studentized_range.ppf(0.95, n_methods, np.inf) if n_methods > 1 else 0.0
+    factor = np.sqrt(n_methods * (n_methods + 1) / (6.0 * max(n_datasets, 1)))
+    critical_difference = float(quantile / np.sqrt(2) * factor)
+    return Ranking(tuple(methods), ranks.mean(axis=0), p_value, critical_difference, n_datasets)

@@ -1,0 +1,187 @@
+"""Scores by which a search compares candidates: a scorer, or a smooth score over all splits.
+
+Accuracy on a few domains is noisy, because it ignores confidence. The smooth score of classes is
+the negative log loss of probabilities that a logistic curve computes from outputs for held-out
+domains; for a continuous target, it is the negative squared error. All domains have equal
+weights, and so do the classes within a domain. One curve is fitted to the outputs for all splits; a
+search therefore collects these outputs instead of a score for each split.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from sklearn import config_context
+from sklearn.metrics import get_scorer
+
+from domainwise.base.arrays import Array
+from domainwise.held_out.calibration.curves import class_columns, equal_weights, fit_curve
+from domainwise.held_out.folds import draw_rows
+from domainwise.held_out.scoring.measures import check_task
+from domainwise.held_out.scoring.predictions import codes_of
+
+Outcome = float | Array  #: a score, or outputs for the test rows of a split
+
+#: Maximum number of rows on which candidates are compared.
+MAX_ROWS = 5000
+#: Lower bound for probabilities before logarithms are taken; trees may predict 0.
+MIN_PROBABILITY = 1e-3
+
+
+class Score(Protocol):
+    """A score by which candidates are compared."""
+
+    def outcome(self, model: Any, X: Any, y: Array) -> Outcome:
+        """Return the score of a fitted model, or its outputs if the score needs all splits."""
+
+    def table(self, outcomes: Sequence[Sequence[Outcome]], test_sets: Sequence[Array]) -> Array:
+        """Return scores of shape (candidates, splits) from the outcomes of each candidate."""
+
+
+def as_score(scoring: Any, classification: bool = False) -> Score:
+    """Convert a scorer or its name to a score."""
+    check_task(scoring, classification)
+    if isinstance(scoring, Scorer | SmoothScore):
+        return scoring
+    return Scorer(get_scorer(scoring) if isinstance(scoring, str) else scoring)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A scikit-learn scorer, which scores each split separately."""
+
+    scorer: Any
+
+    def outcome(self, model: Any, X: Any, y: Array, **weights: Array) -> float:
+        """Return the score of a candidate."""
+        try:
+            return float(self.scorer(model, X, y, **weights))
+        except AttributeError as error:
+            if "predict_proba" not in str(error):
+                raise
+            raise ValueError(
+                "scoring needs probabilities, but candidates have no predict_proba during the "
+                "search. Choose a scorer that uses predictions or decision values, such as "
+                "'balanced_accuracy'."
+            ) from error
+
+    def table(self, outcomes: Sequence[Sequence[Outcome]], test_sets: Sequence[Array]) -> Array:
+        """Return the scores unchanged."""
+        return np.array(outcomes, dtype=np.float64)
+
+
+@contextmanager
+def quiet_scores() -> Iterator[None]:
+    """Skip validation, and ignore expected warnings, while candidates are scored."""
+    with (
+        config_context(assume_finite=True, skip_parameter_validation=True),
+        warnings.catch_warnings(),
+    ):
+        for message in (
+            "Variables are collinear",
+            "y_pred contains classes not in y_true",
+            "A single label was found",
+        ):
+            warnings.filterwarnings("ignore", message=message)
+        yield
+
+
+def outputs(model: Any, X: Any, n_classes: int, class_codes: Array | None = None) -> Array:
+    """Return log-probabilities or decision values for all classes, or predicted numbers.
+
+    There is one column for each class, or one for a continuous target (``n_classes`` is 0).
+    ``class_codes`` are the codes of the model's classes; None if ``classes_`` contains codes.
+    """
+    if not n_classes:
+        values = np.asarray(model.predict(X), dtype=np.float64)
+        return values.reshape(len(values), 1)
+    if class_codes is None:
+        class_codes = getattr(model, "classes_", None)
+    if hasattr(model, "decision_function"):
+        return decision_outputs(model.decision_function(X), class_codes, n_classes)
+    if hasattr(model, "predict_proba"):
+        p = np.asarray(model.predict_proba(X), dtype=np.float64)
+    else:
+        p = (np.asarray(model.predict(X)).reshape(-1, 1) == model.classes_).astype(np.float64)
+    return _all_classes(log_probabilities(p), np.log(MIN_PROBABILITY), class_codes, n_classes)
+
+
+def log_probabilities(p: Array) -> Array:
+    """Return logarithms of probabilities; those below ``MIN_PROBABILITY`` are replaced by it."""
+    return np.asarray(np.log(np.maximum(p, MIN_PROBABILITY)))
+
+
+def decision_outputs(values: Array, class_codes: Any, n_classes: int) -> Array:
+    """Return decision values of all classes, given those of the classes in ``class_codes``."""
+    columns = class_columns(np.asarray(values, dtype=np.float64))
+    return _all_classes(columns, columns.min(axis=1, initial=0.0)[:, None], class_codes, n_classes)
+
+
+def _all_classes(values: Array, fill_value: Any, class_codes: Any, n_classes: int) -> Array:
+    """Return one column per class, with ``fill_value`` for classes that the model has not seen."""
+    if class_codes is None:
+        return values
+    columns = np.empty((len(values), n_classes))
+    columns[:] = fill_value
+    columns[:, np.asarray(class_codes, dtype=np.intp)] = values
+    return columns
+
+
+def row_losses(values: Array, y: Array, row_weights: Array, n_classes: int) -> Array:
+    """Return the weighted loss of each held-out row; y contains class codes or numbers."""
+    if not n_classes:
+        return np.asarray(row_weights * (y - values[:, 0]) ** 2)
+    curve, _ = fit_curve(values, y, row_weights)
+    probabilities = curve.probabilities(values)[np.arange(len(y)), y]
+    return np.asarray(-row_weights * np.log(np.maximum(probabilities, 1e-300)))
+
+
+@dataclass(frozen=True)
+class SmoothScore:
+    """The smooth score for searches, which scores the outputs for all splits together."""
+
+    y: Array  #: class names or a continuous target, for all rows of the search
+    domains: Array | None  #: the domain of each row; None for a single domain
+    classes: Array | None  #: names of the classes; None for a continuous target
+
+    def __call__(self, model: Any, X: Any, y: Array) -> float:
+        """Score a model on these rows, with a curve that is fitted to the same rows."""
+        score = SmoothScore(np.asarray(y), None, self.classes)
+        return float(score.table([[self.outputs(model, X)]], [np.arange(len(y))])[0, 0])
+
+    def outcome(self, model: Any, X: Any, y: Array) -> Array:
+        """Return the outputs of a candidate for held-out rows."""
+        return self.outputs(model, X)
+
+    def table(self, outcomes: Sequence[Sequence[Any]], test_sets: Sequence[Array]) -> Array:
+        """Return scores of shape (candidates, splits), whose row means are the overall scores.
+
+        ``outcomes`` are outputs for the test rows of each split, and ``test_sets`` are the indices
+        of these rows. One curve is fitted to the outputs of each candidate.
+        """
+        rows = np.concatenate(test_sets)
+        domains = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]
+        domain_codes = np.unique(domains, return_inverse=True)[1]
+        max_rows = max(MAX_ROWS, 2 * (int(domain_codes.max()) + 1))
+        sample = draw_rows(domain_codes, max_rows, 0)
+        y, n_classes, class_codes = self.y[rows[sample]], 0, None
+        if self.classes is not None:
+            y = class_codes = codes_of(y, self.classes)
+            n_classes = len(self.classes)
+        row_weights = equal_weights(domain_codes[sample], class_codes)
+        n_splits = len(test_sets)
+        split_indices = np.repeat(np.arange(n_splits), [len(test) for test in test_sets])[sample]
+        sampled_outputs = (np.concatenate(values)[sample] for values in outcomes)
+        losses = [row_losses(values, y, row_weights, n_classes) for values in sampled_outputs]
+        return np.array([-n_splits * np.bincount(split_indices, loss, n_splits) for loss in losses])
+
+    def outputs(self, model: Any, X: Any) -> Array:
+        """Return log-probabilities, decision values or numbers, with one column per class."""
+        if self.classes is None:
+            return outputs(model, X, 0)
+        return outputs(model, X, len(self.classes), codes_of(model.classes_, self.classes))

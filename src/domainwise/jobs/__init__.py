@@ -1,1 +1,0 @@
-"""Parallel jobs, results files that a later run can resume, and atomic replacement of files."""

@@ -1,1 +1,0 @@
-"""Templates, tables and pictures that the pages of ``evaluate`` and ``reproduce`` share."""

@@ -1,5 +1,0 @@
-"""Kernel ridge regression with invariant kernels that are selected on held-out domains."""
-
-from domainwise.ridge.invariant_ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
-
-__all__ = ["InvariantRidgeCV", "InvariantRidgeClassifierCV"]

@@ -1,1 +1,0 @@
-"""The splitter that holds out whole domains, and folds for searches."""

@@ -1,0 +1,87 @@
+"""Curves from decision values to probabilities."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from domainwise.held_out.calibration.curves import PENALTY_ROWS, fit_curve
+
+
+def example(n_classes, n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(n_classes, size=n)
+    values = rng.standard_normal((n, n_classes)) * 3
+    values[np.arange(n), codes] += 4
+    return values, codes, rng.random(n)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_a_curve_maximizes_the_penalized_likelihood(n_classes):
+    values, codes, weights = example(n_classes)
+    curve, loss = fit_curve(values, codes, weights)
+    w = weights / weights.sum()
+    centred = values - values.mean(axis=1, keepdims=True)
+    scale = np.sqrt(np.mean(centred**2))
+
+    def objective(p):
+        logs = log_softmax(p[0] * centred / scale + p[1:], axis=1)
+        penalty = ((p[0] - 1) ** 2 + np.sum(p[1:] ** 2)) * PENALTY_ROWS / len(codes) / 2
+        return -w @ logs[np.arange(len(codes)), codes] + penalty
+
+    best = minimize(objective, np.r_[1.0, np.zeros(n_classes)], tol=1e-12).x
+    np.testing.assert_allclose(curve.slope * scale, best[0], rtol=1e-3)
+    np.testing.assert_allclose(curve.bias, best[1:] - best[1:].mean(), atol=1e-3)
+    p = curve.probabilities(values)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert loss == pytest.approx(-w @ np.log(p[np.arange(len(codes)), codes]))
+
+
+def test_permuting_classes_permutes_probabilities():
+    values, codes, weights = example(4)
+    order = np.array([2, 0, 3, 1])
+    inverse = np.argsort(order)
+    expected = fit_curve(values, codes, weights)[0].probabilities(values)
+    turned = fit_curve(values[:, order], inverse[codes], weights)[0].probabilities(values[:, order])
+    np.testing.assert_allclose(turned, expected[:, order], atol=1e-8)
+
+
+@pytest.mark.parametrize("sign", [0.0, -1.0])
+def test_uninformative_or_reversed_values_give_the_class_shares(sign):
+    values, codes, _ = example(3)
+    curve, loss = fit_curve(sign * values, codes, np.ones(len(codes)))
+    shares = np.bincount(codes) / len(codes)
+    np.testing.assert_allclose(curve.probabilities(values[:2])[0], shares, atol=0.02)
+    assert loss == pytest.approx(-shares @ np.log(shares), abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_the_scale_of_values_does_not_matter(scale):
+    values, codes, weights = example(3)
+    expected = fit_curve(values, codes, weights)[0].probabilities(values)
+    scaled = fit_curve(scale * values, codes, weights)[0].probabilities(scale * values)
+    np.testing.assert_allclose(scaled, expected, atol=1e-8)
+
+
+def test_separated_classes_have_a_finite_curve():
+    values = np.array([[5.0, -5.0], [-5.0, 5.0]] * 10)
+    curve, loss = fit_curve(values, np.array([0, 1] * 10), np.ones(20))
+    assert np.isfinite(curve.slope)
+    assert loss < 0.1
+
+
+def test_a_curve_without_biases_keeps_the_order_of_values():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(3, size=400)
+    values = rng.standard_normal((400, 3)) + np.eye(3)[codes]
+    curve, loss = fit_curve(values, codes, np.ones(400), fit_bias=False)
+    slopes = np.linspace(0.5, 3, 2001) * curve.slope
+    losses = [-np.mean(log_softmax(s * values, axis=1)[np.arange(400), codes]) for s in slopes]
+    assert abs(slopes[np.argmin(losses)] / curve.slope - 1) < 0.02
+    assert loss == pytest.approx(min(losses), abs=1e-4)
+    np.testing.assert_array_equal(curve.bias, 0.0)
+    # Values that predict worse than class shares.
+    noise = rng.standard_normal((400, 3))
+    rare = (rng.random(400) < 0.1).astype(int)
+    curve, _ = fit_curve(noise, rare, np.ones(400), fit_bias=False)
+    np.testing.assert_allclose(curve.probabilities(noise)[:, 1], rare.mean(), atol=1e-5)

@@ -1,0 +1,106 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+
+from reproduction.report import publish
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Counts tags, collects ids and addresses, and checks that tags are closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.tags: dict[str, int] = {}
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] = self.tags.get(tag, 0) + 1
+        if tag not in VOID:
+            self.stack.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("src", "href", "xlink:href"):
+                self.addresses.append(value)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.stack.pop()
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def text(made_up_results):
+    # A table of the paper's own data and a stand-in: the others look the same.
+    folder = made_up_results(tables=("synthetic", "gvhd"))
+    return publish(folder)[1].read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(text):
+    parsed = Page()
+    parsed.feed(text)
+    return parsed
+
+
+def test_the_page_is_well_formed_and_its_ids_are_unique(page):
+    assert page.stack == []
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_the_page_needs_no_network(page, text):
+    outside = [a for a in page.addresses if not a.startswith(("#", "data:"))]
+    assert outside == []
+    assert "@import" not in text
+    assert text.count("<script") == text.count("<script>") == 1  # which sorts tables
+
+
+def test_every_link_inside_the_page_leads_somewhere(page):
+    targets = {address[1:] for address in page.addresses if address.startswith("#")}
+    assert targets <= set(page.ids)
+
+
+def test_every_case_has_a_table_and_every_picture_a_description(page, text):
+    assert page.tags["table"] == 14
+    assert page.tags["figure"] == 14 + 7 + 7 + 3 + 1 + 2
+    assert len(re.findall(r'<svg [^>]*role="img" aria-label="[^"]{20,}', text)) == page.tags["svg"]
+
+
+def test_the_summary_comes_first(text):
+    assert text.index("Summary") < text.index("<table")
+    assert "within one standard deviation of" in text[: text.index("<table")]
+
+
+def test_pictures_follow_the_pages_colours(text):
+    assert "#010203" not in text
+    assert "var(--ink)" in text
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+def test_the_report_is_the_same_each_time(made_up_results):
+    folder = made_up_results(n_repeats=2, tables=("gvhd",))
+    first = publish(folder)[1].read_bytes()
+    assert publish(folder)[1].read_bytes() == first
+
+
+def test_text_from_the_results_is_escaped(made_up_results):
+    from domainwise.base.files import ResultStore
+
+    folder = made_up_results(n_repeats=1, tables=("gvhd",))
+    store = ResultStore(folder)
+    store.read()
+    row = dict(store.rows("result")[0], repeat=99, status="error", error="<script>x</script>")
+    store.append([row])
+    assert "<script>x" not in publish(folder)[1].read_text(encoding="utf-8")
