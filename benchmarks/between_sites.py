@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import expit, logit
 from scipy.stats import norm
 
+from domainwise.held_out.scoring.pooling import auc_error
 from domainwise.metrics import pool_scores
-from domainwise.scoring.site_errors import auc_error
 
 N_SITES, TAUS, N_ROWS, EVENTS, AUC = (5, 12, 48), (0.0, 0.1, 0.2, 0.5), 300, 0.25, 0.8
 
@@ -57,13 +57,15 @@ def main() -> None:
     lines = [f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *rows)]
     text = f"""# What differs between sites, and what is chance
 
-Simulated sites with {N_ROWS} rows and {EVENTS:.0%} events each. The logit of the true AUC varies between sites with
-standard deviation tau around logit({AUC}); with tau = 0, one population is dealt out to the sites. `pool_scores` gets
-the AUCs of the sites and their standard errors. {runs} runs per setting, `benchmarks/between_sites.py`.
+Simulated sites with {N_ROWS} rows and {EVENTS:.0%} events each. The logit of the true AUC varies
+between sites with standard deviation tau around logit({AUC}); with tau = 0, one population is dealt
+out to the sites. `pool_scores` gets the AUCs of the sites and their standard errors. {runs} runs per
+setting, `benchmarks/between_sites.py`.
 
-"differ" is the share of runs in which the sites are said to differ (5 % are expected with tau = 0). The other columns
-are the coverages of 90 % ranges: for the true AUC at a new site (from the confidence distribution of tau, and with the
-estimate plugged in), and for the AUC measured on {N_ROWS} rows there.
+"differ" is the share of runs in which the sites are said to differ (5 % are expected with tau = 0).
+The other columns are the coverages of 90 % ranges: for the true AUC at a new site (from the
+confidence distribution of tau, and with the estimate plugged in), and for the AUC measured on
+{N_ROWS} rows there.
 
 """
     path = Path(__file__).resolve().parent / "BETWEEN_SITES.md"

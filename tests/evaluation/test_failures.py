@@ -13,7 +13,6 @@ pytest.importorskip("pyarrow")
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from domainwise import evaluate
-from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.evaluation.failures import (
     coverage_by_domain,
     failure_sections,
@@ -21,6 +20,7 @@ from domainwise.evaluation.failures import (
 )
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.plots.sites import reliability
+from domainwise.held_out.calibration.quantiles import DomainQuantiles
 
 METHODS = ["constant", "linear", "kpca"]
 

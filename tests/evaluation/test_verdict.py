@@ -9,9 +9,9 @@ from scipy import stats
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.gather import holm, with_p_values
 from domainwise.evaluation.results import MethodResult, domain_weights
-from domainwise.metrics import pool_scores
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.statistics import expected_range, in_words
+from domainwise.metrics import pool_scores
 
 CLASSES = np.array([0, 0, 1, 1])
 

@@ -14,17 +14,17 @@ import numpy as np
 from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
-from domainwise.evaluation import sites
 from domainwise.base.arrays import ArrayLike, Frame
+from domainwise.evaluation import sites
 from domainwise.evaluation.results import MethodResult, Record, Results, finite_mean, plain
 from domainwise.evaluation.sites import BetweenSites, SiteCalibration, ValidationSize
 from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.held_out.calibration.quantiles import calibrate_sets
 from domainwise.held_out.scoring.predictions import fit_with_domains
+from domainwise.held_out.scoring.site_calibration import DecisionCurves
 from domainwise.held_out.scoring.statistics import p_text
 from domainwise.held_out.search.grids import InUnits
 from domainwise.models.registry import CONTEXT
-from domainwise.held_out.scoring.site_calibration import DecisionCurves
 from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:

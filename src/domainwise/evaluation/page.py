@@ -13,12 +13,6 @@ import numpy as np
 
 from domainwise.evaluation import verdict
 from domainwise.evaluation.failures import failure_sections
-from domainwise.evaluation.results import MethodResult, Results
-from domainwise.evaluation.sites import pool_method
-from domainwise.models.registry import TRIVIAL
-from domainwise.evaluation.plots import DomainScoresDisplay, ForestDisplay, ShiftDisplay
-from domainwise.evaluation.plots.sites import forest_height
-from domainwise.evaluation.plots.style import PALETTE
 from domainwise.evaluation.html import (
     INK,
     Picture,
@@ -28,9 +22,11 @@ from domainwise.evaluation.html import (
     render_page,
     to_svg,
 )
-from domainwise.evaluation.plots import DomainScoresDisplay, ShiftDisplay
-from domainwise.evaluation.plots.style import ACCENT, PALETTE, short
+from domainwise.evaluation.plots import DomainScoresDisplay, ForestDisplay, ShiftDisplay
+from domainwise.evaluation.plots.sites import forest_height
+from domainwise.evaluation.plots.style import PALETTE
 from domainwise.evaluation.results import MethodResult, Results
+from domainwise.evaluation.sites import pool_method
 from domainwise.held_out.scoring.statistics import p_text
 from domainwise.models.registry import TRIVIAL
 

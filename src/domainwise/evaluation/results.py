@@ -19,8 +19,8 @@ from domainwise.estimators.adaptation.corrections import (
 )
 from domainwise.evaluation.problem import Problem
 from domainwise.held_out.scoring.measures import Measure
+from domainwise.held_out.scoring.pooling import score_error, stratified_scores
 from domainwise.held_out.scoring.predictions import codes_of
-from domainwise.held_out.scoring.site_errors import score_error, stratified_scores
 from domainwise.held_out.scoring.statistics import (
     TAIL,
     defined_score,

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 from scipy.special import logit, ndtri
 
-from domainwise.adaptation.corrections import SourceOutputs
-from domainwise.arrays import Array, Frame, Label
+from domainwise.base.arrays import Array, Frame, Label
+from domainwise.estimators.adaptation.corrections import SourceOutputs
 from domainwise.evaluation.results import MethodResult, Results, grouped, held_out_outputs
-from domainwise.scoring.pooling import PooledScores
-from domainwise.scoring.site_calibration import (
+from domainwise.held_out.scoring.pooling import PooledScores, auc_error, pool_measure
+from domainwise.held_out.scoring.site_calibration import (
     MIN_PROBABILITY,
     DecisionCurves,
     class_estimates,
     decision_curves,
     number_estimates,
 )
-from domainwise.scoring.site_errors import auc_error, pool_measure
 from domainwise.tables.errors import import_pandas
 
 

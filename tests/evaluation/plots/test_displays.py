@@ -11,6 +11,8 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 
 from domainwise import KPCA, ShiftWatch
+from domainwise.evaluation.plots.sites import reliability
+from domainwise.held_out.scoring.statistics import row_interval
 from domainwise.metrics import calibration_slope, observed_expected, pool_scores
 from domainwise.plots import (
     CalibrationDisplay,
@@ -20,8 +22,6 @@ from domainwise.plots import (
     ForestDisplay,
     ShiftDisplay,
 )
-from domainwise.evaluation.plots.sites import reliability
-from domainwise.held_out.scoring.statistics import row_interval
 
 plt = pytest.importorskip("matplotlib.pyplot")
 plt.switch_backend("agg")

@@ -5,8 +5,8 @@ import pytest
 import statsmodels.api as sm
 from scipy.special import expit, logit
 
+from domainwise.held_out.scoring.site_calibration import decision_curves, numeric_estimates
 from domainwise.metrics import calibration_slope, net_benefit, observed_expected, pool_scores
-from domainwise.scoring.site_calibration import decision_curves, numeric_estimates
 
 
 def made_rows(seed, n=400, n_sites=5):

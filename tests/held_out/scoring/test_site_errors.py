@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from domainwise.scoring.measures import choose_measure
-from domainwise.scoring.site_errors import (
+from domainwise.held_out.scoring.measures import choose_measure
+from domainwise.held_out.scoring.pooling import (
     auc_error,
     pool_measure,
     scale_of,

@@ -30,10 +30,10 @@ from domainwise.estimators.conformal import DomainMetaEstimator, fit_rows
 from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.folds import domain_folds
+from domainwise.held_out.scoring.measures import choose_measure
+from domainwise.held_out.scoring.pooling import true_score_range
 from domainwise.held_out.scoring.predictions import HeldOut, Predictions, codes_of
 from domainwise.held_out.scoring.statistics import expected_range, expected_score
-from domainwise.held_out.scoring.measures import choose_measure
-from domainwise.held_out.scoring.site_errors import true_score_range
 
 GAIN_DTYPE = np.dtype(
     [("n_labels", np.int64), ("score", np.float64), ("low", np.float64), ("high", np.float64)]

@@ -32,7 +32,7 @@ from domainwise.base.inputs import (
 from domainwise.base.messages import ContextWarning, warn_caller
 from domainwise.base.signatures import arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
-from domainwise.estimators.conformal import PROMISES, calibration_split
+from domainwise.estimators.conformal import calibration_split
 from domainwise.estimators.ensemble.batches import (
     TRUST_TRAINING_ROWS,
     Batch,
@@ -69,7 +69,7 @@ from domainwise.estimators.ensemble.members import (
 from domainwise.estimators.ensemble.moments import Moments, source_limits
 from domainwise.estimators.projections.projection import fixed_seed
 from domainwise.held_out.calibration.curves import equal_weights
-from domainwise.held_out.calibration.quantiles import HasThresholds
+from domainwise.held_out.calibration.quantiles import HasThresholds, promise
 from domainwise.held_out.folds import LeaveDomainsOut, domain_folds, draw_rows
 from domainwise.held_out.scoring.measures import check_task
 from domainwise.held_out.scoring.statistics import expected_score

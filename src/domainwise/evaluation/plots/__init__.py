@@ -5,7 +5,11 @@ matplotlib is imported when a plot is drawn.
 
 from domainwise.evaluation.plots.differences import DomainMapDisplay, ShiftDisplay
 from domainwise.evaluation.plots.performance import DomainScoresDisplay
-from domainwise.evaluation.plots.sites import CalibrationDisplay, DecisionCurveDisplay, ForestDisplay
+from domainwise.evaluation.plots.sites import (
+    CalibrationDisplay,
+    DecisionCurveDisplay,
+    ForestDisplay,
+)
 
 __all__ = [
     "CalibrationDisplay",

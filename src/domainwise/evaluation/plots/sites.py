@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
-from domainwise.checks.arguments import COUNT, check_arguments
-from domainwise.checks.inputs import check_same_length, checked_labels
-from domainwise.plots import style
-from domainwise.scoring.measures import positive_last
-from domainwise.scoring.pooling import SCALES, Ends, PooledScores, pool_scores
-from domainwise.scoring.predictions import Predictions, codes_of
-from domainwise.scoring.site_calibration import (
+from domainwise.base.arguments import COUNT, check_arguments
+from domainwise.base.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
+from domainwise.base.inputs import check_same_length, checked_labels
+from domainwise.evaluation.plots import style
+from domainwise.held_out.scoring.measures import positive_last
+from domainwise.held_out.scoring.pooling import SCALES, Ends, PooledScores, pool_scores
+from domainwise.held_out.scoring.predictions import Predictions, codes_of
+from domainwise.held_out.scoring.site_calibration import (
     DecisionCurves,
     SiteEstimates,
     class_estimates,
@@ -91,7 +91,7 @@ class CalibrationDisplay(style.Display):
 
     Examples
     --------
-    >>> from domainwise.plots import CalibrationDisplay
+    >>> from domainwise.evaluation.plots import CalibrationDisplay
     >>> p, site = [0.1, 0.1, 0.9, 0.9], ["A", "A", "B", "B"]
     >>> display = CalibrationDisplay.from_predictions([0, 0, 0, 1], p, site)
     >>> {name: round(curve.error, 3) for name, curve in display.curves.items()}
@@ -290,7 +290,7 @@ class DecisionCurveDisplay(style.Display):
 
     Examples
     --------
-    >>> from domainwise.plots import DecisionCurveDisplay
+    >>> from domainwise.evaluation.plots import DecisionCurveDisplay
     >>> p, site = [0.1, 0.6, 0.4, 0.9], ["A", "A", "B", "B"]
     >>> display = DecisionCurveDisplay.from_predictions([0, 1, 0, 1], p, site, thresholds=[0.5])
     >>> display.curves.mean, display.curves.mean_treat_all
@@ -414,7 +414,7 @@ class ForestDisplay(style.Display):
 
     Examples
     --------
-    >>> from domainwise.plots import ForestDisplay
+    >>> from domainwise.evaluation.plots import ForestDisplay
     >>> auc = {"A": 0.81, "B": 0.74, "C": 0.88, "D": 0.79}
     >>> error = {"A": 0.02, "B": 0.03, "C": 0.02, "D": 0.04}
     >>> display = ForestDisplay.from_scores(auc, error, scale="logit", label="AUC")

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, logit, ndtri
 
-from domainwise.arrays import Array, ArrayLike, Label, MaybeArray
-from domainwise.checks.inputs import check_same_length, checked_labels, encode_labels
-from domainwise.scoring.pooling import SCALES, Ends, PooledScores, pool_transformed
+from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray
+from domainwise.base.inputs import check_same_length, checked_labels, encode_labels
+from domainwise.held_out.scoring.pooling import SCALES, Ends, PooledScores, pool_transformed
 
 #: Probabilities are moved at least this far away from 0 and 1, so that their logit is finite.
 MIN_PROBABILITY = 1e-6
