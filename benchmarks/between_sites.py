@@ -59,8 +59,8 @@ def main() -> None:
 
 Simulated sites with {N_ROWS} rows and {EVENTS:.0%} events each. The logit of the true AUC varies
 between sites with standard deviation tau around logit({AUC}); with tau = 0, one population is dealt
-out to the sites. `pool_scores` gets the AUCs of the sites and their standard errors. {runs} runs per
-setting, `benchmarks/between_sites.py`.
+out to the sites. `pool_scores` gets the AUCs of the sites and their standard errors. {runs} runs
+per setting, `benchmarks/between_sites.py`.
 
 "differ" is the share of runs in which the sites are said to differ (5 % are expected with tau = 0).
 The other columns are the coverages of 90 % ranges: for the true AUC at a new site (from the

@@ -78,6 +78,16 @@ def test_rows_to_validate_a_model(evaluation, predictions):
         evaluation.validation_size(oe=0)
 
 
+def test_the_answer_says_how_many_rows_to_collect(evaluation):
+    size = evaluation.validation_size()
+    assert evaluation.answer.validation == (
+        "To know O/E within a factor of 1.2, the calibration slope within ±0.3 and AUC within "
+        f"±0.05 (95 %) at the next site, collect about {size.rows} rows with known values of the "
+        f"target (about {size.events} of class 1)."
+    )
+    assert evaluation.answer.validation in evaluation.verdict()
+
+
 def test_the_example_of_seven_per_cent_events():
     """1,520 patients with 107 deaths, for a factor of 1.2."""
     share = 107 / 1520

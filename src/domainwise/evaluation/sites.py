@@ -218,7 +218,7 @@ class ValidationSize:
 
 
 def validation_size(
-    results: Results, method: MethodResult, oe: float, slope: float, auc: float
+    results: Results, method: MethodResult, oe: float = 0.2, slope: float = 0.3, auc: float = 0.05
 ) -> ValidationSize:
     """Rows with which 95 % intervals at a new site are as narrow as required (theory 20)."""
     for name, value in (("oe", oe), ("slope", slope), ("auc", auc)):

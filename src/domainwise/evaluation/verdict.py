@@ -13,7 +13,7 @@ import numpy as np
 
 from domainwise.evaluation.html import TextCell, TextTable
 from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
-from domainwise.evaluation.sites import pool_method
+from domainwise.evaluation.sites import has_outputs, pool_method, validation_size
 from domainwise.held_out.scoring.statistics import MIN_PAIRS, compare, in_words, listed, p_text
 from domainwise.models.registry import CONTEXT, TRIVIAL
 
@@ -51,6 +51,7 @@ class Answer:
     faults: list[dict[str, str]]  #: each with a "problem" and an "action"
     more_faults: int  #: number of faults that are not in the list
     labels: str  #: gain from labels at the next site
+    validation: str  #: number of rows needed to validate the model at the next site
     command: str  #: command that fits the recommended method
     watch: str  #: how to check new rows for shift
 
@@ -61,7 +62,8 @@ class Answer:
         problems = [f"Check first: {' '.join(fault.values()).strip()}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
         outlook = f"Expect {self.expect}"
-        texts = (recommendation, self.context, outlook, confidence, *problems, self.labels, command)
+        texts = (recommendation, self.context, outlook, confidence, *problems, self.labels)
+        texts = (*texts, self.validation, command)
         return [text for text in texts if text]
 
     def lines(self, width: int = 80) -> list[str]:
@@ -122,6 +124,7 @@ def make_answer(results: Results) -> Answer:
         first_problems,
         len(problems) + len(faults) - len(severe_faults) - len(first_problems),
         label_sentence(results),
+        validation_sentence(results),
         command,
         "" if method.trivial else watch,
     )
@@ -354,6 +357,33 @@ def label_sentence(results: Results) -> str:
     text += f"instead of {show(initial_score)}"
     text += f"; with {n_enough}, it is {show(scores[n_enough])}" * (n_enough != n_first)
     return text + (". More labels add little." if n_enough < n_max else ".")
+
+
+def validation_sentence(results: Results) -> str:
+    """The number of rows needed to validate the model at the next site; empty if unknown."""
+    method, classes = results.recommended, results.facts["classes"]
+    if method.trivial or not has_outputs(results, method):
+        return ""
+    size = validation_size(results, method)
+    goal, events_text = "RMSE within a factor of 1.2 and the slope within ±0.3", ""
+    if size.events is not None:
+        goal = "O/E within a factor of 1.2, the calibration slope within ±0.3 and AUC within ±0.05"
+        subject = f"class {classes[1]}" if len(classes) == 2 else "the rarest class"
+        events_text = f" (about {size.events:,} of {subject})"
+    return (
+        f"To know {goal} (95 %) at the next site, collect about {rounded(size.rows):,} rows with "
+        f"known values of the target{events_text}."
+    )
+
+
+def rounded(number: int) -> int:
+    """Round a number up to three significant digits.
+
+    >>> rounded(1526), rounded(84)
+    (1530, 84)
+    """
+    unit = 10 ** max(len(str(number)) - 3, 0)
+    return -(-number // unit) * unit
 
 
 def difference_sentence(results: Results) -> str:
