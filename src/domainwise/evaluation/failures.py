@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_s
 
 from domainwise.base.arrays import Array
 from domainwise.evaluation.html import INK, Picture, TextCell, TextTable, drawing, to_svg
-from domainwise.evaluation.plots import CalibrationDisplay
+from domainwise.evaluation.plots import CalibrationDisplay, DecisionCurveDisplay
 from domainwise.evaluation.plots.style import ACCENT, GRAY, short
 from domainwise.evaluation.results import Record, Results, grouped, joined, percent
 from domainwise.evaluation.verdict import in_sentence, names_of
@@ -236,7 +236,25 @@ def calibration_section(name: str, predictions: DomainPredictions, classes: Any)
             f"rows of class {display.about} divided by the number expected from the probabilities, "
             "and a slope below 1 means that probabilities are too extreme."
         )
-    return Section("Calibration", sentences, [picture], columns)
+    pictures = [picture]
+    if len(classes) == 2:
+        pictures.append(_decision_picture(name, arrays, classes))
+    return Section("Calibration and decisions", sentences, pictures, columns)
+
+
+def _decision_picture(name: str, arrays: Sequence[tuple[Any, ...]], classes: Any) -> Picture:
+    """Plot the net benefit of treating the rows above a threshold."""
+    targets, probabilities, domains = map(np.concatenate, zip(*arrays, strict=True))
+    with drawing(4.3, 4.0) as figure:
+        DecisionCurveDisplay.from_predictions(
+            targets, probabilities[:, 1], domains, pos_label=classes[1], ax=figure.subplots()
+        )
+        alt = f"Net benefit of {name} by threshold, on held-out domains"
+        caption = (
+            f"Net benefit of treating the rows whose probability of class {classes[1]} is at least "
+            "the threshold: true positives minus weighted false positives, per row"
+        )
+        return Picture(to_svg(figure, "decisions", alt), alt, caption)
 
 
 def residual_section(name: str, predictions: DomainPredictions, classes: Any = None) -> Section:

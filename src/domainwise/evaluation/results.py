@@ -19,7 +19,7 @@ from domainwise.estimators.adaptation.corrections import (
 )
 from domainwise.evaluation.problem import Problem
 from domainwise.held_out.scoring.measures import Measure
-from domainwise.held_out.scoring.pooling import score_error, stratified_scores
+from domainwise.held_out.scoring.pooling import bootstrap_scores_of, score_error
 from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.held_out.scoring.statistics import (
     TAIL,
@@ -514,7 +514,7 @@ def resampled(
             row_counts = rng.multinomial(n, row_shares, size=ROW_DRAWS).astype(np.float64)
             scores = weighted_scores(measure.name, representatives, row_counts, classes)
         else:
-            scores = np.resize(stratified_scores(measure, classes, record, rng), ROW_DRAWS)
+            scores = np.resize(bootstrap_scores_of(measure, classes, record, rng), ROW_DRAWS)
         scores_by_model.append(np.where(np.isfinite(scores), scores, finite_mean(scores)))
     return np.asarray(np.mean(scores_by_model, axis=0))
 

@@ -6,10 +6,10 @@ import pytest
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.pooling import (
     auc_error,
+    bootstrap_scores_of,
     pool_measure,
     scale_of,
     score_error,
-    stratified_scores,
     true_score_range,
 )
 
@@ -59,7 +59,7 @@ def test_formulas_agree_with_bootstrap_samples(scoring):
     classes = CLASSES if is_classification else None
     measure = choose_measure(scoring, record["target"], is_classification)
     score = measure.score_record(classes, record)
-    draws = stratified_scores(measure, classes, record, rng, 400)
+    draws = bootstrap_scores_of(measure, classes, record, rng, 400)
     assert score_error(measure, classes, record, score) == pytest.approx(draws.std(), rel=0.12)
 
 
@@ -69,22 +69,25 @@ def test_other_errors_are_bootstrap_errors_on_the_scale_of_the_metric():
     measure = choose_measure("r2", record["target"], False)
     score = measure.score_record(None, record)
     assert np.isnan(score_error(measure, None, record, score))
-    draws = stratified_scores(measure, None, record, rng)
+    draws = bootstrap_scores_of(measure, None, record, rng)
     expected = np.log(1 - draws).std(ddof=1) * (1 - score)
     assert score_error(measure, None, record, score, draws) == pytest.approx(expected)
 
 
-def test_bootstrap_samples_keep_the_sizes_of_classes():
+def test_classes_keep_their_sizes_if_the_score_does_not_depend_on_them():
     record = made_record(np.random.default_rng(3), n=8)
 
     def share(classes, record, rows):
         return np.mean(record["target"][rows] == "b")
 
     class Share:
+        name = "roc_auc"
         score_record = staticmethod(share)
 
-    shares = stratified_scores(Share, CLASSES, record, np.random.default_rng(0))
+    shares = bootstrap_scores_of(Share, CLASSES, record, np.random.default_rng(0))
     np.testing.assert_array_equal(shares, 0.25)
+    Share.name = "neg_log_loss"
+    assert bootstrap_scores_of(Share, CLASSES, record, np.random.default_rng(0)).std() > 0.1
 
 
 def test_perfect_scores_have_an_error_and_are_moved_inside_by_half_a_row():
@@ -117,6 +120,29 @@ def test_the_scale_follows_from_the_metric(scoring, scale):
     is_classification = "absolute" not in scoring and scoring != "r2"
     y = CLASSES if is_classification else np.array([0.1, 0.2])
     assert scale_of(choose_measure(scoring, y, is_classification)) == scale
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss"])
+def test_chance_in_the_number_of_events_is_no_difference_between_sites(scoring):
+    """With few events, accuracy and log loss of a site depend on how many it happens to have."""
+    rng, n_different = np.random.default_rng(0), 0
+    measure = choose_measure(scoring, CLASSES, True)
+    for _ in range(30):
+        records = []
+        for _ in range(8):
+            p = np.clip(rng.beta(0.7, 9.0, size=150), 0.001, 0.99)
+            y = rng.random(150) < p
+            record = {"target": CLASSES[y.astype(int)], "prediction": np.full(150, "a")}
+            record |= {"probabilities": np.column_stack([1 - p, p]), "decisions": None}
+            records.append(record)
+        scores = np.array([measure.score_record(CLASSES, record) for record in records])
+        errors = [
+            score_error(measure, CLASSES, r, s, bootstrap_scores_of(measure, CLASSES, r, rng, 50))
+            for r, s in zip(records, scores, strict=True)
+        ]
+        shown = measure.sign * scores
+        n_different += pool_measure(measure, shown, np.array(errors), np.full(8, 150)).differ
+    assert n_different <= 4
 
 
 def test_the_range_of_the_true_score_is_narrower_than_that_of_measured_scores():

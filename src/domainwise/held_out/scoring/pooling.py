@@ -385,6 +385,8 @@ _SHARES = (
     *("accuracy", "balanced_accuracy", "top_k_accuracy", "roc_auc", "average_precision"),
     *("f1", "jaccard", "precision", "recall"),
 )
+#: Beginnings of the names of scorers that do not depend on how frequent classes are.
+_WITHIN_CLASSES = ("balanced_accuracy", "roc_auc", "recall_macro")
 #: Beginnings of the names of scorers that are 1 minus a relative error.
 _EXPLAINED = ("r2", "explained_variance", "d2_")
 
@@ -442,17 +444,18 @@ def score_error(
 ) -> float:
     """Return the standard error of a site's score; NaN if it cannot be computed.
 
-    Shares of correct predictions, AUC and mean errors have formulas; classes are strata, and their
-    sizes are fixed. Other errors are the standard deviation of ``bootstrap_scores``, on the scale
-    of :func:`scale_of`. Perfect scores are moved inside by half a row.
+    Shares of correct predictions, AUC and mean errors have formulas. For scores that do not depend
+    on how frequent classes are, their sizes are fixed; otherwise, the share of a class is part of
+    what differs by chance. Other errors are the standard deviation of ``bootstrap_scores``, on the
+    scale of :func:`scale_of`. Perfect scores are moved inside by half a row.
     """
     targets, predictions = record["target"], record["prediction"]
     n, name = len(targets), measure.name
     if name in ("accuracy", "balanced_accuracy"):
-        _, codes, sizes = np.unique(targets, return_inverse=True, return_counts=True)
+        groups = targets if name == "balanced_accuracy" else np.zeros(n)
+        _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
         recalls = (np.bincount(codes, targets == predictions) + 0.5) / (sizes + 1.0)
-        shares = sizes / n if name == "accuracy" else np.full(len(sizes), 1.0 / len(sizes))
-        return float(np.sqrt(np.sum(shares**2 * recalls * (1.0 - recalls) / sizes)))
+        return float(np.sqrt(np.mean(recalls * (1.0 - recalls) / sizes) / len(sizes)))
     if name == "roc_auc" and classes is not None and len(classes) == 2:
         outputs = record["decisions"]
         outputs = record["probabilities"][:, 1] if outputs is None else outputs
@@ -478,17 +481,21 @@ def score_error(
     return float(draws.std(ddof=1) / slope) if len(draws) > 1 else float("nan")
 
 
-def stratified_scores(
+def bootstrap_scores_of(
     measure: Measure,
     classes: Array | None,
     record: Mapping[str, Any],
     rng: np.random.Generator,
     n_draws: int | None = None,
 ) -> Array:
-    """Return bootstrap scores of a site (by default 100); classes keep their sizes."""
+    """Return bootstrap scores of a site (by default 100).
+
+    Classes keep their sizes if the score does not depend on how frequent they are.
+    """
     n, n_draws = len(record["target"]), n_draws or N_DRAWS
     samples = np.empty((n_draws, n), dtype=np.intp)
-    strata = np.zeros(n) if classes is None else record["target"]
+    keeps_sizes = classes is not None and measure.name.startswith(_WITHIN_CLASSES)
+    strata = record["target"] if keeps_sizes else np.zeros(n)
     for stratum in np.unique(strata):
         rows = np.flatnonzero(strata == stratum)
         samples[:, rows] = rng.choice(rows, (n_draws, len(rows)))
@@ -509,7 +516,7 @@ def true_score_range(
     for seed, (score, record) in enumerate(zip(scores, records, strict=True)):
         error = score_error(measure, classes, record, score)
         if np.isnan(error) and np.isfinite(score):
-            draws = stratified_scores(measure, classes, record, np.random.default_rng(seed))
+            draws = bootstrap_scores_of(measure, classes, record, np.random.default_rng(seed))
             error = score_error(measure, classes, record, score, draws)
         errors.append(error)
     if np.isfinite(errors).sum() < MIN_SITES:
