@@ -202,15 +202,19 @@ def test_a_page_without_predictions_says_why_errors_are_not_shown(
     assert said(copy) == f"{start} (the results folder has no subfolder jobs)."
 
 
-def test_each_of_six_domains_has_a_colour_and_a_panel(binary):
+def test_each_of_six_domains_has_a_panel_and_a_calibration(binary):
     parts = {part.title: part for part in failure_sections(binary)["sections"]}
     picture = parts["Classification errors"].pictures[0]
     assert picture.caption.endswith(
         "Each domain has a panel, with its number of rows in parentheses"
     )
     assert "the other" not in picture.svg
-    calibration = parts["Calibration"].pictures[0].svg
-    assert " others: up to" not in calibration
+    calibration = parts["Calibration"]
+    assert "5 other sites" in calibration.pictures[0].svg
+    assert "Net benefit" in calibration.pictures[1].alt
+    ratios = [float(text.split()[0]) for text in calibration.columns["O/E"].values()]
+    assert len(ratios) == 6
+    assert calibration.sentences[1].startswith("Pooled over domains, O/E is ")
 
 
 def test_only_the_worst_of_forty_domains_are_named_in_pictures():

@@ -142,8 +142,8 @@ def test_columns_are_in_the_order_of_their_importance(evaluation, page):
 
 def test_every_picture_has_a_description(page):
     pictures = re.findall(r"<svg[^>]*>", page)
-    # What to expect, methods and domains; a small one for each column and one of all; failures.
-    assert len(pictures) == 3 + 3 + 1 + 2
+    # What to expect, and domains; a small one for each column and one of all; failures.
+    assert len(pictures) == 2 + 3 + 1 + 3
     assert all(re.search(r'role="img" aria-label="[^"]{20,}"', picture) for picture in pictures)
 
 

@@ -239,7 +239,7 @@ def calibration_section(name: str, predictions: DomainPredictions, classes: Any)
     pictures = [picture]
     if len(classes) == 2:
         pictures.append(_decision_picture(name, arrays, classes))
-    return Section("Calibration and decisions", sentences, pictures, columns)
+    return Section("Calibration", sentences, pictures, columns)
 
 
 def _decision_picture(name: str, arrays: Sequence[tuple[Any, ...]], classes: Any) -> Picture:

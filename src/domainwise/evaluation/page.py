@@ -14,7 +14,6 @@ import numpy as np
 from domainwise.evaluation import verdict
 from domainwise.evaluation.failures import failure_sections
 from domainwise.evaluation.html import (
-    INK,
     Picture,
     TextCell,
     TextTable,
@@ -66,7 +65,6 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         show=show,
         interval=partial(verdict.interval, evaluation),
         methods_table=methods_table(evaluation),
-        methods_picture=methods_picture(evaluation),
         n_shown=len(shown_methods(evaluation)),
         domains_picture=domains_picture(evaluation),
         domains_table=verdict.domains_table(evaluation, shown_methods(evaluation)),
@@ -231,32 +229,6 @@ def domains_picture(evaluation: Results) -> Picture:
         caption += f". Vertical bars are scores of {method_name} on seen domains"
     with _draw_scores(evaluation, 9.0) as figure:
         return Picture(to_svg(figure, "domains", alt), alt, caption, wide=True)
-
-
-def methods_picture(evaluation: Results) -> Picture:
-    """Plot the mean score of each method, and its score on each domain."""
-    results, measure = shown_methods(evaluation), evaluation.measure
-    heights = range(len(results))[::-1]
-    with drawing(4.3, 0.6 + 0.3 * len(results)) as figure:
-        axes = figure.subplots()
-        for height, result in zip(heights, results, strict=True):
-            color = color_of(result)
-            scores = [measure.shown(score) for score in result.known.values()]
-            axes.plot([min(scores), max(scores)], [height] * 2, color=color, alpha=0.45, lw=4)
-            axes.plot(scores, [height] * len(scores), "|", color=color, markersize=6)
-            axes.plot(measure.shown(result.mean), height, "o", color=color, markersize=7)
-            axes.plot(measure.shown(result.worst), height, "x", color=INK, markersize=5)
-        axes.set_yticks(heights, [result.label for result in results])
-        axes.set_ylim(-0.6, len(results) - 0.4)
-        axes.set_xlabel(f"{measure.label} ({measure.direction})")
-        axes.grid(axis="x")
-        scores_text = "; ".join(
-            f"{result.label} {measure.format(result.mean)}, worst {measure.format(result.worst)}"
-            for result in results
-        )
-        alt = f"Mean and worst {measure.label} over held-out domains: {scores_text}"
-        caption = "Ticks are scores on held-out domains, dots are their means, and crosses are "
-        return Picture(to_svg(figure, "methods", alt), alt, f"{caption}the worst scores")
 
 
 def shift_picture(evaluation: Results) -> Picture | None:
