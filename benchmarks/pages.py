@@ -19,7 +19,7 @@ from domainwise import evaluate
 from domainwise.evaluation import gather, jobs, page
 
 #: The module; the name ``evaluate`` in its package is the function.
-EVALUATING = importlib.import_module("domainwise.evaluation.evaluate")
+EVALUATING = importlib.import_module("domainwise.evaluation.run")
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 
