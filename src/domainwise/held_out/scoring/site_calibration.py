@@ -87,7 +87,7 @@ def observed_expected(
     proba: ArrayLike,
     sample_domain: MaybeArray = None,
     *,
-    pos_label: Any = None,
+    pos_label: Label | None = None,
     level: float = 0.95,
 ) -> Estimate | SiteEstimates:
     r"""Observed divided by expected number of events (calibration in the large).
@@ -137,7 +137,7 @@ def calibration_slope(
     proba: ArrayLike,
     sample_domain: MaybeArray = None,
     *,
-    pos_label: Any = None,
+    pos_label: Label | None = None,
     level: float = 0.95,
 ) -> Estimate | SiteEstimates:
     r"""Slope of a logistic regression of the event on the logit of its probability.
@@ -184,7 +184,7 @@ def net_benefit(
     threshold: float,
     sample_domain: MaybeArray = None,
     *,
-    pos_label: Any = None,
+    pos_label: Label | None = None,
     level: float = 0.95,
 ) -> Estimate | SiteEstimates:
     r"""Net benefit of treating the rows with a probability of at least a threshold.
