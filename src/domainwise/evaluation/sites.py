@@ -273,8 +273,8 @@ def _validation_size(sizes: Mapping[str, float], share: float | None) -> Validat
 def auc_rows(auc: float, share: float, error: float) -> float:
     """Return the number of rows for a standard error of an AUC (Newcombe), with a share of events.
 
-    >>> round(auc_rows(0.8, 0.07, 0.05 / 1.96))
-    993
+    >>> int(np.ceil(auc_rows(0.8, 0.07, 0.05 / 1.96)))
+    1156
     """
 
     def standard_error(n: float) -> float:
@@ -285,7 +285,7 @@ def auc_rows(auc: float, share: float, error: float) -> float:
     low, high = 2.0, 4.0
     while standard_error(high) > error:
         high *= 2
-    while high - low > 0.5:
+    while high - low > 1e-3:
         middle = (low + high) / 2
         low, high = (low, middle) if standard_error(middle) <= error else (middle, high)
     return high
