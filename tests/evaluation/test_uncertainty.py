@@ -90,6 +90,9 @@ def test_the_best_method_and_the_baseline_have_intervals_for_every_metric():
     evaluation = evaluate(X, y, domain, methods=methods, scoring="roc_auc", progress=False)
     wide = {r.key: [high > low for low, high in r.ends.values()] for r in evaluation.results}
     assert all(all(wide[r.key]) for r in (evaluation.best, evaluation.baseline))
+    # The standard error of an AUC has a formula, so all methods can be pooled.
+    assert all(min(r.errors.values()) > 0 for r in evaluation.results)
+    assert evaluation.between_sites("two").n_sites == 3
     assert all(np.isfinite(result.generalization_gap) for result in evaluation.described)
 
 

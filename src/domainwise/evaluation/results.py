@@ -418,7 +418,7 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
     """Add intervals for domain scores, and scores on seen domains, to the results.
 
     ``seen`` contains records from random folds, by method. If a measure needs a scikit-learn
-    scorer, only the main methods get intervals.
+    scorer, only the main methods get intervals, and standard errors for which there is no formula.
     """
     measure, classes = evaluation.measure, evaluation.classes
     main_keys = [result.key for result in evaluation.main]
@@ -432,16 +432,16 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
         for seed, name in enumerate(result.known):
             if name in seen_records:
                 seen_scores[name] = pooled_score(measure, classes, seen_records[name])
-            if measure.name in VECTORIZED or (result.key in main_keys and not measure.is_custom):
-                records = held_out_records[name]
+            if measure.is_custom:
+                continue
+            records, bootstrap_scores = held_out_records[name], None
+            if measure.name in VECTORIZED or result.key in main_keys:
                 bootstrap_scores = resampled(measure, classes, records, seed)
                 ends[name] = domain_interval(measure, records, bootstrap_scores)
-                arguments = (measure, classes, joined(records), result.scores[name])
-                # A domain that was held out several times has no more rows than before.
-                n_repeats = len(arguments[2]["target"]) / len(
-                    {r for x in records for r in x["row"]}
-                )
-                errors[name] = n_repeats**0.5 * score_error(*arguments, bootstrap_scores)
+            record, rows = joined(records), np.concatenate([r["row"] for r in records])
+            error = score_error(measure, classes, record, result.scores[name], bootstrap_scores)
+            # A domain that was held out several times has no more rows than before.
+            errors[name] = float(np.sqrt(len(rows) / len(np.unique(rows)))) * error
         results.append(replace(result, seen=seen_scores, ends=ends, errors=errors))
     return results
 
