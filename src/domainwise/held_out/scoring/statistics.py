@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -20,7 +21,7 @@ from domainwise.base.arrays import Array
 ROW_SAMPLES, DOMAIN_SAMPLES, TAIL = 200, 2000, 0.025
 
 
-def defined_score(score: Callable[..., float], *arrays: Array) -> float:
+def defined_score(score: Callable[..., float], *arrays: Any) -> float:
     """Return the score of arrays; NaN if it is undefined, as AUC is for a single class."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
