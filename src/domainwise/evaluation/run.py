@@ -124,8 +124,9 @@ def evaluate(
         converted to probabilities by a logistic curve fitted to held-out domains), or the negative
         squared error. All classes of a domain, and all domains, have the same weight.
     quick : bool, default=False
-        Whether to finish in about half a minute. Domains are held out in at most three groups,
-        methods are trained on at most 600 rows, and methods that would take too long are skipped.
+        Whether to finish in at most about half a minute. Domains are held out in at most three
+        groups, methods are trained on at most 600 rows, and methods that would take too long are
+        skipped.
         The first note and ``facts["quick"]`` describe what was skipped.
     out : path-like, default=None
         A folder to which every finished fit is written. To continue an interrupted evaluation,
