@@ -116,7 +116,8 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "pygments_light_style": "tango",
-    "pygments_dark_style": "github-dark",
+    # Every color has a contrast of at least 6:1 with the background of code blocks.
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_sidebars: dict[str, list[str]] = {"index": [], "changelog": [], "cite": [], "theory": []}

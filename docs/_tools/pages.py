@@ -199,9 +199,10 @@ def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
 def link_guide(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Link the page of the guide that explains a public name, below its summary."""
     page = names.guide_page(name) if what in ("class", "function") else None
-    if page and "" in lines:
-        link = f"Read more in the user guide: :doc:`/{page}`."
-        lines[lines.index("") : lines.index("")] = ["", link]
+    if page:
+        first = next(number for number, line in enumerate(lines) if line)
+        end = next((number for number in range(first, len(lines)) if not lines[number]), len(lines))
+        lines[end:end] = ["", f"Read more in the user guide: :doc:`/{page}`."]
 
 
 def setup(app: Any) -> dict[str, bool]:

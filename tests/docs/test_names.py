@@ -49,10 +49,7 @@ TEXTS = [
     if not {"_build", "benchmarks", "reference"} & set(path.relative_to(ROOT).parts[1:-1])
 ]
 #: Of other libraries, and attributes that are set.
-OTHERS = {"cores", "processes", "memory", "n_workers", "threads_per_worker", "memory_limit"} | {
-    "name",
-    "skops_trusted_types",
-}
+OTHERS = {"cores", "processes", "memory"}
 
 
 def known_arguments():
