@@ -73,7 +73,7 @@ def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
 
 @dataclass(frozen=True)
 class QuickPlan:
-    """Plan of a quick evaluation, which takes about half a minute."""
+    """Plan of a quick evaluation, which takes at most about half a minute."""
 
     problem: Problem
     methods: list[Method]
