@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -207,9 +207,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if hasattr(X, "iloc"):  # a new frame, because scikit-learn's wrapper renames its columns
-            self._select_columns(X)
-            names = getattr(self, "feature_names_in_", None)
-            return X.copy(deep=False) if names is None else X[list(names)]
+            frame, names = cast("Any", X), getattr(self, "feature_names_in_", None)
+            self._select_columns(frame)
+            return frame.copy(deep=False) if names is None else frame[list(names)]
         return validate_rows(self, X, reset=False, **_ANY_VALUES)
 
     def summarize(
