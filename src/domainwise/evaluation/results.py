@@ -187,7 +187,7 @@ class Results:
         """Mean score over all domains except ``excluded``, weighted by :func:`domain_weights`."""
         weights = {name: self.weights.get(name, 1.0) for name in result.known if name != excluded}
         weighted_sum = sum(weight * result.known[name] for name, weight in weights.items())
-        return weighted_sum / sum(weights.values())
+        return weighted_sum / sum(weights.values()) if weights else -np.inf
 
     def leader(self, excluded: Label | None = None) -> MethodResult:
         """The method with the best weighted mean among those without context."""
@@ -201,7 +201,8 @@ class Results:
         """
         leader, margin = self.leader(excluded), self.margin
         leader_mean = self.weighted_mean(leader, excluded)
-        leader_worst = min(score for name, score in leader.known.items() if name != excluded)
+        leader_scores = (score for name, score in leader.known.items() if name != excluded)
+        leader_worst = min(leader_scores, default=-np.inf)
         eligible_results = [
             result
             for result in self.row_by_row
@@ -214,10 +215,11 @@ class Results:
     def next_site(self) -> Ends | None:
         """90 % range for the score on one new domain, as displayed; None for fewer than 4 domains.
 
-        Each domain contributes the score of the method that would be recommended without it.
+        Each domain contributes the score of the method that would be recommended without it, or
+        that of the recommended method if the former is not defined.
         """
-        domains = self.recommended.known
-        scores = [self.choose(d).scores[d] for d in domains] if len(domains) > 3 else []
+        known = self.recommended.known
+        scores = [self.choose(d).known.get(d, score) for d, score in known.items()]
         return self._range(scores)
 
     def range_of(self, result: MethodResult) -> Ends | None:
