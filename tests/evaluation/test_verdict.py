@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from domainwise.evaluation.constant import compare_with_constant
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.gather import holm, with_p_values
 from domainwise.evaluation.results import MethodResult, domain_weights
@@ -173,6 +174,18 @@ def test_two_or_three_domains_have_no_range_but_a_probability(n, chance):
         f"with a probability of {chance}."
     )
     assert evaluation.answer.certainty == "low"
+
+
+def test_scores_that_are_not_defined_for_one_method_on_one_domain_are_ignored():
+    nan, scores = np.nan, [0.9, 0.69, 0.7, 0.74]
+    others = {"svm": [nan, 0.7, 0.72, nan], "dica": [nan, nan, nan, 0.6]}
+    evaluation = make_evaluation({"constant": [0.5, nan, 0.5, nan], "dcm": scores, **others})
+    assert evaluation.recommended.key == "dcm"
+    assert evaluation.choose("site 0").key == "svm"  # which has no score on this site
+    assert evaluation.next_site == pytest.approx(expected_range(scores, "accuracy"))
+    assert "at the next site, with a probability of 90 %" in evaluation.answer.expect
+    check = compare_with_constant("accuracy", {"a": 0.9, "b": 0.8, "c": 0.8}, {"a": 0.5, "c": 0.5})
+    assert (check.better, check.n_domains) == (True, 2)
 
 
 def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_otherwise_high():

@@ -87,7 +87,8 @@ def compare_with_constant(
 
     ``true_range`` is as displayed: errors are positive.
     """
-    gains = np.array([score - constant_scores[domain] for domain, score in model_scores.items()])
+    common_domains = [domain for domain in model_scores if domain in constant_scores]
+    gains = np.array([model_scores[d] - constant_scores[d] for d in common_domains])
     n, scores = len(gains), list(model_scores.values())
     # A one-sided t-test at 10 %: one in ten models that are no better than the constant passes.
     min_gain = gains.std(ddof=1) / np.sqrt(n) * stdtrit(n - 1, 0.9)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from domainwise.base.process import filtered_warnings
 from domainwise.evaluation import verdict
 from domainwise.evaluation.failures import failure_sections
 from domainwise.evaluation.html import (
@@ -242,7 +243,7 @@ def shift_picture(evaluation: Results) -> Picture | None:
     nans = [np.nan] * 5  # for a domain without values
     quantiles = np.array([[q or nans for q in c["quantiles"]] for c in columns], dtype=np.float64)
     deviations = np.array([column["deviation"] for column in columns])
-    with warnings.catch_warnings():
+    with filtered_warnings():
         warnings.simplefilter("ignore")  # about columns without values
         scaled_quantiles = (quantiles.T - np.nanmedian(quantiles[:, :, 2], axis=1)) / deviations
     display = ShiftDisplay(

@@ -196,7 +196,7 @@ class Results:
         """Mean score over all domains except ``excluded``, weighted by :func:`domain_weights`."""
         weights = {name: self.weights.get(name, 1.0) for name in result.known if name != excluded}
         weighted_sum = sum(weight * result.known[name] for name, weight in weights.items())
-        return weighted_sum / sum(weights.values())
+        return weighted_sum / sum(weights.values()) if weights else -np.inf
 
     def leader(self, excluded: Label | None = None) -> MethodResult:
         """The method with the best weighted mean among those without context."""
@@ -210,7 +210,8 @@ class Results:
         """
         leader, margin = self.leader(excluded), self.margin
         leader_mean = self.weighted_mean(leader, excluded)
-        leader_worst = min(score for name, score in leader.known.items() if name != excluded)
+        leader_scores = (score for name, score in leader.known.items() if name != excluded)
+        leader_worst = min(leader_scores, default=-np.inf)
         eligible_results = [
             result
             for result in self.row_by_row
@@ -234,7 +235,7 @@ class Results:
     def choice_cost(self) -> float:
         """Decrease of the mean score if the method is chosen without the domain that is scored."""
         scores = self.recommended.known if len(self.recommended.known) > 3 else {}
-        costs = [score - self.choose(name).scores[name] for name, score in scores.items()]
+        costs = [score - self.choose(name).known.get(name, score) for name, score in scores.items()]
         return float(np.nan_to_num(max(finite_mean(costs), 0.0)))
 
     def _shown(self, ends: Iterable[float]) -> Ends:
