@@ -171,7 +171,7 @@ class MemberType:
     def fit_member(self, member: Member, data: dict[bool, MemberData]) -> Member:
         """Fit the selected candidates to all rows, given without and with context."""
         rows = data[member.in_context]
-        with threadpool_limits(1):
+        with one_thread():
             rows = replace(rows, X=soft_clip(rows.X, self.clip))
             return replace(member, estimators=self.fit(rows, member.parameters))
 
@@ -500,7 +500,7 @@ class _InvariantRidge(MemberType):
             sets = (tuple(np.flatnonzero(np.isin(rows, indices)) for indices in s) for s in splits)
             sample_splits: list[Any] = [s for s in sets if len(s[0]) and len(s[1])]
             rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
-            with threadpool_limits(1):
+            with one_thread():
                 chosen = search(self, sample, sample_splits, score.take(rows), rule).chosen
             data = replace(data, hints=chosen)
         kernels = list(dict.fromkeys((c["kernel"], c["gamma"]) for c in data.hints))[:n_kernels]
