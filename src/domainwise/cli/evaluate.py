@@ -98,7 +98,7 @@ def evaluate(
         "-o",
     ] = None,
     report: Annotated[bool, "Write the HTML report."] = True,
-    quick: Annotated[bool, "Use fewer rows and folds, for a result in half a minute."] = False,
+    quick: Annotated[bool, "Use fewer rows and folds, for a result within half a minute."] = False,
     force: Annotated[bool, "Overwrite existing results in the folder."] = False,
 ) -> None:
     """Compare methods on held-out domains.
