@@ -6,8 +6,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from domainwise import evaluate
-from domainwise.evaluation.columns import describe_column
 from domainwise.evaluation.faults import MAX_COLUMNS, describe_differences
+from domainwise.evaluation.plots.columns import describe_column
 from domainwise.evaluation.problem import make_problem
 
 pandas = pytest.importorskip("pandas")

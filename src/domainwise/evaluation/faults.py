@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from domainwise.base.arrays import Array
-from domainwise.evaluation.columns import columns_of, describe_column
 from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_leaks, select_evenly
+from domainwise.evaluation.plots.columns import columns_of, describe_column
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
 from domainwise.evaluation.units import correlations, find_anomalies

@@ -13,8 +13,8 @@ from domainwise.base.arguments import COUNT, StrOptions, check_arguments
 from domainwise.base.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
 from domainwise.base.inputs import check_same_length, checked_labels, is_quantity, label_array
 from domainwise.base.process import filtered_warnings
-from domainwise.evaluation.columns import NORMAL_IQR, quantiles_by_domain
 from domainwise.evaluation.plots import style
+from domainwise.evaluation.plots.columns import NORMAL_IQR, quantiles_by_domain
 from domainwise.tables.shift.check import statistics_of_rows
 
 #: Quantiles at the lower end, middle and upper end of each line.
