@@ -12,8 +12,10 @@ from sklearn.svm import SVC
 from domainwise import InvariantSVC, evaluate
 from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve, improves
 from domainwise.models.registry import METHODS, Setting
+from domainwise.models.table_model import fit_table
 from domainwise.models.tuning import MethodSearch
 from domainwise.selection import InvariantRidgeClassifierCV, LeaveDomainsOut
+from domainwise.tables.schema import check_table
 
 METHOD_KEYS = ("linear", "svm", "boosting", "dcmcv", "invariantridge", "kpca")
 
@@ -192,3 +194,32 @@ def test_evaluate_reports_probabilities_beside_decisions(rows):
         evaluate(X, y, domain, threshold=2.0, **options)
     with pytest.raises(ValueError, match="the target is continuous"):
         evaluate(X, X[:, 0], domain, threshold=0.5, **options)
+
+
+def test_probabilities_of_death_agree_with_deaths_in_held_out_trials(data_dir):
+    pandas = pytest.importorskip("pandas")
+    if not (data_dir / "impact_trials.csv.gz").exists():
+        pytest.skip("impact_trials.csv.gz is not among the data files")
+    frame = pandas.read_csv(data_dir / "impact_trials.csv.gz")
+    is_dead = (frame["dead"] == "dead").to_numpy()
+    share = 0.07 / 0.93 * (~is_dead).sum() / is_dead.sum()
+    frame = frame[~is_dead | (np.random.default_rng(0).random(len(frame)) < share)]  # 7 % deaths
+    trials = np.array(sorted(frame["domain"].unique()))
+    expected, observed, accuracies = [], [], []
+    for group in range(3):
+        held_out = trials[group::3]
+        is_new = frame["domain"].isin(held_out)
+        source = frame[~is_new].sample(1500, random_state=0).reset_index(drop=True)
+        table = check_table(source, target="dead", domain="domain")
+        model = fit_table(table, "linear")
+        new = frame[is_new].reset_index(drop=True)
+        output = model.predictions(model.schema.prepare(new))
+        for trial in held_out:
+            rows = (new["domain"] == trial).to_numpy()
+            y = (new["dead"] == "dead")[rows]
+            expected.append(output["probability_dead"][rows].mean())
+            observed.append(y.mean())
+            predicted = output["prediction"][rows] == "dead"
+            accuracies.append(balanced_accuracy_score(y, predicted))
+    assert 0.85 < np.mean(expected) / np.mean(observed) < 1.18
+    assert np.mean(accuracies) > 0.65

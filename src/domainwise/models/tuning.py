@@ -462,6 +462,11 @@ class MethodSearch(Calibrated, MetaEstimator):
         """Class labels."""
         return np.asarray(self.estimator_.classes_)
 
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features seen in fit."""
+        return int(self.estimator_.n_features_in_)
+
     def _call(self, method: str, X: Any, sample_domain: Any) -> Any:
         check_is_fitted(self)
         call = getattr(self.estimator_, method)

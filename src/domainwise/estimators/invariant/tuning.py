@@ -34,6 +34,7 @@ from domainwise.base.arrays import (
 )
 from domainwise.base.inputs import check_sample_domain
 from domainwise.base.messages import NotAKernelWarning
+from domainwise.base.process import filtered_warnings
 from domainwise.base.signatures import arguments, with_shared_arguments
 from domainwise.estimators.invariant.kernel import (
     centred_cross,
@@ -172,12 +173,12 @@ class InvariantSearchKind:
                 if prefix + name in candidate:
                     setattr(machines[-1], name, candidate[prefix + name])
             validate_arguments(machines[-1])
-        with warnings.catch_warnings():
+        with filtered_warnings():
             warnings.simplefilter("ignore", UserWarning)
             kernel = resolved_kernel(machine, Backend(), X_train)
         # Values cannot be shared if each fit chooses landmarks or modifies an indefinite kernel.
         if not (machine._is_exact(len(train)) and kernel.sound):
-            with inputs.quiet_about_domains(), warnings.catch_warnings():
+            with inputs.quiet_about_domains(), filtered_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
                 models = [m.fit(X_train, y_train, sample_domain=domains) for m in machines]
             return Outcomes([[score.outcome(model, X_test, y_test)] for model in models])
@@ -385,6 +386,10 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         self.held_out_ = HeldOut.from_rows(y, domains, probabilities)
         self._class_counts = counts_by_domain(class_codes, domain_codes, len(self.classes_))
         self.decide(self.decision, self.scoring)
+
+    def __getstate__(self) -> Any:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "held_out_"}
 
     def _check_columns(self, X: Any) -> None:
         """Raise an error if columns differ from those in fit, or are in another order."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.base.arrays import Array
+from domainwise.base.arrays import Array, Decision, Scoring
 from domainwise.held_out.scoring.measures import (
     Measure,
     choose_measure,
@@ -235,7 +235,7 @@ class Decisions:
     #: Numbers of source rows by domain and class, which :meth:`decide` needs; set by ``fit``.
     _class_counts: Array
 
-    def decide(self, decision: str | float, scoring: Any = None, positive: int = 1) -> None:
+    def decide(self, decision: Decision, scoring: Scoring = None, positive: int = 1) -> None:
         """Set the rule of a fitted classifier, with a threshold tuned on held-out rows if any."""
         held_out, options = getattr(self, "held_out_", None), (scoring, positive)
         if held_out is None:
