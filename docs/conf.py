@@ -29,8 +29,10 @@ version = release = domainwise.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     "mathml",
     "pages",
@@ -57,6 +59,12 @@ autosummary_generate = True
 numpydoc_show_class_members = False  # _templates/autosummary/class.rst lists them
 numpydoc_class_members_toctree = False
 toc_object_entries_show_parents = "hide"
+
+# Copy buttons ------------------------------------------------------------------------------------
+
+# Outputs have no button, and prompts are not copied.
+copybutton_selector = "div.highlight pre:not(.output pre, .sphx-glr-script-out pre)"
+copybutton_exclude = ".linenos, .gp, .go"
 
 # The gallery -------------------------------------------------------------------------------------
 
@@ -104,11 +112,12 @@ html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "header_links_before_dropdown": 7,
-    "show_prev_next": False,
+    "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "pygments_light_style": "tango",
-    "pygments_dark_style": "github-dark",
+    # Every color has a contrast of at least 6:1 with the background of code blocks.
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_sidebars: dict[str, list[str]] = {"index": [], "changelog": [], "cite": [], "theory": []}

@@ -72,6 +72,24 @@ GROUPS = {
 }
 
 
+#: Pages of the guide, and the names that they explain; the reference links to them.
+GUIDE = {
+    "guide/report": "evaluate Evaluation DomainScoresDisplay",
+    "guide/shift": "check_shift ShiftWatch ShiftDisplay",
+    "guide/libraries": "save load trusted_types to_onnx LeaveDomainsOut",
+    "guide/choosing": "DomainEnsembleClassifier DomainEnsembleRegressor InvariantRidgeClassifierCV "
+    "InvariantRidgeCV DCM DCMCV COIR DICA KPCA SCA MDA MIDA DomainMapDisplay",
+    "guide/labels": "SiteAdapter",
+    "invariant": "InvariantKernel InvariantFeatures InvariantSVC InvariantSVR InvariantSearchCV",
+    "guide/context": "DomainContext",
+    "guide/scale": "FastDCM FastDCMCV FastCOIR FastDICA FastKPCA FastSCA FastMDA FastMIDA",
+    "gpu": "precision",
+    "guide/problem": "domain_cross_validate DomainScores worst_domain_score",
+    "guide/uncertainty": "DomainConformal CalibrationByDomainDisplay adapt_class_shares",
+    "distributed": "fit_parquet",
+    "guide/glossary": "InvarianceReport invariance_report hsic mmd",
+}
+
 #: Methods that are always listed and must describe all their parameters. Other methods are listed
 #: only if they have no parameters or describe them.
 LISTED_METHODS = {
@@ -125,6 +143,12 @@ def groups() -> list[Group]:
         own = [name for name in public_names(module) if id(resolve(f"{module}.{name}")) not in seen]
         listed.append(Group(module, about, [f"{module}.{name}" for name in own]))
     return [group for group in [*listed, others] if group.names]
+
+
+def guide_page(name: str) -> str | None:
+    """Return the page of the guide that explains a public name, or None."""
+    short_name = name.rpartition(".")[2]
+    return next((page for page, listed in GUIDE.items() if short_name in listed.split()), None)
 
 
 def resolve(name: str) -> Any:

@@ -13,6 +13,7 @@ DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
 #: Folders that every build rewrites, and that git ignores.
 REFERENCE, BENCHMARKS = DOCS / "reference", DOCS / "benchmarks"
+REPORTS = ROOT / "benchmarks"
 
 
 def write(path: Path, text: str) -> None:
@@ -110,32 +111,28 @@ def _cell(text: str) -> str:
 
 
 def benchmark_pages() -> dict[Path, str]:
-    """Return the reports in ``benchmarks``, and a page that lists them."""
-    pages, listed = {}, []
-    for source in sorted((ROOT / "benchmarks").glob("*.md")):
-        text = source.read_text(encoding="utf-8")
-        title, first = _title_and_first_sentence(text)
-        pages[BENCHMARKS / source.name] = text.replace("](../docs/", "](../")
-        listed.append((source.name, title, first))
-    rows = "\n".join(f"- [{title}]({name}). {first}" for name, title, first in listed)
-    tree = "\n".join(name for name, _, _ in listed)
+    """Return the reports in ``benchmarks``, and a page that lists them.
+
+    Their order and the question that each answers are in a table in CONTRIBUTING.md.
+    """
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    questions = re.findall(r"\| `benchmarks/(\w+\.md)` \| (\w)(.+\?)", table)  # in their order
+    assert {name for name, *_ in questions} == {path.name for path in REPORTS.glob("*.md")}
+    pages, rows = {}, ["| question | report |", "|---|---|"]
+    for name, initial, rest in questions:
+        text = (REPORTS / name).read_text(encoding="utf-8")
+        pages[BENCHMARKS / name] = text.replace("](../docs/", "](../")
+        title = re.search(r"^# (.+)$", text, flags=re.MULTILINE)
+        assert title is not None
+        rows.append(f"| {initial.upper()}{rest} | [{title[1]}]({name}) |")
+    listed, tree = "\n".join(rows), "\n".join(name for name, *_ in questions)
     pages[BENCHMARKS / "index.md"] = (
         "# Benchmarks\n\nEvery number in the documentation comes from a script in `benchmarks/`. "
-        "This page lists the reports that the scripts write. Each report names the machine on "
-        "which times were measured; compare ratios rather than times.\n\n"
-        f"{rows}\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
+        "The table lists the reports that the scripts write, and the question that each answers. "
+        "Reports name the machine on which times were measured; compare ratios, not times.\n\n"
+        f"{listed}\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
     )
     return pages
-
-
-def _title_and_first_sentence(text: str) -> tuple[str, str]:
-    title = re.search(r"^# (.+)$", text, flags=re.MULTILINE)
-    assert title is not None
-    for paragraph in text[title.end() :].split("\n\n"):
-        flat = " ".join(paragraph.split())
-        if flat and flat[0].isalpha():
-            return title[1], re.split(r"(?<=[a-z0-9)`%])\. (?=[A-Z`])", flat)[0].rstrip(".") + "."
-    return title[1], ""
 
 
 # Sphinx ------------------------------------------------------------------------------------------
@@ -199,10 +196,20 @@ def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
     )
 
 
+def link_guide(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Link the page of the guide that explains a public name, below its summary."""
+    page = names.guide_page(name) if what in ("class", "function") else None
+    if page:
+        first = next(number for number, line in enumerate(lines) if line)
+        end = next((number for number in range(first, len(lines)) if not lines[number]), len(lines))
+        lines[end:end] = ["", f"Read more in the user guide: :doc:`/{page}`."]
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Connect the functions above to build events."""
     app.connect("config-inited", make_pages)
     app.connect("source-read", replace_links)
     app.connect("source-read", show_indices)
+    app.connect("autodoc-process-docstring", link_guide, priority=600)  # after numpydoc
     app.connect("missing-reference", find_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -16,12 +16,9 @@ CHECKS = {
     *("PR01", "PR02", "PR06", "PR10", "RT01", "EX01"),
 }
 #: What functions return: described by attributes, and shown in the examples of these functions.
-RESULTS = {
-    *("Evaluation", "DomainScores", "InvarianceReport", "DatasetInfo", "ReferenceResult"),
-    "SiteFile",
-}
-#: Shown where their counterparts are.
-SHOWN_ELSEWHERE = {"load", "merge"}
+RESULTS = {"Evaluation", "DomainScores", "InvarianceReport"}
+#: Shown in the example of ``save``.
+SHOWN_ELSEWHERE = {"load"}
 
 
 def targets():

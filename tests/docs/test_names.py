@@ -32,6 +32,15 @@ def test_a_class_shows_its_own_methods_and_names_those_of_scikit_learn():
     assert "set_output" in names.inherited_methods("domainwise.DCM")
 
 
+def test_every_class_links_a_page_of_the_guide_that_explains_it():
+    linked = [name for page in names.GUIDE.values() for name in page.split()]
+    assert len(linked) == len(set(linked))
+    assert set(linked) <= {name.rpartition(".")[2] for name in LISTED}
+    classes = [name for name in LISTED if isinstance(names.resolve(name), type)]
+    assert [name for name in classes if names.guide_page(name) is None] == []
+    assert all((ROOT / "docs" / f"{page}.md").is_file() for page in names.GUIDE)
+
+
 # Arguments that texts speak of --------------------------------------------------------------------
 
 TEXTS = [
@@ -40,10 +49,7 @@ TEXTS = [
     if not {"_build", "benchmarks", "reference"} & set(path.relative_to(ROOT).parts[1:-1])
 ]
 #: Of other libraries, and attributes that are set.
-OTHERS = {"cores", "processes", "memory", "n_workers", "threads_per_worker", "memory_limit"} | {
-    "name",
-    "skops_trusted_types",
-}
+OTHERS = {"cores", "processes", "memory"}
 
 
 def known_arguments():

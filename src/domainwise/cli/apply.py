@@ -108,8 +108,10 @@ def adapt(
     common.check_output(out, force, ".skops")
     with common.spinner(f"adapting {model}"):
         original_model, arguments = TableModel.load(model), read_options.arguments()
-        X, y, n_ignored = read_labelled_rows(original_model, labelled, **arguments)
-        X_site = None if site is None else original_model.read_rows(site, **arguments)
+        encoding = arguments.pop("encoding")
+        site_model = original_model.with_options(**arguments)
+        X, y, n_ignored = read_labelled_rows(site_model, labelled, encoding=encoding)
+        X_site = None if site is None else site_model.read_rows(site, encoding=encoding)
         adapted_model = original_model.adapt(X, y, X_site=X_site)
         adapted_model.save(out)
     output = {"file": str(out), **adapted_model.info["site"], "ignored": n_ignored}
@@ -128,15 +130,13 @@ def _apply(
     with warnings.catch_warnings(record=True) as caught_warnings:
         from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel
-        from domainwise.tables.cells import split_names
-        from domainwise.tables.files import FORMATS, table_columns
+        from domainwise.tables.files import FORMATS
 
         common.check_distinct(table_path, out)
         writes_folder = apply_options.dask is not None and not out.suffix
         common.check_output(out, apply_options.force, *([] if writes_folder else FORMATS))
         model = TableModel.load(apply_options.model)
         model = model if threshold is None else model.with_threshold(threshold)
-        column_names = table_columns(table_path, encoding=arguments["encoding"])
         activity = f"{'projecting' if project else 'predicting'} {table_path}"
         with dask_client(apply_options.dask) as client, common.spinner(activity) as update:
             try:
@@ -145,7 +145,7 @@ def _apply(
                     table_path,
                     out,
                     project=project,
-                    keep=split_names(apply_options.keep, column_names) or (),
+                    keep=apply_options.keep or (),
                     strict=apply_options.strict,
                     progress=lambda n_rows: update(f"{activity}: {common.count(n_rows, 'row')}"),
                     client=client,
@@ -171,7 +171,8 @@ def _apply(
     calibration = (model.info.get("check") or {}).get("calibration")
     if coverage is not None and calibration is not None:
         notes.append(
-            f"the coverage of prediction sets is {calibration['promise']}: they were calibrated on "
+            f"the coverage of prediction sets is {calibration['promise'].partition(',')[0]}: they "
+            "were calibrated on "
             f"{calibration['n_domains']} held-out domains and should contain the true value for "
             f"{100 * coverage:g} % of the rows from a new domain, on average over domains"
         )

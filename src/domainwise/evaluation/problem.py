@@ -26,8 +26,8 @@ from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.models.registry import Setting
 from domainwise.tables import cells
 from domainwise.tables import schema as tables
-from domainwise.tables.csv_files import is_unnamed
-from domainwise.tables.errors import ColumnError, TableError, import_pandas, refuse_duplicate_names
+from domainwise.tables.errors import ColumnError, TableError, import_pandas, sentence
+from domainwise.tables.names import UNNAMED_NOTE, check_names, is_unnamed
 
 #: Number of folds within a held-out domain, for scores of models trained on rows from the same
 #: domain, and maximum number of random folds of all rows.
@@ -231,7 +231,7 @@ def make_problem(
         seed=random_state,
         inner_scoring=inner_scoring,
         reader=reader,
-        notes=tuple(f"{note[0].upper()}{note[1:]}." for note in notes),
+        notes=tuple(map(sentence, notes)),
     )
     return problem.drawn(max_rows)
 
@@ -335,13 +335,14 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     X = import_pandas().DataFrame(X) if isinstance(X, np.ndarray) else X
     X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     column_names = list(X.columns)
-    refuse_duplicate_names(column_names, "X")
+    check_names(column_names, "X")
     if unnamed_columns := [name for name in column_names if is_unnamed(name)]:
-        notes.append(tables.UNNAMED_NOTE)
+        notes.append(UNNAMED_NOTE)
     X = X.drop(columns=unnamed_columns).reset_index(drop=True)
-    decimal_marks = cells.decimal_marks(X, list(X.columns))
+    decimal, marks = cells.learn_marks({name: X[name] for name in X.columns})
+    schema = tables.Schema((), (), "", "", "", decimal=decimal, marks=marks)
     try:
-        schema, features = tables.feature_schema(X, decimal_marks, notes=notes)
+        schema, features = tables.learn_features(X, schema, notes=notes)
     except ColumnError as error:
         raise TableError(
             *error.parts,
@@ -363,10 +364,10 @@ def read_target(y: Any, task: str, notes: list[str]) -> Any:
     if not is_text or find_spec("pandas") is None:
         return y
     column = import_pandas().Series(targets.tolist(), dtype=object, name="y")
-    decimal_mark = cells.decimal_marks({"y": column}, ["y"]).get("y")
-    column = cells.target_column(column, decimal_mark)
-    if cells.task_of(column, task) == "regression":
-        notes.append("the target is text and was read as numbers")
-        return tables.target_values(column, "regression", notes)
-    cells.refuse_quantities(column, decimal_mark)
-    return y
+    decimal, _ = cells.learn_marks({"y": column})
+    schema = tables.Schema((), (), "y", "", task, decimal=decimal)
+    task, _, values = tables.learn_target(column, task, schema)
+    if task == "classification":
+        return y
+    notes.append("the target is text and was read as numbers")
+    return values

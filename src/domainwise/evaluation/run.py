@@ -132,8 +132,9 @@ def evaluate(
         metric (such as balanced accuracy), and the most probable class for the accuracy. For other
         metrics, it depends on whether a class is rare.
     quick : bool, default=False
-        Whether to finish in about half a minute. Domains are held out in at most three groups,
-        methods are trained on at most 600 rows, and methods that would take too long are skipped.
+        Whether to finish in at most about half a minute. Domains are held out in at most three
+        groups, methods are trained on at most 600 rows, and methods that would take too long are
+        skipped.
         The first note and ``facts["quick"]`` describe what was skipped.
     out : path-like, default=None
         A folder to which every finished fit is written. To continue an interrupted evaluation,

@@ -17,7 +17,7 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -292,6 +292,27 @@ def test_text_columns_are_imputed_and_unknown_values_are_ignored():
     columns = {name: frame[[name]].to_numpy() for name in ("x", "gap")}
     columns["Größe"] = frame[["Größe"]].fillna("").to_numpy(dtype=object)
     np.testing.assert_allclose(run(model, columns)[0][:, 0], expected, rtol=1e-9)
+
+
+def test_rare_and_unknown_categories_are_pooled_in_the_graph():
+    pandas = pytest.importorskip("pandas")
+    rows = np.arange(len(X))
+    frame = pandas.DataFrame(
+        {"u": np.array(["a", "b"])[rows % 2], "v": "rare " + pandas.Series(rows).astype(str)}
+    )
+    frame.loc[:3, "u"] = ["c", "d", "c", "e"]
+    frame.loc[4:30, "v"] = "often"
+    encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=5)
+    model = make_pipeline(ColumnTransformer([("t", encoder, ["u", "v"])]), LinearRegression())
+    model.fit(frame, NUMBERS)
+    frame.loc[5:8, ["u", "v"]] = "never seen"
+    expected = model.predict(frame)
+    columns = {name: frame[[name]].to_numpy(dtype=object) for name in frame}
+    np.testing.assert_allclose(run(model, columns)[0][:, 0], expected, rtol=1e-9)
+    for refused in (OneHotEncoder(drop="first"), OneHotEncoder(min_frequency=5)):
+        model = make_pipeline(ColumnTransformer([("t", refused, ["u", "v"])]), LinearRegression())
+        with pytest.raises(ValueError, match="cannot convert OneHotEncoder with"):
+            domainwise.to_onnx(model.fit(frame, NUMBERS))
 
 
 def test_a_placeholder_for_missing_numbers_is_imputed():

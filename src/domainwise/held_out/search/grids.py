@@ -24,12 +24,46 @@ MEMBER_GAMMAS = (0.3, 1.0, 3.0)
 LINEAR_COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 #: Number or share of features to try at a split; wide tables use only the first value.
 TREE_FEATURES: dict[str, tuple[Any, ...]] = {"classes": ("sqrt", 0.5), "numbers": (0.3, 1.0)}
-TREE_LEAVES = (1, 5)  #: minimum number of rows in a leaf
-BOOSTING_DEPTHS = ((4,), (5,))  #: tree depths for few rows, and for many
 SVM_COSTS = {"classes": (0.1, 1.0, 10.0), "numbers": (1.0, 10.0)}
 SVM_WEIGHTS = (0.0, 1.0)
 RIDGE_MEMBER_WEIGHTS = (1.0, 10.0)  #: domain weights, in addition to 0
 RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class EnsembleSizes:
+    """Members of an ensemble, and their candidates, up to a number of training rows."""
+
+    max_rows: float  #: largest number of training rows for which this entry is used
+    members: tuple[str, ...]  #: members that ``members="auto"`` tries
+    symmetric_depths: tuple[int, ...]  #: depths of symmetric trees that boosting tries
+    boosting_leaves: tuple[int, ...]  #: largest numbers of leaves that HistGradientBoosting tries
+    tree_leaves: tuple[
+        int, ...
+    ]  #: smallest numbers of rows in a leaf of extremely randomized trees
+    landmarks: tuple[int, int]  #: landmarks of invariant ridge, in the search and in the final fit
+    ridge_kernels: int | None  #: number of kernels compared on all rows; None for all
+
+
+_ALL = ("linear", "boosting", "extra_trees", "invariant_ridge", "invariant_svm")
+#: Members are compared on held-out domains at every size. Those that cannot use all rows are left
+#: out where this was never better on the development sets (``benchmarks/GROWTH.md``).
+ENSEMBLE = (
+    EnsembleSizes(1500, _ALL, (4,), (), (1, 5), (200, 400), None),
+    EnsembleSizes(2500, _ALL, (5,), (8, 31), (5,), (200, 400), None),
+    EnsembleSizes(5000, _ALL[:4], (5,), (8, 31), (5,), (200, 600), 2),
+    EnsembleSizes(
+        50_000, ("linear", "boosting", "invariant_ridge"), (), (8, 31), (5,), (300, 1000), 1
+    ),
+    EnsembleSizes(
+        np.inf, ("linear", "boosting", "invariant_ridge"), (), (31,), (5,), (300, 2000), 1
+    ),
+)
+
+
+def ensemble_sizes(n_rows: int) -> EnsembleSizes:
+    """Return the entry of ``ENSEMBLE`` for a number of training rows."""
+    return next(sizes for sizes in ENSEMBLE if n_rows <= sizes.max_rows)
 
 
 # Grids for the methods in models/registry.py; pairs are for classification and regression.

@@ -26,7 +26,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils.validation import check_is_fitted
 
@@ -154,7 +154,7 @@ def _declare_outputs(scope: Any, model: Any, inputs: Any, custom_parsers: Any = 
     """Declare the outputs of a model, with their types."""
     operator = scope.declare_local_operator(None, model)
     operator.inputs = inputs
-    is_text = isinstance(inputs[0].type, StringTensorType)
+    is_text = isinstance(inputs[0].type, StringTensorType) and not isinstance(model, OneHotEncoder)
     types = [(StringTensorType if is_text else DoubleTensorType)([None, None])]
     if is_classifier(model):
         types.insert(0, LABEL_TYPES.get(_get_classes(model).dtype.kind, StringTensorType)([None]))
@@ -164,7 +164,8 @@ def _declare_outputs(scope: Any, model: Any, inputs: Any, custom_parsers: Any = 
 
 def _add_nodes(scope: Any, operator: Any, container: Any) -> None:
     model, model_input = operator.raw_operator, operator.inputs[0]
-    X = Tensor(scope, container, model_input.full_name)
+    X, *others = [Tensor(scope, container, entry.full_name) for entry in operator.inputs]
+    X = X.op("Concat", *others, axis=1) if others else X
     if not isinstance(model_input.type, DoubleTensorType | StringTensorType):
         X = X.cast("DOUBLE")
     outputs = [output := CONVERTERS[type(model)](model, X)]
@@ -229,6 +230,38 @@ def _convert_imputer(model: SimpleImputer, X: Tensor) -> Tensor:
     is_missing = X.op("IsNaN") if is_nan else X.op("Equal", float(marker))
     kept_columns = np.flatnonzero(~np.isnan(fills))  # the imputer drops columns without values
     return X.where(is_missing, np.nan_to_num(fills)[None]).op("Gather", kept_columns, axis=1)
+
+
+@converts(OneHotEncoder)
+def _convert_one_hot(model: OneHotEncoder, X: Tensor) -> Tensor:
+    """Return an indicator of each category, and one of the pooled (infrequent) categories.
+
+    skl2onnx refuses pooled categories in several columns, and unknown ones fail in its graphs.
+    """
+    refuse(model, "with the argument drop", model.drop is not None)
+    pooled_categories = getattr(model, "infrequent_categories_", [None] * len(model.categories_))
+    blocks = []
+    for j, (categories, pooled) in enumerate(
+        zip(model.categories_, pooled_categories, strict=True)
+    ):
+        pools_unknown = pooled is not None and model.handle_unknown == "infrequent_if_exist"
+        refuse(
+            model,
+            "with unknown categories that are not pooled",
+            pooled is not None and not pools_unknown,
+        )
+        is_pooled = np.isin(categories.astype(str), [] if pooled is None else pooled.astype(str))
+        kept = categories[~is_pooled]
+        kept = np.where(kept == kept, kept, "") if kept.dtype.kind in "OU" else kept.astype(float)
+        column = X.op("Gather", np.array([j]), axis=1)
+        indicators = column.op("Equal", kept[None]).cast("DOUBLE")
+        n_matches = indicators.reduce_rows("Sum")
+        if pools_unknown:
+            indicators = indicators.op("Concat", n_matches * -1.0 + 1.0, axis=1)
+        elif model.handle_unknown == "error":
+            indicators = indicators / n_matches  # NaN for an unknown category
+        blocks.append(indicators)
+    return blocks[0].op("Concat", *blocks[1:], axis=1)
 
 
 @converts(Ridge, LinearRegression, LinearSVR)
@@ -528,7 +561,7 @@ def _convert_ensemble(model: Any, X: Tensor) -> Any:
     if not is_classifier(model):
         return _correct(model, model.on_target_scale(mean))
     probabilities = _correct(model, mean)
-    return ClassifierOutput(probabilities.argmax(), None, probabilities)
+    return _decide(model.decision_rule_, probabilities, None, probabilities.argmax())
 
 
 @converts(SiteAdapter)
@@ -551,7 +584,13 @@ def _convert_adapter(model: Any, X: Tensor) -> Any:
 def _convert_member(member: Member, Z: Tensor) -> Tensor:
     Z = Z if member.clip is None else (Z / member.clip).op("Tanh") * member.clip
     mean = weighted_sum([_score_classes(model, Z, member.n_classes) for model in member.estimators])
-    return mean if member.curve is None else _apply_curve(member.curve, mean)
+    if member.curve is not None:
+        return _apply_curve(member.curve, mean)
+    return (
+        mean
+        if member.bounds is None
+        else mean.op("Max", member.bounds[0]).op("Min", member.bounds[1])
+    )
 
 
 def _score_classes(model: Any, Z: Tensor, n_classes: int) -> Tensor:
