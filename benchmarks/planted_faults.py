@@ -22,9 +22,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 
+from domainwise.evaluation.columns import columns_of
 from domainwise.evaluation.faults import Fault, find_faults
 from domainwise.held_out.folds import draw_rows
-from domainwise.tables.statistics import columns_of
 from reproduction import data as datasets
 
 Array = np.ndarray[Any, Any]

@@ -30,6 +30,7 @@ REFUSED = {
     "workers": [True, 0, 1.5, "2", NAN],
     "numbers": ["scale", [], [NAN], [-1.0], ["1"], [True], 0.5, {"a": 1.0}],
     "truths": [["False"], [1], "no", [], True],
+    "decision": [True, NAN, "best", "0.5", -0.1, 0, 1.0, None, [0.5]],
     "weights": [{0: -1.0}, {0: NAN}, {0: INF}, {0: True}, {0: "1"}, {}, "equal", [1.0, 2.0]],
     "choice": ["nothing such", 1, True],
     "rows": ["nothing such", b"no", 3, {"a": 1}],
@@ -47,6 +48,7 @@ KINDS = {
     "workers": ["n_jobs"],
     "numbers": ["gammas", "alphas", "ridges", "domain_weights", "epsilons"],
     "truths": ["conditionals"],
+    "decision": ["decision"],
     "weights": ["class_weight"],
     "choice": ["solver", "rule", "calibration", "feature_map"],
     "rows": ["landmarks", "target_landmarks"],
@@ -61,6 +63,7 @@ TAKEN = {
     "numbers": [np.array([0.5, 1.0]), (np.float32(0.5),)],
     "truths": [np.array([True, False])],
     "weights": [{0: np.float64(2.0), 1: np.int64(1)}, "balanced", None],
+    "decision": ["auto", "argmax", "balanced", 0.1, np.float32(0.5)],
     "rows": [np.zeros((2, 2)), [[0.0]]],
 }
 #: Further values to reject and to accept, by argument: ends of ranges, and other kinds.

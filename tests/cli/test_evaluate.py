@@ -74,6 +74,26 @@ def test_a_page_says_a_thing_once_and_shows_the_command_to_type(table, tmp_path)
     assert f'aria-label="Command">{command}</code>' in page
 
 
+def test_the_example_is_the_table_of_the_readme(tmp_path):
+    path = tmp_path / "hospitals.csv"
+    for options, exit_code in (((), 0), ((), 2), (("--force",), 0)):
+        assert runner.invoke(app, ["example", str(path), *options]).exit_code == exit_code
+    frame = pandas.read_csv(path)
+    assert frame.shape == (920, 15)
+    assert frame.groupby("domain")["label"].count().sum() == 920
+
+
+def test_notes_are_printed_once_with_the_name_of_the_file_as_it_is(table, tmp_path):
+    content = table.read_text("utf-8").replace("cork", "k\u00f6ln")
+    (tmp_path / "my.csv").write_text(content, encoding="cp1252")
+    result = run(tmp_path / "my.csv", "--out", tmp_path / "out", "--no-report", methods="linear")
+    assert result.exit_code == 0
+    notes = [line for line in result.output.splitlines() if "my.csv is not UTF-8" in line]
+    assert notes == ["note: my.csv is not UTF-8 and was read as cp1252"]
+    stored = json.loads((tmp_path / "out" / "evaluation.json").read_text("utf-8"))["notes"]
+    assert "my.csv is not UTF-8 and was read as cp1252." in stored
+
+
 def test_json_is_json_and_nothing_else(table, tmp_path):
     result = run(table, "--out", tmp_path / "out", "--json", "--no-report", "--seed", 3)
     assert result.exit_code == 0

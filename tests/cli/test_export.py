@@ -38,16 +38,16 @@ def test_a_model_file_becomes_a_graph_that_predicts_the_same(folder):
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     assert answer["input"] == ["a", "b (%)", "c", "kind"]
-    assert answer["output"] == ["prediction", "decisions"]
+    assert answer["output"] == ["prediction", "probabilities"]
     assert (
         run("predict", folder / "m.skops", folder / "d.csv", "-o", folder / "p.csv").exit_code == 0
     )
     rows, expected = pandas.read_csv(folder / "d.csv"), pandas.read_csv(folder / "p.csv")
     inputs = {name: rows[[name]].to_numpy() for name in ("a", "b (%)", "c")}
     inputs["kind"] = rows[["kind"]].to_numpy(dtype=object)
-    labels, decisions = runtime.InferenceSession(folder / "m.onnx").run(None, inputs)
+    labels, probabilities = runtime.InferenceSession(folder / "m.onnx").run(None, inputs)
     np.testing.assert_array_equal(labels, expected["prediction"])
-    np.testing.assert_allclose(decisions[:, 0], expected["decision_1"], atol=1e-5)
+    np.testing.assert_allclose(probabilities[:, 1], expected["probability_1"], atol=1e-5)
 
 
 def test_nothing_is_overwritten_and_other_endings_are_refused(folder):
@@ -59,7 +59,7 @@ def test_nothing_is_overwritten_and_other_endings_are_refused(folder):
     assert (folder / "there.onnx").read_text() == "kept"
     done = run("export", folder / "m.skops", "-o", folder / "there.onnx", "--force")
     assert done.exit_code == 0
-    assert "prediction, decisions" in done.output
+    assert "prediction, probabilities" in done.output
 
 
 def test_a_model_that_cannot_be_converted_is_refused_by_name(folder):

@@ -21,7 +21,6 @@ from domainwise.models import table_model as models  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.files import persistence  # noqa: E402
 from domainwise.tables import schema as tables  # noqa: E402
-from domainwise.tables.files import read_table  # noqa: E402
 
 runner = testing.CliRunner()
 COMMON = ["--target", "ill", "--domain", "site"]
@@ -84,6 +83,31 @@ def test_a_model_without_rows_can_be_asked_for(folder, tmp_path):
     assert json.loads(run("info", folder / "m.skops", "--json").stdout)["training_rows"]
 
 
+def test_thresholds_are_set_in_fit_shown_by_info_and_replaced_in_predict(folder, tmp_path):
+    model, table = tmp_path / "t.skops", folder / "data.csv"
+    fitted = ["fit", table, *COMMON, "--drop", "risk", "--method", "linear", "--no-check"]
+    done = run(*fitted, "--threshold", "0.3", "-o", model)
+    assert done.exit_code == 0, done.output
+    assert "yes if its probability is at least 0.3 (set by the user)" in run("info", model).output
+    for options, threshold in (([], 0.3), (["--threshold", "0.8"], 0.8)):
+        done = run("predict", model, table, "-o", tmp_path / "p.csv", "--force", *options)
+        assert done.exit_code == 0, done.output
+        out = pandas.read_csv(tmp_path / "p.csv")
+        expected = np.where(out["probability_yes"] >= threshold, "yes", "no")
+        assert (out["prediction"] == expected).all()
+    done = run("predict", model, table, "-o", tmp_path / "q.csv", "--threshold", "1.5")
+    assert done.exit_code == 2
+    assert "between 0 and 1; got 1.5" in done.output
+    numbers = ["--target", "risk", "--domain", "site", "--drop", "ill", "--method", "linear"]
+    done = run("fit", table, *numbers, "--threshold", "0.3", "-o", tmp_path / "r.skops")
+    assert done.exit_code == 2
+    assert "the target is continuous" in done.output
+    done = run("fit", table, *numbers, "--no-check", "-o", tmp_path / "r.skops")
+    done = run("predict", tmp_path / "r.skops", table, "-o", tmp_path / "q.csv", "--threshold", 0.5)
+    assert done.exit_code == 2
+    assert "no probabilities of classes" in done.output
+
+
 def test_fit_predict_transform_and_info_work_together(folder, tmp_path):
     model = folder / "m.skops"
     done = run("predict", model, folder / "new.parquet", "-o", tmp_path / "out.csv")
@@ -113,7 +137,10 @@ def test_python_and_the_command_line_agree(folder, tmp_path):
     np.testing.assert_allclose(pipeline.predict_proba(new)[:, 1], out["probability_yes"])
 
 
-@pytest.mark.parametrize("ending", ["csv", "csv.gz", "feather"])
+READERS = {"csv": pandas.read_csv, "csv.gz": pandas.read_csv, "feather": pandas.read_feather}
+
+
+@pytest.mark.parametrize("ending", READERS)
 def test_predictions_do_not_depend_on_the_pieces_a_file_is_read_in(folder, tmp_path, ending):
     model = models.TableModel.load(folder / "m.skops")
     frames = []
@@ -121,7 +148,7 @@ def test_predictions_do_not_depend_on_the_pieces_a_file_is_read_in(folder, tmp_p
         out = tmp_path / f"{rows}.{ending}"
         done = apply_to_file(model, folder / "data.csv", out, chunk_rows=rows, keep=["age"])
         assert done.n_rows == 120
-        frames.append(read_table(out))
+        frames.append(READERS[ending](out))
     pandas.testing.assert_frame_equal(*frames)
 
 

@@ -74,7 +74,7 @@ def test_the_folder_says_what_was_measured_and_keeps_no_rows(folder):
     assert content["table"]["path"] == str(folder / "clinic.csv")
     assert len(content["table"]["sha256"]) == 64
     assert content["table"]["asked"]["drop"] == ["note"]
-    assert content["recipe"]["class_weight"] == "balanced"
+    assert content["recipe"]["decision"] == "auto"
     assert content["recipe"]["scoring"] == "balanced_accuracy"
     assert content["recipe"]["seed"] == 3
     assert content["recipe"]["grids"]["svm"]["gamma"]["in"] == "median"

@@ -16,7 +16,6 @@ testing = pytest.importorskip("typer.testing")
 distributed = pytest.importorskip("distributed")
 
 from domainwise.cli import app  # noqa: E402
-from domainwise.tables.files import read_table  # noqa: E402
 
 pytestmark = pytest.mark.dask
 
@@ -133,6 +132,23 @@ def test_a_fit_shares_out_its_folds_and_nothing_else(
     assert there["check"] == pytest.approx(here["check"])
 
 
+@pytest.mark.usefixtures("small_tasks")
+def test_workers_use_the_options_for_reading_cells(folder, tmp_path, address):
+    new = make_frame(90, seed=1)
+    new["age"] = new["age"].map(
+        lambda age: "unknown" if age < 40 else f"{age:.1f}".replace(".", ",")
+    )
+    new.to_parquet(tmp_path / "new.parquet")
+    given = ["predict", folder / "m.skops", tmp_path / "new.parquet", "--decimal", ","]
+    given += ["--na", "unknown", "--na", "nan"]
+    done(*given, "-o", tmp_path / "here.parquet")
+    done(*given, "-o", tmp_path / "there.parquet", "--dask", address)
+    here, there = (pandas.read_parquet(tmp_path / f"{n}.parquet") for n in ("here", "there"))
+    pandas.testing.assert_frame_equal(here, there, rtol=1e-12)
+    message = "column 'age' must contain numbers"
+    refused(message, *given[:3], "-o", tmp_path / "x.parquet", "--dask", address)
+
+
 @pytest.mark.parametrize("source", ["new.csv", "new[1].parquet", "parts"])
 @pytest.mark.parametrize("command", ["transform", "predict"])
 @pytest.mark.usefixtures("small_tasks")
@@ -143,7 +159,8 @@ def test_rows_are_what_the_plain_command_gives(folder, tmp_path, address, source
     assert expected["id"].tolist() == [f"row {i}" for i in range(90)]
     for name in ("there.parquet", "there.csv", "there"):
         there = done(*given, "-o", tmp_path / name, "--dask", address)
-        found = read_table(tmp_path / name)
+        read = pandas.read_csv if name.endswith(".csv") else pandas.read_parquet
+        found = read(tmp_path / name)
         pandas.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-12)
         a, b = (json.loads(result.stdout) for result in (here, there))
         assert b == {**a, "file": str(tmp_path / name)}

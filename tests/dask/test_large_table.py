@@ -17,10 +17,10 @@ from domainwise import DomainEnsembleClassifier, check_shift  # noqa: E402
 from domainwise.cli import app  # noqa: E402
 from domainwise.held_out.scoring.predictions import fit_with_domains  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
-from domainwise.models.large_table import LargeTable  # noqa: E402
+from domainwise.models.large_table import LargeTable, Statistics, make_sketch, statistics_of  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
+from domainwise.tables.errors import TableError  # noqa: E402
 from domainwise.tables.schema import check_table, load_table, make_preprocessor  # noqa: E402
-from domainwise.tables.statistics import Statistics, make_sketch  # noqa: E402
 
 pytestmark = pytest.mark.dask
 
@@ -106,6 +106,45 @@ def test_what_is_learnt_of_columns_is_that_of_the_whole_table(folder, client):
     strange["age"] *= 12
     kinds = {"range", "category"}
     assert kinds <= {f.kind for f in check_shift(there, strange) if f.domain == "B"}
+
+
+def test_rare_categories_are_pooled_as_in_memory(tmp_path):
+    rng = np.random.default_rng(0)
+    for n_levels in (3, 50, 51, 400):
+        sizes = np.r_[np.full(n_levels // 2, 12), rng.integers(1, 12, n_levels - n_levels // 2)]
+        codes = np.repeat([f"c{i}" for i in range(n_levels)], sizes)
+        frame = make_frame(len(codes)).assign(code=codes)
+        table = check_table(frame.drop(columns="blood"), **COLUMNS)
+        expected = make_preprocessor(table.schema).fit(table.X)
+        table.X.assign(ill=table.y, site=table.sample_domain).to_parquet(tmp_path / "t.parquet")
+        large = LargeTable.open(tmp_path / "t.parquet", **COLUMNS)
+        statistics = statistics_of(large.reader, large.pieces[0])
+        found = statistics.preprocessor(large.table.schema)
+        rows = table.X.assign(code=table.X["code"].where(table.X.index % 9 > 0, "unseen"))
+        found, expected = found.transform(rows), expected.transform(rows)
+        np.testing.assert_allclose(found[:, :2], expected[:, :2], atol=0.2)
+        np.testing.assert_array_equal(found[:, 2:], expected[:, 2:])
+
+
+def test_a_dropped_domain_with_a_comma_is_dropped_from_every_piece(folder):
+    for path in folder.iterdir():
+        frame = pandas.read_parquet(path)
+        frame["site"] = frame["site"].replace({"A": "Boston, MA", "B": "Boston"})
+        frame.to_parquet(path, row_group_size=200)
+    large = LargeTable.open(folder, **COLUMNS, drop_domains=["Boston, MA"])
+    domains = {name for piece in large.pieces for name in large.reader.rows(piece)[2]}
+    assert domains == {"Boston", "C", "D", "E"}
+    assert {*large.table.domains} == domains
+
+
+def test_cells_that_do_not_fit_name_the_piece(folder):
+    path = folder / "2.parquet"
+    frame = pandas.read_parquet(path).astype({"dose": str})
+    frame.iloc[-1, frame.columns.get_loc("dose")] = "much"
+    large = LargeTable.open(folder, **COLUMNS)
+    frame.to_parquet(path, row_group_size=200)
+    with pytest.raises(TableError, match="row group.*'dose' must contain numbers.*has 'much'"):
+        [large.reader.rows(piece) for piece in large.pieces]
 
 
 def test_numbers_and_dropped_domains(folder, client):

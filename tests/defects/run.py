@@ -100,8 +100,8 @@ DEFECTS = [
     ),
     Defect(
         "one-standard-error rule with the deviation of the population",
-        "differences.std(axis=1, ddof=1)",
-        "differences.std(axis=1)",
+        "differences.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])",
+        "differences.std(axis=1) / np.sqrt(scores.shape[1])",
         ("estimators/projections/test_dcmcv.py",),
     ),
     Defect(
@@ -118,8 +118,26 @@ DEFECTS = [
     ),
     Defect(
         "the ensemble's weights for a held-out domain know its scores",
-        "metrics[:, scored_domains[scored_domains != domain]]",
-        "metrics[:, scored_domains]",
+        "member_weights(np.delete(losses, i, axis=1), prior)",
+        "member_weights(losses, prior)",
+        ("estimators/ensemble/test_weights.py",),
+    ),
+    Defect(
+        "the order of rows changes an ensemble",
+        "order = np.lexsort([keys, new_codes])",
+        "order = np.argsort(new_codes, kind='stable')",
+        ("estimators/ensemble/test_ensemble.py",),
+    ),
+    Defect(
+        "an absurd target is used as it is",
+        "return np.where(is_absurd, np.clip(y, center - limit, center + limit), y)",
+        "return y",
+        ("estimators/ensemble/test_ensemble.py",),
+    ),
+    Defect(
+        "predictions are bounded by the range of all targets, not of the other domains",
+        "return np.where(np.arange(len(maxima)) == maxima.argmax(), second, first)",
+        "return np.full(len(maxima), first)",
         ("estimators/ensemble/test_weights.py",),
     ),
     Defect(

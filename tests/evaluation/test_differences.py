@@ -6,9 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from domainwise import evaluate
+from domainwise.evaluation.columns import describe_column
 from domainwise.evaluation.faults import MAX_COLUMNS, describe_differences
 from domainwise.evaluation.problem import make_problem
-from domainwise.tables.statistics import describe_column
 
 pandas = pytest.importorskip("pandas")
 

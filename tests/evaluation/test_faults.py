@@ -8,7 +8,7 @@ import pytest
 from domainwise import evaluate
 from domainwise.evaluation.faults import find_faults, leaking_columns, with_effects
 from domainwise.evaluation.problem import make_problem
-from domainwise.tables.schema import identifier_reason
+from domainwise.tables.notes import identifier_reason
 
 SITES = [f"site {mark}" for mark in "ABCDEF"]
 N = 80
@@ -302,9 +302,23 @@ def test_identifiers_and_copies_of_the_domain_are_remarks():
     columns["patient"] = np.array([f"p{i}" for i in range(len(y))], dtype=object)
     assert remark(columns, y, site).kind == "identifier"
     columns["patient"] = np.array(["a", "b", "c", "d", "e", "f"], dtype=object)[site]
+    columns["patient"][0] = "b"
     fault = remark(columns, y, site)
     assert (fault.kind, fault.columns) == ("copy of the domain", ["patient"])
     assert identifier_reason(np.array([1.0, 2.0, 1.0]), [np.arange(3)]) == ""
+
+
+def test_columns_of_the_site_are_listed_and_cause_no_alarm():
+    columns, y, site = table()
+    columns["beds"] = np.array([80.0, 320, 200, 1, 1000, 80])[site]
+    columns["altitude"] = np.array([0.0, 0, 0, 0, 0, 3000])[site]
+    columns["school"] = np.array(["a", None, "c", "d", "e", "f"], dtype=object)[site]
+    (fault,) = faults(columns, y, site, least=1)
+    assert (fault.kind, fault.columns) == ("site level", ["beds", "altitude", "school"])
+    assert "constant within every domain: 6 domains, 6 values" in fault.message
+    assert "--drop beds,altitude,school" in fault.action
+    (fault,) = faults({"beds": columns["beds"]}, y, site, least=1)
+    assert fault.kind == "site level"
 
 
 def test_copied_columns_are_remarks():

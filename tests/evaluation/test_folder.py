@@ -154,8 +154,8 @@ def test_another_metric_needs_no_fits_and_reports_the_metric_used_in_the_search(
     assert not done
     assert later.scores == both.others[0].scores
     assert later.scores != both.scores
-    assert any("chosen for accuracy" in note for note in later.notes)
-    assert not any("chosen for" in note for note in both.notes)
+    assert any("predicted for accuracy" in note for note in later.notes)
+    assert not any("predicted for" in note for note in both.notes)
     assert later.to_dict()["recipe"] == both.to_dict()["recipe"]
 
 

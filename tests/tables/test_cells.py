@@ -11,9 +11,9 @@ pytest.importorskip("python_calamine")
 pytest.importorskip("openpyxl")
 
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
-from domainwise.tables.cells import decimal_marks, form_of, parse_numbers, with_decimal_points  # noqa: E402
+from domainwise.tables.cells import learn_kind, learn_marks, read_numbers  # noqa: E402
 from domainwise.tables.errors import TableError  # noqa: E402
-from domainwise.tables.files import iter_table, read_table  # noqa: E402
+from domainwise.tables.files import open_table  # noqa: E402
 from domainwise.tables.schema import Schema, check_table, load_table  # noqa: E402
 
 ROLES = dict(target="ill", domain="site")
@@ -79,17 +79,31 @@ def test_the_same_table_gives_the_same_model_however_it_is_written(frame, tmp_pa
     model.save(tmp_path / "m.skops")
     loaded = TableModel.load(tmp_path / "m.skops")
     for path in paths:
-        pieces = iter_table(
-            path, columns=loaded.schema.features, text_columns=["sex"], chunk_rows=40
-        )
-        X = pandas.concat([loaded.schema.prepare(piece) for piece in pieces], ignore_index=True)
-        pandas.testing.assert_frame_equal(loaded.predictions(X), first, rtol=1e-12)
+        mark = "," if path.name in ("comma.csv", "de.csv", "fr.csv") else "."
+        pieces = prepared_pieces(path, loaded.schema.with_options(mark))
+        pandas.testing.assert_frame_equal(loaded.predictions(pieces), first, rtol=1e-12)
 
 
-def numbers(texts, **options):
-    frame = pandas.DataFrame({"x": texts})
-    marks = decimal_marks(frame, ["x"], **options)
-    return parse_numbers(with_decimal_points(frame["x"], marks.get("x"))).tolist()
+def prepared_pieces(path, schema, chunk_rows=40):
+    """The features of a file that is read in chunks."""
+    pieces = open_table(path, in_chunks=True).frames(schema.features, chunk_rows)
+    return pandas.concat([schema.prepare(piece) for piece in pieces], ignore_index=True)
+
+
+def read_table(path):
+    file = open_table(path)
+    (frame,) = file.frames(file.names)
+    return frame
+
+
+def numbers(texts, mark=None):
+    """The numbers in a column, or its texts if it is none of numbers."""
+    column = pandas.Series(texts, name="x")
+    mark, _ = learn_marks({"x": column}, mark)
+    kind, form, unmatched = learn_kind(column, mark)
+    if kind == "text" or unmatched:
+        return texts
+    return read_numbers(column, mark, form)[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -120,22 +134,15 @@ def test_text_with_two_readings_or_none_stays_text(texts):
 
 def test_options_and_other_columns_decide_between_two_readings():
     open_ = ["1,234", "2,345"]
-    assert numbers(open_, mark=",") == numbers(open_, fallback=",") == [1.234, 2.345]
+    assert numbers(open_, mark=",") == [1.234, 2.345]
     assert numbers(open_, mark=".") == [1234, 2345]
-    with pytest.raises(TableError, match="'1.234' may be 1.234 or 1234"):
-        numbers(["1.234", "2.345"], fallback=",")
-    frame = pandas.DataFrame({"x": open_, "y": ["1,5", "2"]})
-    assert decimal_marks(frame, ["x", "y"]) == {"x": ",", "y": ","}
-
-
-def test_the_mark_of_the_first_piece_holds_for_later_ones(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("x;y\n1.234,5;1\n2,5;1\n1.234;1,234\n2.000;2,345\n")
-    pieces = list(iter_table(path, chunk_rows=2))
-    assert [piece["x"].tolist() for piece in pieces] == [[1234.5, 2.5], [1234, 2000]]
-    assert pieces[1]["y"].tolist() == [1.234, 2.345]
-    path.write_text("x\n1.234\n1.250\n1,5\n2,5\n")
-    assert list(iter_table(path, chunk_rows=2))[1]["x"].tolist() == ["1,5", "2,5"]
+    columns = {"x": pandas.Series(open_), "y": pandas.Series(["1,5", "2"])}
+    assert learn_marks(columns) == (",", {})
+    columns["z"] = pandas.Series(["1.5", "2"])
+    assert learn_marks(columns) == (None, {"y": ",", "z": "."})
+    # Half of a column does not decide about other columns.
+    columns["y"] = pandas.Series(["1,5", "a", "b", "c"])
+    assert learn_marks(columns) == (".", {})
 
 
 @pytest.mark.parametrize(
@@ -155,7 +162,8 @@ def test_the_mark_of_the_first_piece_holds_for_later_ones(tmp_path):
     ],
 )
 def test_the_form_of_text_is_detected(texts, form):
-    assert form_of(pandas.Series(texts)) == (form, [])
+    kind, detected_form, unmatched = learn_kind(pandas.Series(texts))
+    assert (detected_form if kind == "number" else kind, unmatched) == (form, [])
 
 
 def test_what_was_rewritten_once_is_not_read_again(frame, tmp_path):
@@ -165,10 +173,7 @@ def test_what_was_rewritten_once_is_not_read_again(frame, tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",")
     table = load_table(tmp_path / "t.csv", **ROLES)
     np.testing.assert_allclose(table.X["share"], share / 100, rtol=1e-15)
-    fallback = (table.schema.decimal, table.schema.encoding)
-    pieces = iter_table(tmp_path / "t.csv", text_columns=["sex"], chunk_rows=50, fallback=fallback)
-    again = pandas.concat([table.schema.prepare(piece) for piece in pieces], ignore_index=True)
-    pandas.testing.assert_frame_equal(again, table.X)
+    pandas.testing.assert_frame_equal(prepared_pieces(tmp_path / "t.csv", table.schema), table.X)
     with pytest.raises(TableError, match="'1,000 %'.*decimal=','"):
         check_table(frame, **ROLES)
     named = check_table(frame.drop(columns="share"), **ROLES, na=["Müller", "Çelik"])
@@ -263,8 +268,9 @@ def test_an_encoding_that_is_named_is_used_and_kept(frame, tmp_path):
     table = load_table(tmp_path / "t.csv", **ROLES, encoding="cp1250")
     assert "Łódź" in table.domains
     assert table.schema.encoding == "cp1250"
-    with pytest.warns(UserWarning, match="read as cp1250"):
-        (frame,) = iter_table(tmp_path / "t.csv", fallback=(None, "cp1250"))
+    file = open_table(tmp_path / "t.csv", fallback="cp1250")
+    assert file.notes == ("t.csv is not UTF-8 and was read as cp1250",)
+    (frame,) = file.frames(file.names)
     assert "Łódź" in set(frame["site"])
     with pytest.raises(TableError, match="encoding='nonsense' is unknown"):
         load_table(tmp_path / "t.csv", **ROLES, encoding="nonsense")
@@ -407,6 +413,39 @@ def test_other_sheets_of_a_workbook_are_spoken_of(frame, tmp_path):
 def test_a_semicolon_wins_over_commas_within_names(tmp_path):
     (tmp_path / "t.csv").write_text("size, cm;weight, kg\n1,5;2\n2,5;3\n")
     assert read_table(tmp_path / "t.csv").to_dict("list") == {
-        "size, cm": [1.5, 2.5],
-        "weight, kg": [2, 3],
+        "size, cm": ["1,5", "2,5"],
+        "weight, kg": ["2", "3"],
     }
+
+
+def test_simple_numbers_are_read_faster_but_not_otherwise(monkeypatch):
+    rng = np.random.default_rng(0)
+    values = [
+        float(f"{v:.{d}e}")
+        for v, d in zip(rng.normal(size=500), rng.integers(0, 17, 500), strict=True)
+    ]
+    for mark in (".", ","):
+        texts = [f" {value!r}".replace(".", mark) for value in values] + ["NA", None, "+1e3", "7"]
+        column = pandas.Series(texts, name="x")
+        results = []
+        for is_fast in (True, False):
+            if not is_fast:
+                monkeypatch.setattr("domainwise.tables.cells._simple_texts", lambda *_: None)
+            table_mark, marks = learn_marks({"x": column})
+            numbers, is_unreadable = read_numbers(column, table_mark)
+            assert (table_mark, marks, is_unreadable.any()) == (mark, {}, False)
+            assert learn_kind(column, table_mark) == ("number", "", [])
+            results.append(numbers)
+        monkeypatch.undo()
+        np.testing.assert_array_equal(*results)
+        np.testing.assert_array_equal(results[0][:500], values)
+    for texts in (["1.234", "2.345"], ["1,234"], ["01", "2"], ["1.5", "1,5"], ["0.123"], ["1e400"]):
+        column, results = pandas.Series(texts, name="x"), []
+        for is_fast in (True, False):
+            if not is_fast:
+                monkeypatch.setattr("domainwise.tables.cells._simple_texts", lambda *_: None)
+            mark, marks = learn_marks({"x": column})
+            results.append((mark, marks, learn_kind(column, mark), read_numbers(column, mark)))
+        monkeypatch.undo()
+        assert results[0][:3] == results[1][:3]
+        np.testing.assert_array_equal(results[0][3], results[1][3])

@@ -121,6 +121,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "n_jobs": [Number(Integral, None, -1, closed="right"), COUNT, None],
     # Support vector machines and ensembles.
     "class_weight": [StrOptions({"balanced"}), SequenceOf(NON_NEGATIVE, of_dict=True), None],
+    "decision": [StrOptions({"auto", "argmax", "balanced"}), Number(Real, 0, 1, closed="neither")],
     "members": [_AUTO, list, tuple],
     "context": [_AUTO, "boolean"],
     "calibration": [StrOptions({"cv", "split"})],

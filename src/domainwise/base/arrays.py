@@ -18,6 +18,7 @@ Seed = int | RandomState | None
 KernelLike = str | Callable[..., ArrayLike]
 ClassWeight = dict[Any, float] | str | None
 Scoring = str | Callable[..., float] | None
+Decision = str | float
 Label = Hashable  #: label of a class or a domain
 
 

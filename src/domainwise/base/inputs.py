@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
 from domainwise.base.arrays import Array, is_dask, is_tensor
-from domainwise.base.messages import ClassShareWarning, NoDomainsWarning, warn_caller
+from domainwise.base.messages import NoDomainsWarning, warn_caller
 from domainwise.base.namespace import to_host
 
 #: Sums of squares of larger numbers may overflow.
@@ -132,7 +132,10 @@ def check_classes(y: Any, n_samples: int, *, min_classes: int = 2) -> Labels:
 
 
 def check_class_weight(class_weight: Any, classes: Array) -> None:
-    """Reject weights for classes that do not exist, and weights that are all 0."""
+    """Reject weights for classes that do not exist, and weights of 0.
+
+    Probabilities are corrected for weights, which is not possible for a class with weight 0.
+    """
     if not isinstance(class_weight, dict):
         return
     class_names = classes.tolist()
@@ -142,49 +145,12 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
             f"class_weight contains {unknown_classes[0]!r}, which is not a class of y. Use only "
             f"the classes {', '.join(map(repr, class_names))}."
         )
-    if not any(class_weight.get(name, 1.0) for name in class_names):
+    zero_classes = [name for name in class_names if not class_weight.get(name, 1.0)]
+    if zero_classes:
         raise ValueError(
-            f"class_weight={class_weight!r} is 0 for all classes. Make at least one weight "
-            "positive."
+            f"class_weight is 0 for class {zero_classes[0]!r}. Use positive weights, or remove the "
+            "rows of this class."
         )
-
-
-#: Class weights have little effect if the distance computed by :func:`warn_about_shares`, or the
-#: ratio of the largest class to the smallest, is below its limit.
-MIN_SHARE_DISTANCE, MIN_CLASS_RATIO = 0.1, 3.0
-
-
-def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None:
-    """Warn if class shares differ strongly between domains and ``class_weight`` is None.
-
-    Shares are compared by their total variation distance from the mean shares, averaged over
-    domains, minus the distance expected if all domains had the same shares.
-    """
-    if class_weight is not None or target.codes is None or domain.codes is None:
-        return
-    class_codes, domain_codes = to_host(target.codes), to_host(domain.codes)
-    n_domains, n_classes = domain.n_categories, target.n_categories
-    if n_domains < 2 or n_classes < 2:
-        return
-    pair_codes = domain_codes * n_classes + class_codes
-    counts = np.bincount(pair_codes, minlength=n_domains * n_classes).reshape(n_domains, n_classes)
-    counts = counts[counts.sum(axis=1) > 0]
-    domain_sizes, class_sizes = counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
-    shares = counts / domain_sizes
-    mean_shares = shares.mean(axis=0)
-    expected_deviations = np.sqrt(2.0 / np.pi * mean_shares * (1.0 - mean_shares) / domain_sizes)
-    distance = 0.5 * (np.abs(shares - mean_shares) - expected_deviations).sum(axis=1).mean()
-    if distance < MIN_SHARE_DISTANCE or class_sizes.max() < MIN_CLASS_RATIO * class_sizes.min():
-        return
-    class_code = int(shares.std(axis=0).argmax())  # the class whose share varies most
-    min_share, max_share = shares[:, class_code].min(), shares[:, class_code].max()
-    warn_caller(
-        f"class frequencies differ between source domains (class {target.names[class_code]!s}: "
-        f"{100 * min_share:.0f} to {100 * max_share:.0f} %), and class_weight is None. A class "
-        "that is rare in most domains is predicted poorly in domains where it is frequent. Pass "
-        'class_weight="balanced" if all classes are equally important.',
-        ClassShareWarning,
-    )
 
 
 def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto") -> Labels:

@@ -35,10 +35,6 @@ class ContextWarning(UserWarning):
     """Rows are predicted one by one, although other rows from their domain are available."""
 
 
-class ClassShareWarning(UserWarning):
-    """Class shares differ between source domains, and ``class_weight`` is None."""
-
-
 @contextmanager
 def needs_extra(purpose: str, extra: str) -> Iterator[None]:
     """Turn a failed import into an error that names the extra to install."""

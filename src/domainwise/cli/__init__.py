@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from domainwise import __version__
 from domainwise.cli.apply import adapt, predict, transform
-from domainwise.cli.evaluate import evaluate, report
+from domainwise.cli.evaluate import evaluate, example, report
 from domainwise.cli.fit import fit
 from domainwise.cli.info import export, info
 
@@ -80,7 +80,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # Rich is slow to import
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (evaluate, fit, predict, adapt, transform, info, export, report):
+for command in (example, evaluate, fit, predict, adapt, transform, info, export, report):
     app.command()(command)
 
 

@@ -51,12 +51,15 @@ def predict(
         "such as 0.9. New columns: low and high (regression), or in_set_CLASS for each class.",
         "FRACTION",
     ] = None,
+    threshold: options.Threshold = None,
     read_options: options.ReadingOptions,
 ) -> None:
     """Predict the target for rows from known or new domains.
 
     The output contains a prediction for each row and, for classification, the probability of each
-    class (or its decision value, if the model does not estimate probabilities). The table does not
+    class (or its decision value, if the model does not estimate probabilities). Probabilities have
+    the class frequencies of the source domains (the domains in the training data); the prediction
+    depends on the model's decision rule, which info shows, or on --threshold. The table does not
     need a domain column; if it has one, the column is copied to the output. Large files are read
     and written in chunks. Rows that differ from all source domains (the domains in the training
     data) are reported on stderr. Each row is predicted individually, unless --context is used.
@@ -65,7 +68,7 @@ def predict(
         raise ValueError("--one-domain requires --context; add --context or remove --one-domain")
     context_mode = ("one" if one_domain else "column") if context else None
     arguments = {"coverage": coverage, "context": context_mode, **read_options.arguments()}
-    _apply(apply_options, project=False, **arguments)
+    _apply(apply_options, project=False, threshold=threshold, **arguments)
 
 
 @options.command
@@ -105,8 +108,10 @@ def adapt(
     common.check_output(out, force, ".skops")
     with common.spinner(f"adapting {model}"):
         original_model, arguments = TableModel.load(model), read_options.arguments()
-        X, y, n_ignored = read_labelled_rows(original_model, labelled, **arguments)
-        X_site = None if site is None else original_model.read_rows(site, **arguments)
+        encoding = arguments.pop("encoding")
+        site_model = original_model.with_options(**arguments)
+        X, y, n_ignored = read_labelled_rows(site_model, labelled, encoding=encoding)
+        X_site = None if site is None else site_model.read_rows(site, encoding=encoding)
         adapted_model = original_model.adapt(X, y, X_site=X_site)
         adapted_model.save(out)
     output = {"file": str(out), **adapted_model.info["site"], "ignored": n_ignored}
@@ -117,20 +122,21 @@ def adapt(
         common.print_notes(stderr(), [f"ignored {common.count(n_ignored, 'row')} without a target"])
 
 
-def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> None:
+def _apply(
+    apply_options: ApplyOptions, *, project: bool, threshold: float | None = None, **arguments: Any
+) -> None:
     """Apply a model to a table; other arguments are passed to ``apply_to_file``."""
     table_path, out = apply_options.table, apply_options.out
     with warnings.catch_warnings(record=True) as caught_warnings:
         from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel
-        from domainwise.tables.cells import split_names
-        from domainwise.tables.files import FORMATS, table_columns
+        from domainwise.tables.files import FORMATS
 
         common.check_distinct(table_path, out)
         writes_folder = apply_options.dask is not None and not out.suffix
         common.check_output(out, apply_options.force, *([] if writes_folder else FORMATS))
         model = TableModel.load(apply_options.model)
-        column_names = table_columns(table_path, encoding=arguments["encoding"])
+        model = model if threshold is None else model.with_threshold(threshold)
         activity = f"{'projecting' if project else 'predicting'} {table_path}"
         with dask_client(apply_options.dask) as client, common.spinner(activity) as update:
             try:
@@ -139,7 +145,7 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
                     table_path,
                     out,
                     project=project,
-                    keep=split_names(apply_options.keep, column_names) or (),
+                    keep=apply_options.keep or (),
                     strict=apply_options.strict,
                     progress=lambda n_rows: update(f"{activity}: {common.count(n_rows, 'row')}"),
                     client=client,

@@ -7,6 +7,7 @@ import importlib
 import re
 import shlex
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,30 @@ REPORT_NAME = "report.html"
 _EXTENSIONS = re.compile(r"(\.(gz|csv|tsv|parquet|pq|feather|arrow|xlsx))+$", re.IGNORECASE)
 #: Colors of method names, by kind of method.
 _COLORS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
+
+
+@options.command
+def example(
+    out: Annotated[Path, "CSV file to write, such as hospitals.csv."],
+    *,
+    force: options.Force = False,
+) -> None:
+    """Write a table of four hospitals, to try the other commands.
+
+    It contains 920 patients with (1) or without (0) heart disease in the column label, and their
+    hospital in the column domain:
+
+    domainwise evaluate hospitals.csv --target label --domain domain
+    """
+    from domainwise.datasets import load_heart
+    from domainwise.tables.files import writing_table
+
+    common.check_output(out, force, ".csv", ".csv.gz")
+    frame = load_heart(as_frame=True).frame
+    with writing_table(out) as writer:
+        writer.write(frame)
+    common.print_json({"file": str(out), "rows": len(frame), "columns": [*frame.columns]})
+    common.print_written(out)
 
 
 @options.command
@@ -46,9 +71,9 @@ def evaluate(
     ] = None,
     metric: Annotated[
         str | None,
-        "scikit-learn scorers, separated by commas. The first one determines whether models weight "
-        "all classes equally. Default: root_mean_squared_error for regression, and accuracy or "
-        "balanced_accuracy for classification.",
+        "scikit-learn scorers, separated by commas. The first one determines how classes are "
+        "predicted from probabilities. Default: root_mean_squared_error for regression, and "
+        "accuracy or balanced_accuracy for classification.",
         "NAMES",
     ] = None,
     inner_metric: Annotated[
@@ -56,6 +81,7 @@ def evaluate(
         "Scorer used to choose each method's parameters. Default: log loss or squared error.",
     ] = None,
     positive: options.Positive = None,
+    threshold: options.Threshold = None,
     columns: options.ColumnOptions,
     read_options: options.ReadingOptions,
     max_rows: Annotated[
@@ -95,6 +121,7 @@ def evaluate(
     from domainwise.evaluation.folder import JOBS, RESULT_NAME, write_evaluation
     from domainwise.evaluation.run import evaluate_table
     from domainwise.models.registry import choose_methods
+    from domainwise.tables.errors import sentence
     from domainwise.tables.schema import ONE_CLASS_NOTE
 
     n_jobs = resolve_jobs(jobs, dask)
@@ -137,11 +164,12 @@ def evaluate(
             out=folder,
             force=force,
             inner_scoring=inner_metric,
+            threshold=threshold,
             partial_results=True,
         )
     evaluation.next_step = next_step(evaluation, folder, estimator)
     # The evaluation itself reports domains with one class.
-    notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS_NOTE not in note)
+    notes = [sentence(note) for note in table.notes if ONE_CLASS_NOTE not in note]
     evaluation.notes = [*notes, *evaluation.notes]
     title = f"{data.name}: predicting “{target}” for a new “{domain}”"
     contents = write_evaluation(
@@ -153,7 +181,7 @@ def evaluate(
         title=title,
     )
     common.print_json({**contents, "files": [str(path) for path in output_paths]})
-    print_evaluation(evaluation)
+    print_evaluation(evaluation, printed_notes=notes)
     if report:
         try:
             evaluation.report(folder / REPORT_NAME, title=title)
@@ -171,8 +199,8 @@ def evaluate(
         raise typer.Exit(1)
 
 
-def print_evaluation(evaluation: Evaluation) -> None:
-    """Print the scores of the methods, the notes, and finally the recommendation."""
+def print_evaluation(evaluation: Evaluation, printed_notes: Collection[str] = ()) -> None:
+    """Print the scores of the methods, further notes, and finally the recommendation."""
     console, facts = stdout(), evaluation.facts
     console.print(
         f"[bold]{escaped(evaluation.measure.label)}[/] ({evaluation.measure.direction}) on "
@@ -184,7 +212,7 @@ def print_evaluation(evaluation: Evaluation) -> None:
         label = escaped(other_evaluation.measure.label)
         console.print(f"\n[bold]{label}[/] computed from the same predictions")
         console.print(_scores_table(other_evaluation))
-    common.print_notes(console, evaluation.notes)
+    common.print_notes(console, [n for n in evaluation.notes if n not in printed_notes])
     console.print()
     for line in evaluation.answer.lines():  # each line starts with a label of 13 characters
         console.print(f"[bold]{escaped(line[:13])}[/]{escaped(line[13:])}", soft_wrap=True)

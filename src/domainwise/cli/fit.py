@@ -58,11 +58,12 @@ def fit(
     columns: options.ColumnOptions,
     read_options: options.ReadingOptions,
     balanced: Annotated[
-        bool | None,
-        "Whether all classes get the same weight. Default: --balanced if a class is rare or its "
-        "frequency varies between domains.",
+        bool,
+        "Give all classes the same weight when models are fitted. Probabilities do not depend on "
+        "these weights.",
         "--balanced/--not-balanced",
-    ] = None,
+    ] = False,
+    threshold: options.Threshold = None,
     positive: options.Positive = None,
     check: Annotated[
         bool, "Compare the model with a constant prediction on held-out domains."
@@ -105,7 +106,8 @@ def fit(
         arguments: dict[str, Any] = {
             "method": method,
             "predictor": predictor,
-            "class_weight": "auto" if balanced is None else "balanced" if balanced else None,
+            "class_weight": "balanced" if balanced else None,
+            "decision": "auto" if threshold is None else threshold,
             "pos_label": positive,
             "random_state": seed,
         }
@@ -173,8 +175,9 @@ class Recipe:
         self.recipe, self.table_options = recipe, self.evaluation["table"]["asked"]
         #: Arguments of :func:`~domainwise.models.table_model.table_setting`.
         self.options = {"random_state": recipe["seed"]} | {
-            name: recipe[name] for name in ("scoring", "inner_scoring", "pos_label", "class_weight")
+            name: recipe[name] for name in ("scoring", "inner_scoring", "pos_label")
         }
+        self.options["decision"] = recipe.get("decision", "auto")
 
     def table_path(self, path: Path | None, force: bool) -> Path:
         """Return the path of the evaluated table; refuse other tables unless ``force`` is True."""

@@ -95,7 +95,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         domain_entries = [f"{name} ({n_rows})" for name, n_rows in info["domains"]]
         domains_text += ": " + join_names(domain_entries, MAX_NAMES)
         features_text += ": " + join_names([*numeric, *categorical, *dates], MAX_NAMES)
-    weighting, calibration = info.get("class_weight"), (check or {}).get("calibration")
+    calibration = (check or {}).get("calibration")
     caution = None
     if info.get("context"):
         caution = "predict --context assumes that the rows are representative of their domain"
@@ -103,7 +103,8 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
             caution += f"; the score with context was measured on {batch_size:,} rows per domain"
     facts = [
         ("method", f"{method_text} ({parameters_text})" if parameters_text else method_text),
-        ("class weights", f"{weighting}: all classes have the same weight" if weighting else None),
+        ("class weights", info.get("class_weight")),
+        ("predicts", info.get("decision")),
         ("components", info["n_components"]),
         ("target", f"{schema['target']} ({target_text})"),
         ("domains", domains_text),

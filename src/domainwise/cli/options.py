@@ -40,6 +40,12 @@ Positive = Annotated[
     "Positive class of a binary target, for metrics such as F1. Default: the second class.",
     "CLASS",
 ]
+Threshold = Annotated[
+    float | None,
+    "Smallest probability for which the positive class is predicted, between 0 and 1. Default: "
+    "depends on the metric and on the frequency of the class.",
+    "PROBABILITY",
+]
 Encoding = Annotated[str | None, "Encoding of a CSV file. By default, it is detected."]
 Seed = Annotated[int, "Random seed."]
 Jobs = Annotated[int | None, "Number of processes. Default: one per core.", "-j"]

@@ -80,7 +80,7 @@ def open_parquet(
                     f"{footer.path}: features must be numeric, but {name!r} has type {dtype}. It "
                     f"is numeric in {footers[0].path}. Use the same types in all files."
                 )
-    meta = arrow_frame(schema.empty_table(), columns, footers[0].folder_columns)
+    meta = arrow_frame(schema.empty_table(), columns, footers[0].folder_columns, exact=False)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
     lengths = tuple(piece.n_rows for piece in pieces)
     deferred_pieces = tuple(Deferred(read_piece, piece, columns) for piece in pieces)
@@ -162,8 +162,11 @@ def cut_pieces(
     return pieces
 
 
-def read_piece(piece: Piece, columns: list[str]) -> Any:
-    """Read a piece as a data frame; if that fails, raise OSError with the name of the piece."""
+def read_piece(piece: Piece, columns: list[str], *, exact: bool = False) -> Any:
+    """Read a piece as a data frame; if that fails, raise OSError with the name of the piece.
+
+    For ``exact``, see :func:`~domainwise.tables.files.arrow_frame`.
+    """
     file_columns = [name for name in columns if name not in piece.folder_columns]
     try:
         with piece.filesystem.open(piece.path) as file:
@@ -172,4 +175,4 @@ def read_piece(piece: Piece, columns: list[str]) -> Any:
             )
     except Exception as error:  # a damaged file can raise errors of any type
         raise _read_error(piece.source, error) from error
-    return arrow_frame(table, columns, piece.folder_columns)
+    return arrow_frame(table, columns, piece.folder_columns, exact=exact)

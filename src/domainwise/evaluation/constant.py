@@ -57,7 +57,8 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         pos_label=setting.pos_label,
     )
     run = partial(compare_methods, details=False, n_jobs=setting.n_jobs, progress=False)
-    overrides = {"class_weight": setting.class_weight, "predictor": setting.predictor}
+    names = ("class_weight", "predictor", "decision")
+    overrides = {name: getattr(setting, name) for name in names}
     method_without_context = replace(find_method(method, len(table.y)), context=False)
     constant_evaluation = run(problem, [METHODS[TRIVIAL]])
     model_evaluation = run(replace(problem, overrides=overrides), [method_without_context])

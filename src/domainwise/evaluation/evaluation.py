@@ -32,6 +32,7 @@ STORED_AS = {
     **{name: name for name in ("key", "label", "kind", "about", "context", "candidates")},
     **{name: name for name in ("parameters", "p_value", "p_adjusted", "batches")},
     "importance": "worth",
+    "probability_scores": "probability_scores",
 }
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
@@ -112,7 +113,7 @@ class Evaluation(Results):
         key = result.key.removesuffix(CONTEXT) if result.context else result.key
         unfitted_method = next(m for m in self.methods if m.key == key)
         setting = source.setting(len(rows), self.inner_cv)
-        setting = replace(setting, probability=True, n_jobs=n_jobs)
+        setting = replace(setting, n_jobs=n_jobs)
         model = unfitted_method.pipeline(setting, source.preprocessor, watch=True)
         if unfitted_method.prepare and source.reader is not None:
             model.steps.insert(0, ("read", source.reader))
@@ -249,7 +250,7 @@ class Evaluation(Results):
                 "scoring": source.measure.name,
                 "inner_scoring": None if callable(source.inner_scoring) else source.inner_scoring,
                 "pos_label": source.positive,
-                "class_weight": source.class_weight,
+                "decision": source.overrides.get("decision", "auto"),
                 "seed": source.seed,
                 "grids": grids,
             },

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.base.arrays import Array
+from domainwise.evaluation.columns import columns_of, describe_column
 from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_leaks, select_evenly
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
@@ -21,8 +22,7 @@ from domainwise.evaluation.units import correlations, find_anomalies
 from domainwise.evaluation.verdict import names_of
 from domainwise.held_out.scoring.statistics import in_words, listed
 from domainwise.tables.errors import import_pandas
-from domainwise.tables.schema import identifier_reason
-from domainwise.tables.statistics import columns_of, describe_column
+from domainwise.tables.notes import identifier_reason, site_columns
 
 #: Maximum number of columns that are described: those that distinguish domains best.
 MAX_COLUMNS = 40
@@ -203,8 +203,13 @@ def find_faults(
         else:
             codes, uniques = import_pandas().factorize(values)
         coded_columns.append(_Column(name, is_number, codes, uniques))
-    table = _Table(coded_columns, Target(y, n_classes), np.asarray(domain_codes), [*domain_names])
-    faults = [*_check_missing(table), *_check_fillers(table)]
+    # Columns of the site are neither identifiers nor wrong units; they are listed instead.
+    frame = import_pandas().DataFrame({c.name: c.codes for c in coded_columns})
+    site_level = site_columns(frame.where(frame >= 0), np.asarray(domain_codes))
+    row_columns = [column for column in coded_columns if column.name not in site_level]
+    table = _Table(row_columns, Target(y, n_classes), np.asarray(domain_codes), [*domain_names])
+    faults = [*_describe_site_columns(table, site_level), *_check_missing(table)]
+    faults += _check_fillers(table)
     faults += _check_anomalies(table, faults)
     checks = (_check_leaks, _check_identifiers, _check_copied_columns, _check_copied_rows)
     for check in (*checks, _check_small_domains):
@@ -223,8 +228,20 @@ def _format_number(value: float) -> str:
     return f"{float(f'{value:.4g}'):,.12g}"
 
 
+def _describe_site_columns(table: _Table, names: Sequence[str]) -> Iterator[Fault]:
+    """List the columns that are constant within every domain."""
+    if names:
+        n, verb = len(table.domain_names), "is" if len(names) == 1 else "are"
+        message = f"{listed(names)} {verb} constant within every domain: {n} domains, {n} values."
+        action = f"Compare with the scores without {'it' if len(names) == 1 else 'them'}: "
+        action += f"evaluate again with {_drop_option(names)}."
+        yield table.make_fault("site level", 1, [*names], [], message, action)
+
+
 def _check_leaks(table: _Table) -> Iterator[Fault]:
     """Find columns that leak the target, or predict it as well as all other columns together."""
+    if not table.columns:
+        return
     X = np.column_stack([column.numbers for column in table.columns])
     text_indices = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"

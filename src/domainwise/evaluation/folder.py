@@ -63,6 +63,7 @@ _METHOD: Form = {
     "p_adjusted": Maybe(NUMBER),
     "worth": {str: Maybe(NUMBER)},
     "batches": {str: {str: Maybe(NUMBER)}},
+    "probability_scores?": {str: Maybe(NUMBER)},
     "seconds": NUMBER,
     "calibration": Maybe(
         {"promise": str, "n_domains": int, "of": str, "thresholds": [NUMBER]}
@@ -109,7 +110,8 @@ _EVALUATION: Form = {
         "task": {"classification", "regression"},
         **dict.fromkeys(("rows", "rows_given", "columns", "domains", "seed"), int),
         "classes": Maybe([NAME]),
-        "class_weight": Maybe(str),
+        "class_weight?": Maybe(str),  # in files from earlier versions, as in the recipe
+        "decision?": (str, *NUMBER),
         "positive": Maybe(NAME),
         "python": str,
         "versions": {str: str},
@@ -126,7 +128,8 @@ _EVALUATION: Form = {
     "recipe": Maybe(
         {
             "task": {"classification", "regression"},
-            **dict.fromkeys(("scoring", "inner_scoring", "class_weight"), Maybe(str)),
+            **dict.fromkeys(("scoring", "inner_scoring", "class_weight?"), Maybe(str)),
+            "decision?": (str, *NUMBER),
             "pos_label": Maybe(NAME),
             "seed": int,
             "grids": {str: Maybe({str: (list, dict)})},
@@ -406,7 +409,7 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
             for name, key in (("scores", "score"), ("within", "within"), ("seen", "seen"))
         }
         ends: Any = {d: tuple(map(to_score, e["ends"][::sign])) for d, e in entries.items()}
-        attributes = {name: method[key] for name, key in STORED_AS.items()}
+        attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
         attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
         results.append(MethodResult(**attributes, **scores_by_attribute, ends=ends))
     evaluation = Evaluation(

@@ -31,10 +31,13 @@ from domainwise.evaluation.results import (
     domain_weights,
     grouped,
     plain,
+    probability_scores,
     with_intervals,
 )
+from domainwise.held_out.calibration.decisions import rule_for
 from domainwise.held_out.folds import Split
-from domainwise.held_out.scoring.measures import Measure
+from domainwise.held_out.scoring.measures import Measure, counts_by_domain
+from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.held_out.scoring.statistics import compare, defined_score
 from domainwise.models.registry import CONTEXT, Method
 
@@ -106,6 +109,9 @@ def scored_evaluation(
                 context=context,
                 batches=batches,
                 importance=_means((name, drop) for name, drops in score_drops for drop in drops),
+                probability_scores=probability_scores(
+                    _select_records(method_jobs, (HELD_OUT,)), scored_problem.classes
+                ),
             )
         )
         for fold, records_by_key in records_by_fold.items():
@@ -209,6 +215,27 @@ def drawn_rows_note(problem: Problem) -> str:
     )
 
 
+def decision_note(problem: Problem) -> str:
+    """A sentence about how classes are predicted from probabilities."""
+    if problem.classes is None:
+        return ""
+    class_codes = codes_of(problem.full.y, problem.classes)
+    counts = counts_by_domain(class_codes, problem.full.codes, len(problem.classes))
+    setting = problem.setting(1)
+    metric = None if problem.measure.is_custom else problem.measure.name
+    rule = rule_for(setting.decision, counts, setting.metric or metric)
+    start = "Probabilities have the class frequencies of the source domains. "
+    if rule.kind == "threshold":
+        return f"{start}Methods predict {rule.describe(problem.classes)}."
+    if rule.kind == "argmax":
+        return f"{start}For {problem.measure.label}, methods predict {rule.describe([])}."
+    start += f"Because a class is rare, or all classes count the same in {problem.measure.label}, "
+    start += "methods predict the class with the largest ratio of probability and frequency"
+    is_tuned = rule.threshold is not None and setting.decision == "auto"
+    tuning = ", unless another threshold is better on held-out source domains" if is_tuned else ""
+    return f"{start}{tuning}."
+
+
 def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> list[str]:
     """Sentences about special conditions of the evaluation."""
     measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
@@ -216,7 +243,6 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
     undefined_names = [str(d) for d, s in evaluation.best.scores.items() if not np.isfinite(s)]
     undefined_text = ", ".join(name for name in undefined_names if name not in one_class_names)
     median_domain_size = int(np.median(np.bincount(problem.full.codes)))
-    setting, measure_setting = problem.setting(1), replace(problem, measure=measure).setting(1)
     conditional_notes = [
         (len(problem.y) < problem.n_total, drawn_rows_note(problem)),
         (
@@ -234,25 +260,21 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
             "source domain.",
         ),
         (
-            problem.class_weight is not None,
-            f"All classes have the same weight in training, as they do in {problem.measure.label}.",
-        ),
-        (
             any(result.context for result in evaluation.results),
             f"Methods with {CONTEXT} predict all rows of the held-out domain together (a median of "
             f"{median_domain_size:,} rows), without using their labels, and assume that these rows "
             "are typical of the domain. The other methods predict each row independently.",
         ),
+        (problem.classification, decision_note(problem)),
         (
             measure.uses_positive_class and positive is not None,
             f"The positive class, for which {label} is computed, is {positive!s} (pos_label).",
         ),
         *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),
         (
-            (setting.scoring, setting.class_weight)
-            != (measure_setting.scoring, measure_setting.class_weight),
-            f"Parameters and class weights were chosen for {problem.measure.label}; {label} is "
-            "computed from the same predictions.",
+            problem.classification and measure.name != problem.measure.name,
+            f"Classes were predicted for {problem.measure.label}; {label} is computed from the "
+            "same predictions.",
         ),
     ]
     return [*problem.notes, *(text for applies, text in conditional_notes if applies)]
@@ -267,7 +289,7 @@ def _facts(problem: Problem) -> dict[str, Any]:
         "columns": int(problem.X.shape[1]),
         "domains": len(problem.domains),
         "classes": None if problem.classes is None else problem.classes.tolist(),
-        "class_weight": problem.class_weight,
+        "decision": problem.overrides.get("decision", "auto"),
         "positive": None if problem.positive is None else plain(problem.positive),
         "seed": problem.seed,
         "python": platform.python_version(),

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import quiet_about_domains
-from domainwise.base.messages import ClassShareWarning, ContextWarning, RowFoldsWarning
+from domainwise.base.messages import ContextWarning, RowFoldsWarning
 from domainwise.base.runner import Row
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.evaluation.results import Record
@@ -216,8 +216,8 @@ class SeenJob(MethodJob):
             row["predictions"] = list(within_records)
         if self.seen_split is None:
             return
-        if self.use_context and "context" in chosen_model.get_params(deep=False):
-            chosen_model = clone(chosen_model).set_params(context="auto")
+        if self.use_context and (name := _find_parameter(chosen_model, "context")):
+            chosen_model = clone(chosen_model).set_params(**{name: "auto"})
         train, test = self.seen_split
         with suppress(*FAILURES, TypeError):
             model = self._refit(chosen_model, train, with_domains=True)
@@ -252,9 +252,10 @@ class SeenJob(MethodJob):
     def _refit(self, chosen_model: Any, train: Array, with_domains: bool) -> Pipeline:
         """Fit the model chosen on the source domains to other rows."""
         problem, prepare, model = self.problem, self.method.prepare, clone(chosen_model)
-        n_components = model.get_params().get("project__n_components")
-        if n_components is not None and n_components > len(train) - 1:
-            model.set_params(project__n_components=len(train) - 1)
+        if name := _find_parameter(model, "project__n_components"):
+            n_components = model.get_params()[name]
+            if n_components is not None and n_components > len(train) - 1:
+                model.set_params(**{name: len(train) - 1})
         steps: list[Any] = [("prepare", clone(problem.preprocessor))] if prepare else []
         model = Pipeline([*steps, ("model", model)])
         X, y = problem.rows(train, prepare), problem.y[train]
@@ -262,11 +263,16 @@ class SeenJob(MethodJob):
         return fit_with_domains(model, X, y, domains) if with_domains else model.fit(X, y)
 
 
+def _find_parameter(model: Any, name: str) -> str:
+    """Return the name of a parameter of a model, or of the estimator in it; "" if it has none."""
+    names = (name, f"estimator__{name}")
+    return next((n for n in names if n in model.get_params()), "")
+
+
 def reported_warnings(messages: Sequence[warnings.WarningMessage]) -> list[str]:
     """Sorted texts of the warnings that users should see."""
-    # The notes of the evaluation already report what these warnings say.
-    noted_categories = (RowFoldsWarning, ClassShareWarning)
-    texts = {str(m.message)[:300] for m in messages if not issubclass(m.category, noted_categories)}
+    # The notes of the evaluation already report what the excluded warning says.
+    texts = {str(m.message)[:300] for m in messages if not issubclass(m.category, RowFoldsWarning)}
     return sorted(text for text in texts if not text.startswith(_IGNORED_WARNINGS))
 
 

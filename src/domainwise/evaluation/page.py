@@ -25,7 +25,7 @@ from domainwise.evaluation.html import (
 )
 from domainwise.evaluation.plots import DomainScoresDisplay, ShiftDisplay
 from domainwise.evaluation.plots.style import ACCENT, PALETTE, short
-from domainwise.evaluation.results import MethodResult, Results
+from domainwise.evaluation.results import PROBABILITY_SCORES, MethodResult, Results
 from domainwise.held_out.scoring.statistics import p_text
 from domainwise.models.registry import TRIVIAL
 
@@ -95,7 +95,7 @@ def methods_table(evaluation: Results) -> TextTable:
     """Table of the scores of all methods on held-out domains."""
     show, sign = evaluation.show, evaluation.measure.sign
     headings = ["method", "mean", "next site (90 %)", "worst", "worst domain", "spread", "seen"]
-    headings += ["gap", "p", "adjusted p", "seconds"]
+    headings += ["gap", "p", "adjusted p", *PROBABILITY_SCORES.values(), "seconds"]
     best_worst_score = max(result.worst for result in evaluation.results)
     rows = []
     for r in evaluation.results:
@@ -103,6 +103,8 @@ def methods_table(evaluation: Results) -> TextTable:
         texts = [label, show(r.mean), verdict.interval(evaluation, evaluation.range_of(r))]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
+        probability_scores = [r.probability_scores.get(name) for name in PROBABILITY_SCORES]
+        texts += ["–" if score is None else f"{score:.3f}" for score in probability_scores]
         is_bold_by_column = {1: r is evaluation.best, 3: r.worst == best_worst_score}
         cells = [TextCell(text, is_bold_by_column.get(i, False)) for i, text in enumerate(texts)]
         rows.append([*cells, TextCell(f"{r.seconds:.1f}")])

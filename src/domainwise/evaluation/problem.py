@@ -26,8 +26,8 @@ from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.models.registry import Setting
 from domainwise.tables import cells
 from domainwise.tables import schema as tables
-from domainwise.tables.csv_files import is_unnamed
-from domainwise.tables.errors import ColumnError, TableError, import_pandas, refuse_duplicate_names
+from domainwise.tables.errors import ColumnError, TableError, import_pandas, sentence
+from domainwise.tables.names import UNNAMED_NOTE, check_names, is_unnamed
 
 #: Number of folds within a held-out domain, for scores of models trained on rows from the same
 #: domain, and maximum number of random folds of all rows.
@@ -71,15 +71,14 @@ class Problem:
         return "classification" if self.classification else "regression"
 
     @property
+    def n_classes(self) -> int | None:
+        """Number of classes; None for a continuous target."""
+        return None if self.classes is None else len(self.classes)
+
+    @property
     def positive(self) -> Any:
         """The positive class of a binary target, which some measures need; None otherwise."""
         return self.classes[1] if self.classes is not None and len(self.classes) == 2 else None
-
-    @property
-    def class_weight(self) -> str | None:
-        """Class weights in training; by default "balanced" if the measure is balanced."""
-        default_weight = "balanced" if self.classification and self.measure.balanced else None
-        return self.overrides.get("class_weight", default_weight) or None
 
     @property
     def full(self) -> Problem:
@@ -103,8 +102,15 @@ class Problem:
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
         """The setting for methods that are fitted to this number of rows."""
-        fields = self.classification, n_rows, self.inner_scoring, self.class_weight
-        setting = Setting(*fields, pos_label=self.positive, cv=cv, seed=self.seed)
+        setting = Setting(
+            self.classification,
+            n_rows,
+            self.inner_scoring,
+            metric=self.measure.scoring,
+            pos_label=self.positive,
+            cv=cv,
+            seed=self.seed,
+        )
         return replace(setting, **self.overrides)
 
     def rows(self, index: Array, prepared: bool = True) -> Any:
@@ -148,8 +154,8 @@ class Problem:
         return replace(self, **fields, parent=parent)
 
     def measured_by(self, measure: Measure) -> Problem:
-        """The problem with another measure, but with unchanged class weights."""
-        overrides = {**self.overrides, "class_weight": self.class_weight}
+        """The problem with another measure, but with the same models and decisions."""
+        overrides = {"metric": self.measure.scoring, **self.overrides}
         return replace(self, measure=measure, overrides=overrides)
 
     def scored_rows(self, test: Array) -> list[Array]:
@@ -225,7 +231,7 @@ def make_problem(
         seed=random_state,
         inner_scoring=inner_scoring,
         reader=reader,
-        notes=tuple(f"{note[0].upper()}{note[1:]}." for note in notes),
+        notes=tuple(map(sentence, notes)),
     )
     return problem.drawn(max_rows)
 
@@ -329,13 +335,14 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     X = import_pandas().DataFrame(X) if isinstance(X, np.ndarray) else X
     X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     column_names = list(X.columns)
-    refuse_duplicate_names(column_names, "X")
+    check_names(column_names, "X")
     if unnamed_columns := [name for name in column_names if is_unnamed(name)]:
-        notes.append(tables.UNNAMED_NOTE)
+        notes.append(UNNAMED_NOTE)
     X = X.drop(columns=unnamed_columns).reset_index(drop=True)
-    decimal_marks = cells.decimal_marks(X, list(X.columns))
+    decimal, marks = cells.learn_marks({name: X[name] for name in X.columns})
+    schema = tables.Schema((), (), "", "", "", decimal=decimal, marks=marks)
     try:
-        schema, features = tables.feature_schema(X, decimal_marks, notes=notes)
+        schema, features = tables.learn_features(X, schema, notes=notes)
     except ColumnError as error:
         raise TableError(
             *error.parts,
@@ -357,10 +364,10 @@ def read_target(y: Any, task: str, notes: list[str]) -> Any:
     if not is_text or find_spec("pandas") is None:
         return y
     column = import_pandas().Series(targets.tolist(), dtype=object, name="y")
-    decimal_mark = cells.decimal_marks({"y": column}, ["y"]).get("y")
-    column = cells.target_column(column, decimal_mark)
-    if cells.task_of(column, task) == "regression":
-        notes.append("the target is text and was read as numbers")
-        return tables.target_values(column, "regression", notes)
-    cells.refuse_quantities(column, decimal_mark)
-    return y
+    decimal, _ = cells.learn_marks({"y": column})
+    schema = tables.Schema((), (), "y", "", task, decimal=decimal)
+    task, _, values = tables.learn_target(column, task, schema)
+    if task == "classification":
+        return y
+    notes.append("the target is text and was read as numbers")
+    return values

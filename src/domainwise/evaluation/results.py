@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.special import ndtri
+from sklearn.metrics import roc_auc_score
 
 from domainwise.base.arrays import Array, CrossValidator, Label
 from domainwise.estimators.adaptation.corrections import (
@@ -18,7 +19,9 @@ from domainwise.estimators.adaptation.corrections import (
     label_gain,
 )
 from domainwise.evaluation.problem import Problem
-from domainwise.held_out.scoring.measures import Measure
+from domainwise.held_out.calibration.curves import SMALLEST
+from domainwise.held_out.calibration.decisions import DecisionRule, rule_for
+from domainwise.held_out.scoring.measures import Measure, counts_by_domain
 from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.held_out.scoring.statistics import (
     TAIL,
@@ -62,6 +65,8 @@ class MethodResult:
     ends: Mapping[Any, Ends] = field(default_factory=dict)
     #: Drop in the score on held-out domains when a column is shuffled, by column.
     importance: Mapping[str, float] = field(default_factory=dict)
+    #: Means over domains of :func:`probability_scores`; empty unless there are two classes.
+    probability_scores: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def trivial(self) -> bool:
@@ -291,16 +296,21 @@ class Results:
         outputs = _held_out_outputs([records.get(name, []) for name in method.scores], classes)
         if measure.is_custom or outputs is None or not outputs.rows_by_domain(2 * LABEL_COUNTS[1]):
             return []
-        scorer = partial(_score_outputs, measure, classes)
-        # Adapted models predict the most probable class. If the method itself does not, its scores
-        # are shifted by the difference.
+        rule = None
+        if classes is not None:
+            # In files from earlier versions, fits with class weights require no other decisions.
+            decision = "argmax" if self.facts.get("class_weight") else self.facts.get("decision")
+            counts = counts_by_domain(outputs.y, outputs.domain_codes, len(classes))
+            rule = rule_for(decision or "auto", counts, measure.name)
+        scorer = partial(_score_outputs, measure, classes, rule)
+        # If the method itself decides by another rule, its scores are shifted by the difference.
         scores = np.array(list(method.scores.values()))
         scores += domain_scores(outputs, scorer, len(scores))
         scores -= [
             pooled_score(measure, classes, records[d]) if d in records else np.nan
             for d in method.scores
         ]
-        outputs = replace(outputs, balanced=measure.balanced)
+        outputs = replace(outputs, relative=rule is not None and rule.divides_by_shares)
         table, counts = label_gain(outputs, scores, scorer)
         table[0, 1:] = expected_score(list(method.known.values()), 0)
         entries = []
@@ -379,6 +389,30 @@ def domain_weights(
     between_variance = max(np.mean(between_variances or [0.0]), 0.25 * np.median(within_variances))
     weights = 1 / (between_variance + within_variances)
     return dict(zip(row_counts, (weights / weights.max()).tolist(), strict=True))
+
+
+#: Scores of probabilities of two classes, with their names in tables.
+PROBABILITY_SCORES = {"roc_auc": "AUC", "log_loss": "log loss", "brier_score": "Brier score"}
+
+
+def probability_scores(records: Sequence[Record], classes: Array | None) -> dict[str, float]:
+    """Return means over domains of AUC, log loss and Brier score, for two classes.
+
+    The result is empty without probabilities. The AUC ignores domains with one class.
+    """
+    if classes is None or len(classes) != 2 or any(r["probabilities"] is None for r in records):
+        return {}
+    scores: dict[str, list[float]] = {name: [] for name in PROBABILITY_SCORES}
+    for domain_records in grouped(records).values():
+        record = joined(domain_records)
+        is_positive = codes_of(record["target"], classes) == 1
+        p = np.asarray(record["probabilities"][:, 1], dtype=np.float64)
+        true_class_p = np.where(is_positive, p, 1.0 - p)
+        scores["log_loss"].append(-float(np.mean(np.log(np.maximum(true_class_p, SMALLEST)))))
+        scores["brier_score"].append(float(np.mean((1.0 - true_class_p) ** 2)))
+        if 0 < is_positive.sum() < len(is_positive):
+            scores["roc_auc"].append(float(roc_auc_score(is_positive, p)))
+    return {name: finite_mean(values) for name, values in scores.items()}
 
 
 def finite_mean(values: Iterable[float]) -> float:
@@ -548,11 +582,13 @@ def weighted_scores(metric: str, record: Record, counts: Array, classes: Array |
     return means if metric == "accuracy" else -means
 
 
-def _score_outputs(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
+def _score_outputs(
+    measure: Measure, classes: Array | None, rule: DecisionRule | None, outputs: Array, y: Array
+) -> float:
     """Score of a model's outputs; the targets ``y`` are class codes or numbers."""
     record: Record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
-    if classes is not None:
-        predicted_labels = classes[outputs.argmax(axis=1)]
+    if classes is not None and rule is not None:
+        predicted_labels = classes[rule.codes(outputs)]
         record = {"target": classes[y], "prediction": predicted_labels, "probabilities": outputs}
     if measure.name in VECTORIZED:
         return float(weighted_scores(measure.name, record, np.ones((1, len(y))), classes)[0])

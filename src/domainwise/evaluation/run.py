@@ -30,6 +30,7 @@ from domainwise.evaluation.plan import (
     workers_for,
 )
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
+from domainwise.held_out.calibration.decisions import check_decision
 from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import Measure, choose_measure
 from domainwise.models.registry import TRIVIAL, Method, choose_methods, methods_for
@@ -59,6 +60,7 @@ def evaluate(
     pos_label: Label | None = None,
     prepare: bool = True,
     inner_scoring: Scoring = None,
+    threshold: float | None = None,
     quick: bool = False,
     out: str | Path | None = None,
     force: bool = False,
@@ -92,7 +94,8 @@ def evaluate(
         A scikit-learn scorer, or a list of scorer names. None means RMSE for a continuous target.
         For classes, it means balanced accuracy if a class is rare, or if the share of a class
         varies by more than 0.2 between domains, and otherwise accuracy. The first of several names
-        decides whether classes are weighted; all scores are computed from the same predictions.
+        decides how classes are predicted from probabilities; all scores are computed from the same
+        predictions.
     cv : splitter or iterable, default=None
         Outer splits; no domain may be on both sides of a split. None holds out one domain at a
         time if there are at most ten domains, and otherwise ten groups of domains.
@@ -122,7 +125,12 @@ def evaluate(
         A scikit-learn scorer for choosing parameters on the sources. None uses a smooth score,
         because accuracy on a few domains is noisy: the negative log loss (with decision values
         converted to probabilities by a logistic curve fitted to held-out domains), or the negative
-        squared error. All classes of a domain, and all domains, have the same weight.
+        squared error. All domains have the same weight.
+    threshold : float, default=None
+        Smallest probability for which the positive class is predicted. None predicts the class
+        with the largest ratio of probability and frequency if all classes count the same in the
+        metric (such as balanced accuracy), and the most probable class for the accuracy. For other
+        metrics, it depends on whether a class is rare.
     quick : bool, default=False
         Whether to finish in at most about half a minute. Domains are held out in at most three
         groups, methods are trained on at most 600 rows, and methods that would take too long are
@@ -166,6 +174,7 @@ def evaluate(
         scoring=scoring,
         pos_label=pos_label,
         inner_scoring=inner_scoring,
+        threshold=threshold,
         **options,
     )
     if out is not None:
@@ -194,6 +203,7 @@ def _evaluate(
     max_rows: int | str | None = "auto",
     pos_label: Any = None,
     inner_scoring: Any = None,
+    threshold: float | None = None,
     quick: bool = False,
     out: str | Path | None = None,
     **options: Any,
@@ -211,6 +221,9 @@ def _evaluate(
         pos_label=pos_label,
         inner_scoring=inner_scoring,
     )
+    if threshold is not None:
+        check_decision(threshold, full_problem.n_classes)
+        full_problem = replace(full_problem, overrides={"decision": threshold})
     methods, plan = methods_for(methods, full_problem.classification), None
     measure_arguments = (full_problem.y, full_problem.classification, pos_label)
     if quick:
@@ -304,6 +317,7 @@ def compare_methods(
     settings = {"inner_cv": repr(inner_cv), "inside": details, "quick": quick}
     if problem.inner_scoring is not None:
         settings["inner_scoring"] = repr(problem.inner_scoring)
+    settings |= problem.overrides
     with (
         nullcontext(JobMemory())
         if out is None

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import rankdata, t
 
 from domainwise.base.arrays import Array
-from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
+from domainwise.evaluation.columns import NORMAL_IQR, quantiles_by_domain
 
 #: Maximum share of tables without faults for which a fault is reported.
 FALSE_ALARM_RATE = 0.1

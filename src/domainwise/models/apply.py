@@ -24,10 +24,9 @@ from domainwise.estimators.ensemble.batches import random_numbers, row_keys
 from domainwise.estimators.ensemble.context import DomainContext, DomainStatistics
 from domainwise.estimators.ensemble.moments import Moments
 from domainwise.models.table_model import TableModel
-from domainwise.tables.cells import as_labels
 from domainwise.tables.errors import Argument, TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, table_columns, writing_table
-from domainwise.tables.schema import require_columns
+from domainwise.tables.names import require_columns, split_names
 from domainwise.tables.shift.check import Finding, find_shifts, find_watch
 from domainwise.tables.shift.watch import ShiftStatistics, merge_statistics
 
@@ -165,7 +164,7 @@ class Application:
     source: str  #: path of the table
     kept_columns: list[str]  #: columns of the source that are copied to the output
     project: bool  #: whether to project rows instead of predicting
-    read_options: dict[str, Any]  #: options for reading cells: "decimal", "encoding", "na"
+    encoding: str | None = None  #: of a CSV file; None detects it
     check_shift: bool = True
     first_pass: bool = False  #: whether to compute statistics only
     #: Context of a row: "column" (rows of its domain), "one" (all rows), or None (no context).
@@ -179,8 +178,7 @@ class Application:
 
     def frames(self, chunk_rows: int) -> Iterator[Any]:
         """Read the table in chunks of ``chunk_rows`` rows."""
-        label_columns = [c for c in self.kept_columns if c not in self.model.schema.features]
-        options = {**self.read_options, "labels": label_columns, "chunk_rows": chunk_rows}
+        options: dict[str, Any] = {"encoding": self.encoding, "chunk_rows": chunk_rows}
         return self.model.read(self.source, self.columns, **options)
 
     @config_context(transform_output="default")
@@ -188,13 +186,9 @@ class Application:
         """Predict or project a chunk, which begins after ``first_row`` rows of the table."""
         model, domain_column = self.model, self.model.schema.domain
         X = model.schema.prepare(frame, first_row=first_row)
-        domains: Any = None  # the domain of each row as text; "" if it is missing
-        if domain_column in frame.columns:
-            has_domain = frame[domain_column].notna().to_numpy()
-            domain_names = np.full(len(frame), "", dtype=object)
-            if has_domain.any():
-                domain_names[has_domain] = as_labels(frame[domain_column][has_domain]).astype(str)
-            domains = domain_names.astype(str)
+        domains: Any = model.schema.read_domains(frame)
+        if domains is not None:  # "" if the domain of a row is missing
+            domains = np.array(["" if name is None else name for name in domains])
         watch, _ = find_watch(model.pipeline) if self.check_shift else (None, None)
         statistics = {} if watch is None else watch.summarize(X, domains)
         if self.context != "column":
@@ -254,19 +248,22 @@ def apply_to_file(
 
     With a ``client``, its workers apply the model; a destination without a file extension is then a
     folder of Parquet files. Otherwise the output is one file, which replaces an older file when it
-    is complete. The columns in ``keep`` and the domain column are copied. With ``strict`` or
+    is complete. The columns in ``keep`` (an entry may contain several names, separated by commas)
+    and the domain column are copied as they are written. With ``strict`` or
     ``context``, the source is read twice. ``strict`` first checks for shift, and raises ShiftError
     if there is any. The context is "column" (rows of the same domain) or "one" (all rows).
-    ``progress`` is called with the number of finished rows. ``decimal``, ``encoding`` and ``na``
-    are described in :func:`~domainwise.tables.files.read_table`; by default, ambiguous cells are
-    read as in the training table.
+    ``progress`` is called with the number of finished rows. ``decimal`` is the
+    decimal mark of numbers in text, ``encoding`` the encoding of a CSV file, and ``na`` lists
+    further values that count as missing; by default, they are those of the training table.
     """
-    columns = table_columns(source, encoding=encoding)
+    columns, model = table_columns(source, encoding=encoding), model.with_options(decimal, na)
+    keep = split_names(keep, columns) or ()
     require_columns(keep, columns, str(source))
     domain_column = model.schema.domain
     kept_columns = [name for name in dict.fromkeys([*keep, domain_column]) if name in columns]
-    options = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
-    application = Application(model, str(source), kept_columns, project, options, coverage=coverage)
+    application = Application(
+        model, str(source), kept_columns, project, encoding=encoding, coverage=coverage
+    )
     if context is not None:
         if context not in ("column", "one") or project:
             raise ValueError(

@@ -7,7 +7,7 @@ Column types and the task are inferred from evenly spaced rows. Outputs keep the
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -25,12 +25,19 @@ from domainwise.distributed import parquet
 from domainwise.estimators.ensemble.moments import Moments
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, describe_model, table_setting
-from domainwise.tables.cells import split_names
+from domainwise.tables.cells import MAX_CATEGORIES, as_labels
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
-from domainwise.tables.schema import Schema, Table, check_table, choose_features
+from domainwise.tables.names import choose_features, split_names
+from domainwise.tables.schema import (
+    MAX_LEVELS,
+    MIN_LEVEL_ROWS,
+    Schema,
+    Table,
+    check_table,
+    make_preprocessor,
+)
 from domainwise.tables.shift.watch import ShiftWatch
-from domainwise.tables.statistics import Statistics, labels_by_text, make_sketch
 
 #: Number of copies of a table that a fit in memory needs, at eight bytes per cell.
 N_COPIES = 4
@@ -38,6 +45,8 @@ N_COPIES = 4
 SAMPLE_ROWS, SAMPLE_PIECES = 40_000, 20
 #: Maximum number of rows in a prediction task. A longer row group is read by several tasks.
 TASK_ROWS = 2 * CHUNK_ROWS
+#: Number of values in a sketch. A merge shifts a rank by at most 1 / (2 * SKETCH_SIZE) of the rows.
+SKETCH_SIZE = 2000
 METHOD = "invariantridge"  #: the method that can be fitted to sums over rows
 
 
@@ -68,12 +77,15 @@ class Reader:
 
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
         """Return X, y, domains as text, and the number of rows without a target or domain."""
-        frame = parquet.read_piece(piece, self.columns)
-        row_arrays: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
-        n_left_out = len(frame) - len(row_arrays[0])
-        is_kept = ~np.isin(row_arrays[2], list(self.drop_domains))
-        row_indices, y, domains = (array[is_kept] for array in row_arrays)
-        return self.schema.prepare(frame.iloc[row_indices]), y, domains, n_left_out
+        frame = parquet.read_piece(piece, self.columns, exact=True)
+        try:
+            row_arrays: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
+            n_left_out = len(frame) - len(row_arrays[0])
+            is_kept = ~np.isin(row_arrays[2], list(self.drop_domains))
+            rows, y, domains = (array[is_kept] for array in row_arrays)
+            return self.schema.prepare(frame, rows=rows), y, domains, n_left_out
+        except TableError as error:
+            raise TableError(f"{piece.source}: ", *error.parts) from None
 
     def preprocessed_rows(self, piece: parquet.Piece) -> Any:
         """Return the preprocessed features, with the columns ``y`` and ``domain``."""
@@ -83,6 +95,116 @@ class Reader:
         if self.schema.task == "classification":
             y = np.array([self.labels[0][text] for text in y])
         return frame.assign(y=y, domain=[self.labels[1][text] for text in domains])
+
+
+# Statistics of a table in chunks, which can be merged. Medians have rank errors up to 1 %.
+
+Sketch = tuple[Array, Array]  #: Sorted values, and the number of rows that each represents.
+
+
+def make_sketch(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
+    """Sort weighted values; if there are more than ``size``, select ``size`` with equal weights."""
+    order = np.argsort(values, kind="stable")
+    values, weights = values[order], weights[order]
+    if len(values) <= size:
+        return values, weights
+    mid_ranks, total_weight = np.cumsum(weights) - weights / 2, float(weights.sum())
+    ranks = (np.arange(size) + 0.5) * (total_weight / size)
+    indices = np.searchsorted(mid_ranks, ranks).clip(max=len(values) - 1)
+    return values[indices], np.full(size, total_weight / size)
+
+
+def merge_sketches(sketches: Sequence[Sketch]) -> Sketch:
+    """Merge several sketches into one sketch of all rows."""
+    values, weights = (np.concatenate(arrays) for arrays in zip(*sketches, strict=True))
+    return make_sketch(values, weights)
+
+
+def median(sketch: Sketch) -> float:
+    """Return the median of the rows that a sketch represents; 0 for a sketch without values."""
+    values, weights = sketch
+    index = np.searchsorted(np.cumsum(weights), 0.5 * weights.sum())
+    return float(values[min(index, len(values) - 1)]) if len(values) else 0.0
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics of a table chunk: numbers, categories, classes and domains."""
+
+    n_left_out: int  #: number of rows without a target or domain
+    numbers: Moments
+    sketches: list[Sketch]
+    categories: list[Counter[str]]
+    classes: Counter[str]
+    domains: Counter[str]
+
+    def merged(self, other: Statistics) -> Statistics:
+        """Return the statistics of all rows in both chunks."""
+        return Statistics(
+            self.n_left_out + other.n_left_out,
+            self.numbers.merged(other.numbers),
+            [merge_sketches(pair) for pair in zip(self.sketches, other.sketches, strict=True)],
+            [a + b for a, b in zip(self.categories, other.categories, strict=True)],
+            self.classes + other.classes,
+            self.domains + other.domains,
+        )
+
+    def medians(self) -> Array:
+        """Return the median of each numeric column; 0 for a column without values."""
+        return np.array([median(sketch) for sketch in self.sketches])
+
+    def preprocessor(self, schema: Schema) -> Any:
+        """Return the preprocessor for these rows, equal to one fitted to all of them.
+
+        scikit-learn cannot create a fitted transformer from known statistics, and transform needs
+        private attributes that only fit sets. So the preprocessor is fitted to made-up rows with
+        all categories, and public attributes of the imputers and the scaler are set afterwards.
+        """
+        made_up_cells, modes = [], []
+        for column, counts in zip(schema.categorical, self.categories, strict=True):
+            if len(counts) > max(MAX_CATEGORIES, counts.total() // 2):
+                raise TableError(
+                    f"column {column!r} has {len(counts)} distinct values in {counts.total()} "
+                    "rows, so it looks like an identifier. Drop it"
+                )
+            modes.append(min(((-n, name) for name, n in counts.items()), default=(0, np.nan))[1])
+            imputed_counts = counts + Counter({modes[-1]: self.domains.total() - counts.total()})
+            ranked_counts = sorted(((n, name) for name, n in imputed_counts.items()), reverse=True)
+            # The categories that are not pooled occur more often than the others.
+            frequent_names = [name for n, name in ranked_counts if n >= MIN_LEVEL_ROWS]
+            cells: list[Any] = frequent_names[: MAX_LEVELS - 1]
+            for count, name in ranked_counts:
+                cells = cells + [name] * min(count, MIN_LEVEL_ROWS)
+            made_up_cells.append(cells)
+        n = max([1, *map(len, made_up_cells)])
+        columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
+        for name, cells in zip(schema.categorical, made_up_cells, strict=True):
+            padded_cells = [*cells, *cells[:1] * (n - len(cells))]
+            columns[name] = import_pandas().Series(padded_cells, dtype=object)
+        made_up_rows = import_pandas().DataFrame(columns, index=range(n))
+        preprocessor = make_preprocessor(schema).fit(made_up_rows)
+        steps = preprocessor.named_transformers_
+        if schema.numbers:
+            imputer, scaler = steps["numeric"][0], steps["numeric"][1]
+            p, n_rows, medians = len(schema.numbers), self.domains.total(), self.medians()
+            n_values, means, squares = (np.asarray(m)[0, :p] for m in vars(self.numbers).values())
+            n_missing = n_rows - n_values
+            all_means = (n_values * means + n_missing * medians) / n_rows  # after imputation
+            squares = squares + n_values * (means - all_means) ** 2
+            squares += n_missing * (medians - all_means) ** 2
+            imputer.statistics_ = medians
+            scaler.mean_, scaler.var_ = all_means, squares / n_rows
+            scaler.scale_ = np.where(scaler.var_ > 0, np.sqrt(scaler.var_), 1.0)
+            scaler.n_samples_seen_ = np.int64(n_rows)
+        if schema.categorical:
+            steps["categorical"][0].statistics_ = np.array(modes, dtype=object)
+        return preprocessor
+
+
+def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
+    """Map labels that were read as text to integers if all are whole numbers, otherwise to text."""
+    names = np.array(sorted(texts), dtype=object)
+    return dict(zip(names.tolist(), as_labels(names).tolist(), strict=True))
 
 
 @task
@@ -141,7 +263,7 @@ class LargeTable:
         piece_indices = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))
         frames = []
         for i in piece_indices:
-            frame = parquet.read_piece(pieces[i], columns)
+            frame = parquet.read_piece(pieces[i], columns, exact=True)
             positions = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(piece_indices))
             frames.append(frame.iloc[np.unique(positions.astype(int))])
         sample = import_pandas().concat(frames, ignore_index=True)
@@ -149,7 +271,7 @@ class LargeTable:
             sample, features=feature_names, drop_domains=drop_domains, **label_args, **options
         )
         columns = [*table.schema.features, target, domain]
-        excluded_domains = frozenset(split_names(drop_domains, []) or [])
+        excluded_domains = frozenset(table.dropped_domains)
         reader = Reader(table.schema, columns, excluded_domains, tuple(table.classes or ()))
         return cls(table, reader, pieces)
 
@@ -173,7 +295,7 @@ class LargeTable:
         setting = replace(table_setting(self.table, **options), n_rows=n_rows)
         labels = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
         class_labels, domain_labels = labels
-        preprocessor = statistics.preprocessing(schema).preprocessor(schema)
+        preprocessor = statistics.preprocessor(schema)
         reader = replace(self.reader, preprocessor=preprocessor, labels=labels)
         features, sources = reader.feature_names, tuple(piece.source for piece in self.pieces)
         layout = Layout(tuple(features), len(features), np.dtype(np.float64), "y", "domain")
@@ -255,7 +377,7 @@ def _apply(
 ) -> tuple[Any, Any]:
     """Apply a model to rows; with ``path``, write the output with the first task's column types."""
     if isinstance(source, parquet.Piece):
-        source = parquet.read_piece(source, application.columns)
+        source = parquet.read_piece(source, application.columns, exact=True)
     chunk_result = application(source.iloc[rows].reset_index(drop=True), first_row)
     if path is None:
         return chunk_result, None

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -50,11 +49,12 @@ class Setting:
     classification: bool
     n_rows: int  #: number of training rows
     scoring: Any = None  #: scorer of the search; None means a smooth score
-    class_weight: str | None = None  #: "balanced" or None
+    class_weight: str | None = None  #: "balanced" or None; only if the user asks for it
     predictor: str = "auto"  #: predictor after a projection: "auto", or one of ``PREDICTORS``
-    probability: bool = False  #: whether to calibrate SVMs, so that they predict probabilities
-    pos_label: Any = None  #: as in :class:`MethodSearch`
-    cv: Any = None  #: as in :class:`MethodSearch`
+    metric: Any = None  #: scorer by which methods are compared, which decides about ``decision``
+    decision: Any = "auto"  #: as in :class:`MethodSearch`, like ``pos_label`` and ``cv``
+    pos_label: Any = None
+    cv: Any = None
     seed: int = 0
     n_jobs: int | None = None
 
@@ -134,6 +134,8 @@ class Method:
             )
         grid = self.grid(setting.classification)
         items = (grid or {}).items()
+        if setting.class_weight is not None:
+            items = {name: v for name, v in items if name != "class_weight"}.items()
         units = {name: v.unit for name, v in items if isinstance(v, InUnits)}
         values = {name: list(v.values if isinstance(v, InUnits) else v) for name, v in items}
         return MethodSearch(
@@ -147,6 +149,8 @@ class Method:
             pos_label=setting.pos_label,
             cv=setting.cv,
             n_jobs=None if self.searches else setting.n_jobs,
+            decision=setting.decision,
+            metric=setting.metric,
         )
 
     def pipeline(self, setting: Setting, preprocessor: Any, *, watch: bool = False) -> Pipeline:
@@ -160,20 +164,7 @@ class Method:
 
 
 class ClassMeans(LinearDiscriminantAnalysis):
-    """Linear discriminant analysis with equal priors for all classes."""
-
-    equal_priors = True
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit with the same prior for every class."""
-        model: Any = super().fit(X, y)
-        # Class frequencies are weights of the pooled covariance, which is intended. They also shift
-        # the intercepts (one for two classes, otherwise one for each class): undo this shift.
-        log_priors = np.log(model.priors_)
-        intercept_shift = log_priors[1:] - log_priors[:1] if len(log_priors) == 2 else log_priors
-        model.intercept_ = model.intercept_ - intercept_shift
-        model.priors_ = np.full(len(model.classes_), 1.0 / len(model.classes_))
-        return self
+    """Linear discriminant analysis with equal priors, in files written by older versions."""
 
 
 def own_method(entry: Any, prepare: bool = True) -> Method:
@@ -226,7 +217,8 @@ def make_predictor(setting: Setting) -> Any:
     if name == "ridge":
         return Ridge()
     if name == "lda":
-        return LinearDiscriminantAnalysis() if class_weight is None else ClassMeans()
+        # Class weights would only change its priors, which calibration undoes.
+        return LinearDiscriminantAnalysis()
     if name == "logistic":
         return LogisticRegression(max_iter=1000, class_weight=class_weight)
     if setting.classification:
@@ -283,10 +275,7 @@ def dcm_path(setting: Setting, fast: bool = False) -> Any:
 
 def _invariant(setting: Setting) -> Any:
     """Return a search that averages the best SVMs, because scores on few domains are noisy."""
-    # With more rows, all candidates would be calibrated, not only the selected ones.
-    use_probability = setting.probability and setting.n_rows <= EXACT_ROWS
-    make_classifier = partial(InvariantSVC, probability=use_probability)
-    svm = _by_task(make_classifier, InvariantSVR, setting, random_state=setting.seed)
+    svm = _by_task(InvariantSVC, InvariantSVR, setting, random_state=setting.seed)
     return InvariantSearchCV(svm, {}, n_average=N_SVMS, n_jobs=setting.n_jobs)
 
 
@@ -326,10 +315,7 @@ DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
     "dcm": f"{_DCM_TEXT} with domain_weight 1, as in its paper, {_LINEAR_TEXT} gamma and ridge",
     "fastdcm": f"{_DCM_TEXT} with landmarks {_SCATTER_TEXT}",
     "dcmcv": f"{_DCM_TEXT}, which reduces differences between domains, {_SCATTER_TEXT}",
-    "invariant": (
-        "vote of the five best SVMs, whose kernels reduce differences between domains",
-        "mean of the five best SVMs, whose kernels reduce differences between domains",
-    ),
+    "invariant": "mean of the five best SVMs, whose kernels reduce differences between domains",
     "invariantridge": (
         "kernel ridge regression, averaged over the ten best kernels; the kernels reduce "
         "differences between domains"

@@ -19,7 +19,8 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import Array
-from domainwise.base.messages import ClassShareWarning, ContextWarning
+from domainwise.base.messages import ContextWarning, warn_caller
+from domainwise.held_out.calibration.decisions import check_decision
 from domainwise.held_out.calibration.quantiles import scores_by_class, stored_quantiles
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.predictions import Predictions, fit_with_domains
@@ -27,9 +28,10 @@ from domainwise.models.files.persistence import ModelFileError, load, read_info,
 from domainwise.models.files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
 from domainwise.models.tuning import MethodSearch
-from domainwise.tables.errors import Argument, TableError, import_pandas
-from domainwise.tables.files import iter_table, table_columns
-from domainwise.tables.schema import Schema, Table, class_codes, make_preprocessor, require_columns
+from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
+from domainwise.tables.files import open_table
+from domainwise.tables.names import require_columns
+from domainwise.tables.schema import Schema, Table, make_preprocessor
 
 WITHOUT_ROWS = ("constant", "linear", "boosting")  #: methods whose models contain no training rows
 
@@ -80,6 +82,17 @@ class TableModel:
             columns |= self._prediction_set_columns(outputs, coverage)
         return import_pandas().DataFrame(columns)
 
+    def with_threshold(self, threshold: float) -> TableModel:
+        """Return a copy that predicts the positive class if its probability is at least this."""
+        name, search = self.pipeline.steps[-1]
+        if self.info["classes"] is None or not hasattr(search, "predict_proba"):
+            raise TableError(
+                f"this model ({self.info.get('method')}) has no probabilities of classes, so it "
+                "cannot predict with a threshold"
+            )
+        steps = [*self.pipeline.steps[:-1], (name, search.with_threshold(threshold))]
+        return replace(self, pipeline=Pipeline(steps))
+
     def _prediction_set_columns(self, outputs: Predictions, coverage: float) -> dict[str, Array]:
         """Return prediction sets (a column for each class) or intervals, by column name."""
         model = getattr(self.pipeline[-1], "estimator_", None)
@@ -104,22 +117,33 @@ class TableModel:
         is_in_set = quantiles.sets(class_scores, coverage)
         return {f"in_set_{label}": is_in_set[:, i] for i, label in enumerate(outputs.classes)}
 
+    def with_options(self, decimal: str | None = None, na: Sequence[str] = ()) -> TableModel:
+        """Return the model for tables with another decimal mark, or more missing values."""
+        return replace(self, schema=self.schema.with_options(decimal, na))
+
     def read(
-        self, path: str | Path, columns: Sequence[str], *, na: Sequence[str] = (), **options: Any
+        self,
+        path: str | Path,
+        columns: Sequence[str],
+        *,
+        encoding: str | None = None,
+        chunk_rows: int | None = None,
     ) -> Iterator[Any]:
-        """Read columns of a table in chunks; ambiguous cells are read as in the training table.
+        """Read columns of a table, in chunks of ``chunk_rows`` rows; None reads one chunk.
 
-        See :func:`~domainwise.tables.files.iter_table` for the other arguments.
+        ``encoding=None`` detects the encoding of a CSV file; an ambiguous file is read like the
+        training table. The schema determines what the cells mean.
         """
-        existing_columns = table_columns(path, encoding=options.get("encoding"))
-        require_columns(columns, existing_columns, str(path), reason=", which the model needs")
-        schema, fallback = self.schema, (self.schema.decimal, self.schema.encoding)
-        options |= {"text_columns": schema.categorical, "fallback": fallback}
-        return iter_table(path, columns=columns, na=[*schema.na, *na], **options)
+        options: dict[str, Any] = {"encoding": encoding, "fallback": self.schema.encoding}
+        table = open_table(path, in_chunks=chunk_rows is not None, **options)
+        require_columns(columns, table.names, str(path), reason=", which the model needs")
+        for note in table.notes:
+            warn_caller(note)
+        return table.frames(columns, chunk_rows)
 
-    def read_rows(self, path: str | Path, **options: Any) -> Any:
-        """Read and prepare the feature columns of a table; see :meth:`read` for the options."""
-        (frame,) = self.read(path, self.schema.features, **options)
+    def read_rows(self, path: str | Path, *, encoding: str | None = None) -> Any:
+        """Read and prepare the feature columns of a table."""
+        (frame,) = self.read(path, self.schema.features, encoding=encoding)
         return self.schema.prepare(frame)
 
     @config_context(transform_output="default")
@@ -163,23 +187,28 @@ class TableModel:
 
 
 def read_labelled_rows(
-    model: TableModel, path: str | Path, **options: Any
+    model: TableModel, path: str | Path, *, encoding: str | None = None
 ) -> tuple[Any, Array, int]:
     """Read labelled rows for :meth:`TableModel.adapt`, and count the rows without a label.
 
     Labels must be classes of the model, or numbers in the unit of the training table.
     """
     schema, classes = model.schema, model.info["classes"]
-    label_columns = [schema.target] if classes is not None else []
-    (frame,) = model.read(path, [*schema.features, schema.target], labels=label_columns, **options)
-    schema = replace(schema, na=(*schema.na, *options.get("na", ())))
+    (frame,) = model.read(path, [*schema.features, schema.target], encoding=encoding)
     row_indices, y, _ = schema.read_labels(frame, classes)
     if not len(row_indices):
         raise TableError(
             f"{path} has no labelled rows: column {schema.target!r} is empty. Label some rows"
         )
     if classes is not None:
-        y = np.array(classes)[class_codes(y, classes, schema.target, "the model")]
+        class_by_text = {str(label): label for label in classes}
+        if unknown_texts := sorted({*y.tolist()} - {*class_by_text}):
+            raise TableError(
+                f"column {schema.target!r} has the values {describe_names(unknown_texts)}, but the "
+                f"classes of the model are {describe_names(class_by_text, 20)}. Correct these "
+                "values, or leave the cells empty"
+            )
+        y = np.array([class_by_text[text] for text in y.tolist()])
     else:
         held_out = getattr(getattr(model.pipeline[-1], "estimator_", None), "held_out_", None)
         low, high = (y.min(), y.max()) if held_out is None else (held_out.y.min(), held_out.y.max())
@@ -190,14 +219,15 @@ def read_labelled_rows(
                 f"{y.max():.4g}, but the model was fitted to values between {low:.4g} and "
                 f"{high:.4g}. Check that the target and its unit have not changed"
             )
-    return schema.prepare(frame.iloc[row_indices]), y, len(frame) - len(row_indices)
+    return schema.prepare(frame, rows=row_indices), y, len(frame) - len(row_indices)
 
 
 def table_setting(
     table: Table,
     *,
     predictor: str = "auto",
-    class_weight: str | None = "auto",
+    class_weight: str | None = None,
+    decision: str | float = "auto",
     scoring: Any = None,
     inner_scoring: Any = None,
     pos_label: Any = None,
@@ -206,26 +236,26 @@ def table_setting(
 ) -> Setting:
     """Return the :class:`Setting` for fitting a method to a table.
 
-    ``class_weight="auto"`` balances classes if ``scoring``, the metric of `evaluate`, weights them
-    equally. Parameters are chosen by ``inner_scoring``; None means log loss or squared error.
+    ``decision`` says how classes are predicted; "auto" depends on ``scoring``, the metric of
+    `evaluate`. Parameters are chosen by ``inner_scoring``; None means log loss or squared error.
     """
     classification = table.schema.task == "classification"
     measure = choose_measure(scoring, table.y, classification, pos_label, table.sample_domain)
-    if class_weight == "auto":
-        class_weight = "balanced" if classification and measure.balanced else None
-    elif class_weight not in (None, "balanced"):
-        raise ValueError(f"class_weight must be 'auto', 'balanced' or None; got {class_weight!r}")
-    elif class_weight is not None and not classification:
+    if class_weight not in (None, "balanced"):
+        raise ValueError(f"class_weight must be 'balanced' or None; got {class_weight!r}")
+    if class_weight is not None and not classification:
         raise ValueError(
             "class_weight needs classes, but the target is continuous. Use class_weight=None"
         )
+    check_decision(decision, len(table.classes or ()) or None)
     return Setting(
         classification,
         len(table.y),
         inner_scoring,
         class_weight,
         predictor,
-        probability=True,
+        metric=measure.scoring,
+        decision=decision,
         pos_label=pos_label,
         seed=random_state,
         n_jobs=n_jobs,
@@ -246,7 +276,6 @@ def fit_table(
     pipeline = method.pipeline(setting, make_preprocessor(table.schema), watch=True)
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
-        warnings.simplefilter("ignore", ClassShareWarning)  # class weights follow the metric
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
     if not rows:
         refuse_rows(method.key, training_rows(pipeline))
@@ -281,7 +310,7 @@ def describe_model(
     notes: list[str],
 ) -> dict[str, Any]:
     """Describe a fitted model; ``domains`` contains (name, number of rows) pairs."""
-    projector, context = search.projection_, None
+    projector, context, rule = search.projection_, None, search.applied_rule
     model: Any = getattr(search, "estimator_", None)
     if getattr(model, "uses_context", False):
         # "promised" is later set to True if the model is chosen by its score with context.
@@ -292,6 +321,7 @@ def describe_model(
         "predictor": "" if projector is None else predictor,
         "classes": classes,
         "class_weight": setting.class_weight,
+        "decision": None if rule is None or classes is None else rule.describe(classes),
         "domains": [list(pair) for pair in domains],
         "n_rows": sum(n for _, n in domains),
         "seed": setting.seed,

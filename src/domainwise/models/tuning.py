@@ -10,8 +10,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.model_selection import ParameterGrid
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    ParameterGrid,
+    TunedThresholdClassifierCV,
+)
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR
 from sklearn.utils.metaestimators import available_if
@@ -26,17 +31,39 @@ from domainwise.estimators.ensemble.symmetric import bin_borders
 from domainwise.estimators.projections.exact_base import KernelProjection
 from domainwise.estimators.projections.path import project_grid
 from domainwise.estimators.projections.projection import one_thread_if_small
+from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve, improves
+from domainwise.held_out.calibration.decisions import (
+    DecisionRule,
+    Decisions,
+    choose_rule,
+    rule_for,
+    threshold_rule,
+)
 from domainwise.held_out.folds import Split, domain_folds, draw_rows
-from domainwise.held_out.scoring.measures import choose_measure
+from domainwise.held_out.scoring.measures import (
+    choose_measure,
+    counts_by_domain,
+    has_rare_class,
+    positive_last,
+)
 from domainwise.held_out.scoring.predictions import (
     MetaEstimator,
+    codes_of,
     fit_with_domains,
     has_argument,
-    predicts_most_probable,
+    weights_classes,
 )
-from domainwise.held_out.search.driver import Candidate, Data, Outcomes, Race, batches_by, search
+from domainwise.held_out.search.driver import (
+    Candidate,
+    Data,
+    Outcomes,
+    Race,
+    batches_by,
+    held_out_outputs,
+    search,
+)
 from domainwise.held_out.search.heads import quick_head
-from domainwise.held_out.search.scores import Score, SmoothScore, as_score, quiet_scores
+from domainwise.held_out.search.scores import Score, SmoothScore, as_score, outputs, quiet_scores
 
 MAX_INNER_FOLDS = 5  #: maximum number of folds of source domains on which arguments are chosen
 #: Maximum number of rows on which arguments are chosen; the final fit uses all rows. There is no
@@ -140,8 +167,23 @@ def _estimator_has(name: str) -> Any:
     return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
 
 
+def _has_probabilities(search: MethodSearch) -> bool:
+    """Return whether there are probabilities: the estimator's, or those of a calibration curve."""
+    has_curve = search.calibrates or search.curve_ is not None
+    return has_curve or bool(_estimator_has("predict_proba")(search))
+
+
+class Calibrated:
+    """Attributes of a fitted MethodSearch; the values are those in files from older versions."""
+
+    #: The curve that computes probabilities; None if the estimator's own are used.
+    curve_: Curve | None = None
+    #: The rule for ``curve_`` or for the estimator's probabilities; None if the estimator decides.
+    _rule: DecisionRule | None = None
+
+
 @arguments
-class MethodSearch(MetaEstimator):
+class MethodSearch(Calibrated, MetaEstimator):
     """An estimator with arguments chosen on held-out source domains.
 
     ``grid`` contains candidate values by argument, in ``units`` (see
@@ -152,10 +194,16 @@ class MethodSearch(MetaEstimator):
     ``pos_label`` is the positive class for scores such as F1; None means the second of two classes.
     ``cv=None`` holds out source domains in at most five groups.
 
+    The outputs of a classifier for held-out rows calibrate its probabilities, if this improves them
+    (theory 16.4). From these, ``decision`` predicts classes; "auto" depends on ``metric``, by which
+    methods are compared. A user's ``own`` estimator keeps its probabilities, unless it weights
+    classes or has a grid but no probabilities, and its predictions, unless ``metric`` requires
+    others. Without a grid, ``curve`` is used instead of a calibration.
+
     ``fit`` sets ``estimator_`` (with the selected arguments, fitted to all rows), ``best_params_``,
     ``varied_`` (arguments with more than one candidate value), ``n_candidates_``, ``selected_on_``
-    (whether "domains" or "rows" were held out, or None) and ``settled_`` (an unfitted estimator
-    with the selected arguments).
+    (whether "domains" or "rows" were held out, or None), ``settled_`` (an unfitted estimator
+    with the selected arguments) and, for classes, ``curve_`` and ``applied_rule``.
 
     >>> from sklearn.svm import SVC
     >>> from domainwise.datasets import make_synthetic
@@ -180,6 +228,9 @@ class MethodSearch(MetaEstimator):
     pos_label: Any = None
     cv: Any = None
     n_jobs: int | None = None
+    decision: Any = "auto"
+    metric: Any = None
+    curve: Any = None
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
         """Choose arguments on held-out source domains, then fit to all rows.
@@ -190,7 +241,8 @@ class MethodSearch(MetaEstimator):
         y = np.asarray(y)
         domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
         domains = sample_domain if self.own or sample_domain is None else domain_codes
-        if self.grid is None:
+        self.curve_, self._rule = self.curve, None
+        if self.grid is None and not self.calibrates:
             model = clone(self.estimator)
             if self.searches:
                 model.set_params(scoring=self.scoring and self._scorer(y, domain_codes)[0])
@@ -198,14 +250,14 @@ class MethodSearch(MetaEstimator):
             fit_with_domains(model, X, y, domains, **fit_options)
             if self.searches:
                 model.set_params(scoring=None)
-            return self.set_fitted(model, {}, [{}], None)
+            return self.set_fitted(model, {}, [{}], None)._decide(y, domain_codes)
         row_indices = np.arange(len(y))
-        if not self.searches and domain_codes is not None:
+        if not self.searches:
             max_rows = max(SEARCH_ROWS, 2 * (int(domain_codes.max()) + 1))
             row_indices = draw_rows(domain_codes, max_rows, 0)
         data = Data(X, y, None if domains is None else np.asarray(domains))
         search_data = data if len(row_indices) == len(y) else data.take(row_indices)
-        y_and_codes = (y[row_indices], None if domain_codes is None else domain_codes[row_indices])
+        y_and_codes = y[row_indices], domain_codes[row_indices]
         scorer, is_usable = self._scorer(*y_and_codes)
         splits, selected_on = domain_folds(
             *y_and_codes,
@@ -215,40 +267,62 @@ class MethodSearch(MetaEstimator):
             is_usable=is_usable,
         )
         units = self.units or {}
-        grids = in_units(self.grid, units, search_data, splits)
+        grids = in_units(self.grid or {}, units, search_data, splits)
         with quiet_about_domains():  # domain_folds has warned already
             if self.searches:
-                return self._fit_search(data, splits, grids, scorer, selected_on)
+                held_out = self._fit_search(data, splits, grids, scorer, selected_on)
+                return self._decide(y, domain_codes, held_out)
             use_shortcuts = not self.own and isinstance(X, np.ndarray)
             kind = MethodSearchKind(self.estimator, self.step, grids, use_shortcuts)
             # A user's score may be too noisy on individual domains to drop candidates early.
             race = Race(first=RACE_SPLITS) if self.scoring is None and not self.own else None
             score, n_jobs = as_score(scorer), self.n_jobs
             search_result = search(kind, search_data, splits, score, race=race, n_jobs=n_jobs)
+            chosen, held_out = search_result.chosen[0], search_result.held_out
+            if self.calibrates and held_out is None:  # a user's scorer does not return outputs
+                smooth_score = self._smooth_score(*y_and_codes)
+                held_out = held_out_outputs(kind, search_data, splits, [chosen], smooth_score)
             # Rescale values that were chosen on fewer rows to all rows.
             row_ratio = len(y) / len(row_indices)
             factors = {"rows": row_ratio, "per row": 1.0 / row_ratio}
             chosen_arguments = {
                 name: value * factors[units[name]] if units.get(name) in factors else value
-                for name, value in search_result.chosen[0].items()
+                for name, value in chosen.items()
             }
             (model,) = kind.fit(replace(data, sample_domain=domains), [chosen_arguments])
-            return self.set_fitted(model, chosen_arguments, kind.candidates(data), selected_on)
+            self.set_fitted(model, chosen_arguments, kind.candidates(data), selected_on)
+            return self._decide(
+                y, domain_codes, None if held_out is None else held_out[0], row_indices
+            )
 
-    def _scorer(self, y: Array, domain_codes: Array | None) -> tuple[Any, Any]:
-        """Return the scorer, and a function that returns whether it is defined on a split."""
+    def _smooth_score(self, y: Array, domain_codes: Array) -> SmoothScore:
         classification = _is_classification(self.estimator, y)
+        return SmoothScore(y, domain_codes, np.unique(y) if classification else None)
+
+    def _scorer(self, y: Array, domain_codes: Array) -> tuple[Any, Any]:
+        """Return the scorer, and a function that returns whether it is defined on a split."""
+        score = self._smooth_score(y, domain_codes)
         if self.scoring is None:
-            score = SmoothScore(y, domain_codes, np.unique(y) if classification else None)
             return score, lambda train, test: True
+        classes, classification = score.classes, score.classes is not None
         measure = choose_measure(self.scoring, y, classification, self.pos_label)
-        return measure.scorer, partial(measure.is_defined, classification=classification)
+        is_defined = partial(measure.is_defined, classification=classification)
+        computes_outputs = self.calibrates or "param_grid" in self.estimator.get_params(deep=False)
+        if classes is None or measure.is_custom or self.own or not computes_outputs:
+            return measure.scorer, is_defined
+        counts = counts_by_domain(codes_of(y, classes), domain_codes, len(classes))
+        positive = classes.tolist().index(positive_last(classes, self.pos_label).tolist()[-1])
+        rule = rule_for(self.decision, counts, self.scoring, positive)
+        return replace(score, measure=measure, rule=rule), is_defined
 
     def _fit_search(
         self, data: Data, splits: list[Split], grids: list[Any], scorer: Any, selected_on: str
-    ) -> Self:
-        """Fit an estimator that is itself a search, with these splits, values and scorer."""
-        model = clone(self.estimator)
+    ) -> Array | None:
+        """Fit an estimator that is itself a search, with these splits, values and scorer.
+
+        Return the outputs of the best candidate for held-out rows, for a projection.
+        """
+        model, held_out = clone(self.estimator), None
         inner_search = model.named_steps[self.step] if self.step else model
         has_grid = "param_grid" in inner_search.get_params(deep=False)
         inner_search.set_params(**({"param_grid": grids} if has_grid else grids[0]))
@@ -257,12 +331,14 @@ class MethodSearch(MetaEstimator):
         inner_search.set_params(cv=splits, scoring=scorer)
         fit_with_domains(model, data.X, data.y, data.sample_domain)
         if self.step:
-            projection = inner_search.best_estimator_
+            projection, held_out = inner_search.best_estimator_, inner_search.held_out_outputs_
+            held_out = None if held_out is None else held_out[0]
             model = Pipeline([(n, projection if n == self.step else s) for n, s in model.steps])
         else:
             inner_search.set_params(cv=None, scoring=None)  # splits would store all row indices
         candidates = inner_search.cv_results_["params"]
-        return self.set_fitted(model, inner_search.best_params_, candidates, selected_on)
+        self.set_fitted(model, inner_search.best_params_, candidates, selected_on)
+        return held_out
 
     def set_fitted(
         self,
@@ -278,15 +354,108 @@ class MethodSearch(MetaEstimator):
         self.selected_on_ = selected_on
         distinct_values = {name: {repr(c.get(name)) for c in candidates} for name in best_candidate}
         self.varied_ = [name for name in best_candidate if len(distinct_values[name]) > 1]
+        if isinstance(fitted_estimator, Decisions) and is_classifier(fitted_estimator):
+            fitted_estimator.decide(self.decision, self.metric, self._positive)
         return self
+
+    # Probabilities and decisions.
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether ``fit`` calibrates the estimator's outputs on held-out domains."""
+        decides_itself = isinstance(self.estimator, Decisions)
+        if decides_itself or self.curve is not None or not is_classifier(self.estimator):
+            return False
+        if not self.own:
+            return self.grid is not None
+        if has_argument(self.estimator.predict):  # its predictions depend on other rows
+            return False
+        # Without a grid, further fits would be needed only for the calibration.
+        lacks_probabilities = not hasattr(self.estimator, "predict_proba")
+        return weights_classes(self.estimator) or (lacks_probabilities and self.grid is not None)
+
+    def _decide(
+        self, y: Array, domain_codes: Array, values: Array | None = None, rows: Any = slice(None)
+    ) -> Self:
+        """Calibrate probabilities on outputs for held-out ``rows``, and set the decision rule."""
+        is_classification = _is_classification(self.estimator, y)
+        if not is_classification or isinstance(self.estimator_, Decisions):
+            return self
+        class_codes, n_classes = codes_of(y, self.classes_), len(self.classes_)
+        counts = counts_by_domain(class_codes, domain_codes, n_classes)
+        if not self.calibrates or values is None:
+            rule = rule_for(self.decision, counts, self.metric, self._positive)
+            self._rule = None if self._decides_itself(rule) else rule
+            return self
+        is_held_out = np.isfinite(values).all(axis=1)
+        values, class_codes = values[is_held_out], class_codes[rows][is_held_out]
+        domain_codes = np.unique(domain_codes[rows][is_held_out], return_inverse=True)[1]
+        curve = self._own_curve
+        if curve is None or improves(values, class_codes, domain_codes, curve):
+            curve = self.curve_ = fit_curve(values, class_codes, equal_weights(domain_codes))[0]
+        held_out = class_codes, domain_codes, curve.probabilities(values)
+        options: Any = {"scoring": self.metric, "positive": self._positive, "counts": counts}
+        self._rule = choose_rule(self.decision, *held_out, **options)
+        return self
+
+    @property
+    def _own_curve(self) -> Curve | None:
+        """The curve of an estimator with probabilities; None if they must be calibrated."""
+        model, n_classes = self.estimator_, len(self.classes_)
+        if weights_classes(model) or not hasattr(model, "predict_proba"):
+            return None
+        is_sigmoid = n_classes == 2 and hasattr(model, "decision_function")
+        return Curve(0.5 if is_sigmoid else 1.0, np.zeros(n_classes))
+
+    def _decides_itself(self, rule: DecisionRule) -> bool:
+        """Return whether the estimator's own predictions are used instead of those of the rule."""
+        if isinstance(self.estimator, DummyClassifier) or not hasattr(self, "predict_proba"):
+            return True
+        has_threshold = isinstance(
+            self.estimator, FixedThresholdClassifier | TunedThresholdClassifierCV
+        )
+        return self.own and self.decision == "auto" and (rule.kind == "argmax" or has_threshold)
+
+    @property
+    def _positive(self) -> int:
+        """Code of the positive one of two classes."""
+        names = [str(name) for name in self.classes_.tolist()]
+        return names.index(str(self.pos_label)) if str(self.pos_label) in names else 1
+
+    @property
+    def applied_rule(self) -> DecisionRule | None:
+        """The rule by which classes are predicted; None if the estimator decides without one."""
+        inner_rule: DecisionRule | None = getattr(self.estimator_, "applied_rule", None)
+        return inner_rule if self._rule is None else self._rule
+
+    @property
+    def decides(self) -> bool:
+        """Whether classes are predicted here, and not by the estimator."""
+        return self._rule is not None or self.curve_ is not None
+
+    def with_threshold(self, threshold: float) -> Self:
+        """Return a copy that predicts the positive class if its probability is at least this."""
+        old_rule, search = self.applied_rule, copy(self)
+        positive = self._positive if old_rule is None else old_rule.positive
+        search._rule = threshold_rule(threshold, positive, len(self.classes_))
+        return search
 
     @property
     def settled_(self) -> Any:
         """An unfitted estimator with the selected arguments, without a search."""
-        estimator = self.estimator_
-        if hasattr(estimator, "settled"):
-            return estimator.settled()
-        return clone(estimator.best_estimator_ if self.searches and not self.step else estimator)
+        model = self.estimator_
+        if hasattr(model, "settled"):
+            model = model.settled()
+        else:
+            model = clone(model.best_estimator_ if self.searches and not self.step else model)
+        if not is_classifier(model):
+            return model
+        # A threshold that was tuned or set is also used by the new model.
+        decision, rule = self.decision, self.applied_rule
+        if rule is not None:
+            decision = rule.kind if rule.kind in ("argmax", "balanced") else rule.threshold
+        options = {"own": self.own, "pos_label": self.pos_label, "metric": self.metric}
+        return MethodSearch(model, decision=decision, curve=self.curve_, **options)
 
     @property
     def classes_(self) -> Array:
@@ -294,9 +463,9 @@ class MethodSearch(MetaEstimator):
         return np.asarray(self.estimator_.classes_)
 
     @property
-    def predicts_most_probable(self) -> bool:
-        """Whether ``predict`` returns the class with the largest probability."""
-        return predicts_most_probable(self.estimator_)
+    def n_features_in_(self) -> int:
+        """Number of features seen in fit."""
+        return int(self.estimator_.n_features_in_)
 
     def _call(self, method: str, X: Any, sample_domain: Any) -> Any:
         check_is_fitted(self)
@@ -307,12 +476,19 @@ class MethodSearch(MetaEstimator):
 
     def predict(self, X: Any, sample_domain: Any = None) -> Any:
         """Predict; ``sample_domain`` is passed to estimators that use other rows of a domain."""
-        return self._call("predict", X, sample_domain)
+        check_is_fitted(self)
+        if self._rule is None:
+            return self._call("predict", X, sample_domain)
+        return self.classes_[self._rule.codes(self.predict_proba(X, sample_domain))]
 
-    @available_if(_estimator_has("predict_proba"))
+    @available_if(_has_probabilities)
     def predict_proba(self, X: Any, sample_domain: Any = None) -> Any:
         """Return probabilities of the classes."""
-        return self._call("predict_proba", X, sample_domain)
+        check_is_fitted(self)
+        if self.curve_ is None:
+            return self._call("predict_proba", X, sample_domain)
+        class_codes = np.arange(len(self.classes_))
+        return self.curve_.probabilities(outputs(self.estimator_, X, len(class_codes), class_codes))
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any, sample_domain: Any = None) -> Any:
@@ -366,6 +542,9 @@ def in_units(
             if unit == "components":
                 max_components = min(len(train) for train, _ in splits) - 1
                 values_by_name[name] = sorted({min(n, max_components) for n in factors})
+            elif unit == "if a class is rare":
+                counts = np.unique(data.y, return_counts=True)[1]
+                values_by_name[name] = list(factors if has_rare_class(counts) else factors[:1])
             elif unit is None:
                 values_by_name[name] = list(factors)
             else:

@@ -1,342 +1,154 @@
-"""Reading numbers, percentages, times and dates from unambiguous text cells.
+"""What a cell means: the only conversions of cells to numbers, days and text.
 
-A number is unambiguous if only one of the two decimal marks makes sense in it: "1,5" and "1.234,5"
-have decimal commas, "1.5" and "1,234.5" have decimal points. For "1,234", which is ambiguous, the
-other cells in the column decide, or otherwise the other columns. Nothing else is guessed.
+Typed cells (numbers, dates, booleans) are used as they are. :func:`number_in` and :func:`day_in`
+convert a text cell, given how its column is written: the decimal mark, the form of its numbers
+("", "percent", "time" or "censored") and the order of day and month. :func:`learn_kind` and
+:func:`learn_marks` learn this from the column; a :class:`~domainwise.tables.schema.Schema` stores
+it. The meaning of a cell therefore does not depend on the other cells that are read with it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from domainwise.base.arrays import Array
-from domainwise.base.inputs import LARGEST_NUMBER, is_quantity, too_large
-from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
+from domainwise.base.inputs import LARGEST_NUMBER, too_large
+from domainwise.tables.errors import (
+    MAX_CHARACTERS,
+    Argument,
+    MessageParts,
+    TableError,
+    describe_names,
+    import_pandas,
+)
 
 #: Text of missing cells: in any column, and in numeric columns, where "NA" is also missing.
-MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
-MISSING_WORDS = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
-#: Results of failed formulas, except ``#N/A``, which is a missing value.
-EXCEL_ERRORS = ["#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"]
-BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)
-BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
+MISSING_TEXT = ("", "NaN", "nan", "-nan", "<NA>", "#N/A")
+MISSING_WORDS = (*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None")
+BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), 1.0)
+BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), 0.0)
+#: Thousands separators. OTHER_MARK adds the comma if the decimal mark is a point, and vice versa.
+THOUSANDS = " '’\u00a0\u202f\u2009"
+OTHER_MARK = {".": ",", ",": ".", None: ""}
+
+
+def _number_pattern(mark: str | None) -> re.Pattern[str]:
+    """Return a pattern for numbers with this decimal mark; None allows a point, but no comma."""
+    point = re.escape(mark or ".")
+    integer = f"(?:[1-9][0-9]{{0,2}}(?:[{THOUSANDS}{OTHER_MARK[mark]}][0-9]{{3}})+|[0-9]+)"
+    number = f"(?:{integer}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    return re.compile(f"[+−-]?(?:{number}|[Ii]nf(?:inity)?)")
+
+
+NUMBER = {mark: _number_pattern(mark) for mark in OTHER_MARK}
+_SEPARATORS = {mark: re.compile(f"[{THOUSANDS}{OTHER_MARK[mark]}]") for mark in OTHER_MARK}
+SIMPLE_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+PLAIN_NUMBER = re.compile(SIMPLE_NUMBER)
+#: Pattern for 1.234 or 1,234, whose mark may be a decimal mark or a thousands separator.
+GROUPED = r"[+-]?[1-9][0-9]{{0,2}}[{}][0-9]{{3}}(?:[eE][+-]?[0-9]+)?"
+CENSORED = re.compile(r"[<>≤≥]=?\s*")
+TIME = re.compile(
+    r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]+)?))?(?:\s*([AaPp])\.?[Mm]\.?)?"
+)
 _MONTH = r"(?i:jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
 #: Pattern for dates: 2024-05-31, 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024, 2024-05 or 2024Q2.
-DATE = (
+DATE = re.compile(
     r"(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4}"
     r"|[0-9]{4}-(?:0[1-9]|1[0-2])|[0-9]{4}[- ]?[Qq][1-4]"
     rf"|[0-9]{{1,2}}[-. ]+{_MONTH}[-., ]+[0-9]{{2,4}}|{_MONTH} [0-9]{{1,2}}, ?[0-9]{{4}})"
     r"(?:[T ].*)?"
 )
-TIME = r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?"
-PLAIN_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[Ii]nf(?:inity)?"
-#: Pattern for numbers with symbols or units: <5, $5, (5), 5 mm, 1_000, 95:30, 1.5D+03.
-ANNOTATED_NUMBER = (
-    r"[<>=~≈±$€£¥(]*\s*[+−-]?\.?[0-9][0-9.,:'_]*(?:[eEdD][+-]?[0-9]+)?"
+#: Pattern for numbers with symbols or units, such as <5, $5, (5), 5 mm, 1_000, 95:30 or 1.5D+03,
+#: and for the results of failed formulas.
+ANNOTATED_NUMBER = re.compile(
+    r"[<>=~≈±$€£¥≤≥(]*\s*[+−-]?\.?[0-9][0-9.,:'_]*(?:[eEdD][+-]?[0-9]+)?"
     r"(?:[%‰°€$£¥)]|\s[^0-9]{1,6})*"
 )
-#: Thousands separators. OTHER_MARK adds the comma if the decimal mark is a point, and vice versa.
-THOUSANDS = " '’\u00a0\u202f\u2009"
-OTHER_MARK = {".": ",", ",": ".", None: ""}
-#: A text column looks like an identifier, not a categorical feature, if its number of distinct
-#: values exceeds both this number and half the number of its rows.
-MAX_CATEGORIES = 50
+EXCEL_ERROR = re.compile(r"#(?:DIV/0!|VALUE!|REF!|NAME\?|NUM!|NULL!)")
+WHOLE_NUMBER, CODE = re.compile(r"0|-?[1-9][0-9]*"), re.compile(r"[+-]?0[0-9]+")
+DIGITS = re.compile(r"[+-]?[0-9]+")
+#: A text column is not a categorical feature if its number of distinct values exceeds both this
+#: number and half the number of its rows. It is free text if its cells have this many words.
+MAX_CATEGORIES, TEXT_WORDS = 50, 4
 #: A text column with numbers in at least half of its cells is treated as numbers with some invalid
 #: cells if it has more distinct numbers than this; fewer numbers may be codes.
 MAX_NUMERIC_CODES = 20
-
-
-def _number_pattern(mark: str | None) -> str:
-    """Return a pattern for numbers with this decimal mark (or none) and thousands separators."""
-    separator = f"[{THOUSANDS}{OTHER_MARK[mark]}]"
-    integer = f"(?:[1-9][0-9]{{0,2}}(?:{separator}[0-9]{{3}})+|[0-9]+)"
-    if mark is None:
-        return f"[+−-]?{integer}"
-    escaped_mark = re.escape(mark)
-    return f"[+−-]?(?:{integer}(?:{escaped_mark}[0-9]*)?|{escaped_mark}[0-9]+)(?:[eE][+-]?[0-9]+)?"
-
-
-NUMBER = {mark: _number_pattern(mark) for mark in (".", ",", None)}
-#: Pattern for numbers and percentages with either decimal mark.
-NUMBER_OR_PERCENT = rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?"
-
-
-def is_text(column: Any) -> bool:
-    """Whether a column has a string dtype, or the object dtype of spreadsheet columns."""
-    types = import_pandas().api.types
-    return bool(types.is_object_dtype(column.dtype) or types.is_string_dtype(column.dtype))
-
-
-def matches(column: Any, pattern: str, *, full: bool = True) -> Any:
-    """Return a mask of cells whose text matches a pattern, or contains it if ``full`` is False."""
-    pattern = rf"^\s*(?:{pattern})\s*$" if full else pattern
-    arrow_text = _arrow_text(column)
-    if arrow_text is None:
-        search = re.compile(pattern).search
-        return column.map(lambda cell: isinstance(cell, str) and search(cell) is not None)
-    from pyarrow import compute
-
-    is_match = compute.match_substring_regex(arrow_text, pattern).fill_null(False)
-    return import_pandas().Series(is_match.to_numpy(zero_copy_only=False), column.index, dtype=bool)
-
-
-def _arrow_text(column: Any) -> Any:
-    """Return a text column as an Arrow array, which is faster to search; None for other types."""
-    try:
-        import pyarrow
-
-        array = pyarrow.array(column, from_pandas=True)
-    except (ImportError, TypeError, ValueError, OverflowError):
-        return None
-    array = array.combine_chunks() if isinstance(array, pyarrow.ChunkedArray) else array
-    return array if array.type in (pyarrow.string(), pyarrow.large_string()) else None
-
-
-def text_cells(column: Any) -> Any:
-    """Return the cells as stripped text, without missing cells and words such as "NA"."""
-    texts = column[column.notna()].astype(str).str.strip()
-    return texts[~texts.isin(MISSING_WORDS)]
-
-
-def mark_missing(column: Any, na: Sequence[str], *, nan_text: bool = True) -> Any:
-    """Mark empty cells, values in ``na`` and, with ``nan_text``, text such as "NaN" as missing."""
-    if is_text(column) or hasattr(column, "cat"):
-        missing_values: list[Any] = [*na, *(MISSING_TEXT if nan_text else [""])]
-    elif column.dtype.kind in "iuf":
-        missing_values = [float(text) for text in na if re.fullmatch(PLAIN_NUMBER, text)]
-    else:
-        return column
-    is_missing = column.isin(missing_values)
-    return column.where(~is_missing) if is_missing.any() else column
-
-
-def decimal_marks(
-    frame: Any,
-    names: Sequence[str],
-    mark: str | None = None,
-    *,
-    earlier_marks: Mapping[str, str] | None = None,
-    fallback: str | None = None,
-) -> dict[str, str]:
-    """Return the decimal marks of text columns, by name; ambiguous columns are left out.
-
-    The mark is the one from earlier chunks (``earlier_marks``) or the user's ``mark``. Otherwise it
-    is inferred from the column's cells, or from other columns if they agree, or is ``fallback``.
-    """
-    marks = dict(earlier_marks or {})
-    has_comma_by_column = {}
-    text_columns = [name for name in names if name not in marks and is_text(frame[name])]
-    if {mark, fallback, *marks.values()} <= {None, "."} and not any(
-        matches(frame[name], ",", full=False).any() for name in text_columns
-    ):
-        point_columns = [n for n in text_columns if matches(frame[n], r"\.", full=False).any()]
-        return {**marks, **dict.fromkeys(point_columns, ".")}
-    for name in text_columns:
-        column = frame[name]
-        fits_point, fits_comma = (matches(column, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
-        needs_point = (fits_point & ~fits_comma).any()
-        needs_comma = (fits_comma & ~fits_point).any()
-        if mark is not None:
-            marks[name] = mark
-        elif needs_point != needs_comma:
-            marks[name] = "." if needs_point else ","
-        elif not needs_point and (fits_point & matches(column, "[.,]", full=False)).any():
-            has_comma_by_column[name] = bool(matches(column[fits_point], ",", full=False).any())
-    known_marks = {*marks.values()}
-    for name, has_comma in has_comma_by_column.items():
-        if len(known_marks) == 1:
-            (marks[name],) = known_marks
-        elif not has_comma and fallback == ",":
-            cell = frame[name][matches(frame[name], r"[0-9]\.[0-9]", full=False)].iloc[0].strip()
-            remedy = Argument("decimal", "."), " or ", Argument("decimal", ",")
-            text = f"column {name!r}: {cell!r} may be {cell} or {cell.replace('.', '')}. Choose "
-            raise TableError(text, *remedy)
-        elif not has_comma:
-            marks[name] = "."
-        elif fallback is not None and not known_marks:
-            marks[name] = fallback
-    return marks
-
-
-def with_decimal_points(column: Any, mark: str | None) -> Any:
-    """Rewrite the numbers in a text column with decimal points and without thousands separators."""
-    if not is_text(column):
-        return column
-    needs_rewrite = matches(column, f"[,−{OTHER_MARK[mark]}]|[0-9][{THOUSANDS}][0-9]", full=False)
-    if needs_rewrite.any():
-        needs_rewrite &= matches(column, rf"(?:{NUMBER[mark]})\s*%?")
-    if not needs_rewrite.any():
-        return column
-    separator = f"[{THOUSANDS}{OTHER_MARK[mark]}]"
-    numbers = column[needs_rewrite].astype(str).str.strip().str.replace(separator, "", regex=True)
-    numbers = numbers.str.replace("−", "-", regex=False).str.replace(mark or ".", ".", regex=False)
-    return column.astype(object).where(~needs_rewrite, numbers.astype(object))
-
-
-def parse_numbers(column: Any) -> Any:
-    """Convert a text column to numbers or booleans; if a cell is neither, return it unchanged."""
-    if not is_text(column):
-        return column
-    pandas, arrow_text = import_pandas(), _arrow_text(column)
-    numbers = None if arrow_text is None else _cast_numbers(arrow_text)
-    if numbers is not None:
-        return pandas.Series(numbers, column.index, name=column.name)
-    cells = column[column.notna() & ~column.isin(MISSING_WORDS)]
-    if len(cells) and cells.isin([True, False]).all() and cells.map(type).eq(bool).all():
-        return column.where(column.isin([True, False])).astype("boolean")
-    if len(cells) and cells.isin(BOOLEANS).all():
-        return column.where(column.isin(BOOLEANS)).map(BOOLEANS).astype("boolean")
-    is_number = cells.map(lambda cell: isinstance(cell, (int, float, Decimal)))
-    if not (is_number | matches(cells, PLAIN_NUMBER)).all():
-        return column
-    numbers = pandas.to_numeric(cells.astype(object), errors="coerce")
-    return numbers if len(cells) == len(column) else numbers.astype(float).reindex(column.index)
-
-
-def _cast_numbers(arrow_text: Any) -> Any:
-    """Convert Arrow text to int64 or to the nearest float64; None if a cell is not a number."""
-    import pyarrow
-    from pyarrow import compute
-
-    arrow_text = compute.utf8_trim_whitespace(arrow_text)
-    is_missing = compute.is_in(arrow_text, pyarrow.array(MISSING_WORDS, arrow_text.type))
-    arrow_text = compute.if_else(is_missing, pyarrow.scalar(None, arrow_text.type), arrow_text)
-    has_point = compute.any(compute.match_substring(arrow_text, ".")).as_py()
-    for dtype in (pyarrow.int64(), pyarrow.float64())[bool(has_point) :]:
-        try:
-            numbers = arrow_text.cast(dtype)
-        except pyarrow.ArrowInvalid:
-            continue
-        if numbers.null_count and dtype == pyarrow.int64():  # float64 would lose digits
-            return numbers.to_pandas(types_mapper={dtype: import_pandas().Int64Dtype()}.get).array
-        return numbers.to_numpy(zero_copy_only=False)
-    return None
-
-
-def form_of(column: Any) -> tuple[str, list[str]]:
-    """Return the form of a column, and the distinct text cells that do not have this form.
-
-    Forms are "numeric", "nested" (lists, for example), "date" and "time". Text columns can also
-    have the forms "number", "percent" and "text".
-    """
-    pandas = import_pandas()
-    if column.dtype.kind == "M" or isinstance(column.dtype, pandas.PeriodDtype):
-        return "date", []
-    if column.dtype.kind == "m":
-        return "time", []
-    if is_numeric(column):
-        return "numeric", []
-    nested_types = (list, dict, tuple, set, bytes, np.ndarray)
-    if column.dtype == object and column.map(lambda cell: isinstance(cell, nested_types)).any():
-        return "nested", []
-    column = category_values(column)
-    if not is_text(column):
-        return "text", []
-    texts = text_cells(column)
-    for form, pattern in (("date", DATE), ("time", TIME), ("percent", rf"(?:{PLAIN_NUMBER})\s*%")):
-        is_match = matches(texts, pattern)
-        if _half_match(texts, is_match):
-            return form, list(texts[~is_match].unique())
-    is_number, is_plain = matches(texts, NUMBER_OR_PERCENT), matches(texts, PLAIN_NUMBER)
-    is_error, is_annotated = texts.isin(EXCEL_ERRORS), is_plain | matches(texts, ANNOTATED_NUMBER)
-    if (
-        (_half_match(texts, is_number) and (is_number & ~is_plain).any())
-        or (is_error.any() and _half_match(texts[~is_error], is_plain[~is_error]))
-        or (is_annotated.mean() >= 0.5 and texts[is_annotated].nunique() > MAX_NUMERIC_CODES)
-    ):
-        return "number", list(texts[~is_plain].unique())
-    return "text", []
-
-
-def _half_match(texts: Any, is_match: Any) -> bool:
-    """Whether at least half of the cells, or half of the distinct cells, match."""
-    larger_share = max(is_match.mean(), texts[is_match].nunique() / max(texts.nunique(), 1))
-    return bool(is_match.any()) and larger_share >= 0.5
-
-
-def numbers_in(column: Any, form: str | None = None) -> Any:
-    """Return cells as floats: percentages as fractions, times in hours, NaN for other text."""
-    pandas = import_pandas()
-    if column.dtype.kind == "m":
-        return column.dt.total_seconds() / 3600
-    texts = text_cells(column)
-    if form == "time":
-        numbers = texts.map({text: _hours(text) for text in texts.unique()}).astype(float)
-    else:
-        is_percent = matches(texts, rf"(?:{PLAIN_NUMBER})\s*%") & (form == "percent")
-        texts = texts.where(~is_percent, texts.str.rstrip("% "))
-        texts = texts.where(~texts.isin(BOOLEANS), texts.map(BOOLEANS).map({True: "1", False: "0"}))
-        texts = texts.where(matches(texts, PLAIN_NUMBER)).astype(object)
-        numbers = pandas.to_numeric(texts, errors="coerce").astype(float)
-        numbers = numbers.where(~is_percent, numbers / 100)
-    return numbers.reindex(column.index)
-
-
-def _hours(text: str) -> float:
-    """Return a time in hours since midnight, and a number unchanged; NaN for other text.
-
-    >>> _hours("7:30 pm"), _hours("07:30")
-    (19.5, 7.5)
-    """
-    if not re.fullmatch(TIME, text):
-        return float(text) if re.fullmatch(PLAIN_NUMBER, text) else np.nan
-    clock_parts = re.sub(r"[^0-9:.]", "", text.split(" ")[0].rstrip("aApPmM.")).split(":")
-    hours = sum(float(digits) / 60**i for i, digits in enumerate(clock_parts))
-    suffix_match = re.search(r"([aApP])\.?[mM]", text)
-    return hours if suffix_match is None else hours % 12 + 12 * (suffix_match[1] in "pP")
-
-
-def date_order(column: Any) -> str | None:
-    """Return "day" or "month", whichever comes first in dates like 1/2/2024; None if ambiguous."""
-    numbers = text_cells(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
-    if not len(numbers):
-        return "day"
-    first_is_day, second_is_day = (numbers[i].astype(int).max() > 12 for i in (0, 1))
-    return None if first_is_day == second_is_day else "day" if first_is_day else "month"
-
-
-def days_in(column: Any, order: str | None) -> Any:
-    """Return dates without times; NaT for other cells. ``order`` is from :func:`date_order`."""
-    pandas = import_pandas()
-    if column.dtype.kind == "M":
-        return column.dt.tz_localize(None).dt.normalize().astype("datetime64[s]")
-    if isinstance(column.dtype, pandas.PeriodDtype):
-        return column.dt.to_timestamp().astype("datetime64[s]")
-    texts = text_cells(column).str.replace(r"[T ].*$", "", regex=True)
-    texts = texts.str.replace(r"^([0-9]{4})[./]([0-9]+)[./]", r"\1-\2-", regex=True)
-    texts = texts.str.replace(r"^([0-9]{1,2})-([0-9]{1,2})-", r"\1/\2/", regex=True)
-    days = pandas.Series(pandas.NaT, index=texts.index, dtype="datetime64[s]")
-    slash_formats = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}
-    for date_format in filter(None, ("%Y-%m-%d", "%d.%m.%Y", slash_formats.get(order or ""))):
-        days = days.fillna(pandas.to_datetime(texts, format=date_format, errors="coerce"))
-    return days.reindex(column.index)
-
-
-#: Numbers that can be computed from a date.
+#: Numbers that can be computed from a date, and nouns for what a column contains, by form.
 DATE_PARTS = ("month", "weekday", "age")
-#: "7" but not "007", which is a code.
-WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
-#: Nouns that messages use for the forms.
-FORM_NOUNS = {"number": "numbers", "percent": "percentages", "time": "times", "date": "dates"}
-
-MessageParts = tuple[str | Argument, ...]
+NOUNS = {"": "numbers", "censored": "numbers", "percent": "percentages", "time": "times"}
 
 
-def split_names(entries: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
-    """Split entries at commas, except entries that are themselves in ``names``.
+def check_mark(mark: str | None) -> None:
+    """Raise a TableError for an unknown decimal mark."""
+    if mark not in OTHER_MARK:
+        raise TableError(Argument("decimal", mark), " is not supported; use '.' or ','")
 
-    >>> split_names(["age,sex", "dose, mg"], ["age", "sex", "dose, mg"])
-    ['age', 'sex', 'dose, mg']
+
+def number_in(text: str, mark: str | None = None, form: str = "") -> float:
+    """Return the number in a text cell, or NaN: percentages as fractions, times in hours.
+
+    >>> number_in("1.234,5", ","), number_in("1,5", "."), number_in("12 %", form="percent")
+    (1234.5, nan, 0.12)
     """
-    if entries is None:
+    if form == "time":
+        match = TIME.fullmatch(text)
+        if match is None:
+            return np.nan
+        hours = sum(float(digits or 0) / 60**i for i, digits in enumerate(match.groups()[:3]))
+        return hours if match[4] is None else hours % 12 + 12 * (match[4] in "pP")
+    if form == "percent":
+        return number_in(text[:-1].rstrip(), mark) / 100 if text.endswith("%") else np.nan
+    if form == "censored":
+        text = CENSORED.sub("", text, count=1)
+    if NUMBER[mark].fullmatch(text) is None:
+        return BOOLEANS.get(text, np.nan)
+    digits = _SEPARATORS[mark].sub("", text).replace("−", "-")
+    return float(digits.replace(",", ".") if mark == "," else digits)
+
+
+def day_in(text: str, order: str = "") -> date | None:
+    """Return the date in a text cell, without the time; ``order`` is "day" or "month" in 1/2/2024.
+
+    >>> day_in("31.5.2024"), day_in("5/31/2024", "month"), day_in("1/2/2024")
+    (datetime.date(2024, 5, 31), datetime.date(2024, 5, 31), None)
+    """
+    text = re.split("[T ]", text)[0]
+    if match := re.fullmatch(r"([0-9]{4})[-./]([0-9]{1,2})[-./]([0-9]{1,2})", text):
+        year, month, day = map(int, match.groups())
+    elif match := re.fullmatch(r"([0-9]{1,2})([-./])([0-9]{1,2})[-./]([0-9]{4})", text):
+        day, month, year = int(match[1]), int(match[3]), int(match[4])
+        if match[2] != ".":
+            if not order:
+                return None
+            day, month = (day, month) if order == "day" else (month, day)
+    else:
         return None
-    pieces = [p for entry in entries for p in ([entry] if entry in names else entry.split(","))]
-    return [piece if piece in names else piece.strip() for piece in pieces if piece.strip()]
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def text_of(cell: Any) -> str:
+    """Return a cell as text; whole numbers have no decimal point.
+
+    >>> text_of(3.0), text_of(" 3.0"), text_of(True)
+    ('3', ' 3.0', 'True')
+    """
+    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+        return str(int(cell))
+    return str(cell)
+
+
+# Columns ------------------------------------------------------------------------------------------
 
 
 def is_numeric(column: Any) -> bool:
@@ -345,49 +157,398 @@ def is_numeric(column: Any) -> bool:
     return bool(types.is_numeric_dtype(column.dtype)) and not types.is_complex_dtype(column.dtype)
 
 
-def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = None) -> Array:
-    """Return a column as float64 with NaN for missing values; ``form`` as in :func:`form_of`."""
-    if not is_numeric(column):
-        numbers = numbers_in(category_values(column), form)
-        if (row := first_unreadable(column, numbers)) is not None:
-            cell = str(column.iloc[row])
-            raise TableError(
-                f"column {name!r} must contain numbers, but row {first_row + row + 1} has {cell!r}."
-                " Correct the cell or leave it empty, set the decimal mark with ",
-                *(Argument("decimal", ","), ", or treat this value as missing with "),
-                Argument("na", [cell]),
-            )
-        column = numbers
-    values = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    if problem := too_large_problem(values, first_row):
-        raise TableError(f"column {name!r} ", *problem)
-    return values
+def plain(column: Any) -> Any:
+    """Return a column with a dtype of numbers, dates or durations, or with the dtype object."""
+    pandas = import_pandas()
+    if hasattr(column, "cat"):
+        return plain(column.astype(column.cat.categories.dtype))
+    if isinstance(column.dtype, pandas.SparseDtype):
+        return plain(column.sparse.to_dense())
+    if isinstance(column.dtype, pandas.ArrowDtype) and not is_numeric(column):
+        import pyarrow
+
+        values = pyarrow.array(column).to_pandas()
+        return plain(pandas.Series(values.to_numpy(dtype=object), column.index, name=column.name))
+    if isinstance(column.dtype, pandas.PeriodDtype):
+        return column.dt.to_timestamp()
+    if getattr(column.dtype, "byteorder", "=") not in "=|":
+        return column.astype(column.dtype.newbyteorder("="))
+    return column if is_numeric(column) or column.dtype.kind in "mM" else column.astype(object)
 
 
-def first_unreadable(column: Any, converted_cells: Any) -> int | None:
-    """Return the index of the first cell that could not be converted; None if there is none."""
-    is_missing = column.isna() | column.astype(str).str.strip().isin(MISSING_WORDS)
-    unreadable_rows = np.flatnonzero(converted_cells.isna() & ~is_missing)
-    return int(unreadable_rows[0]) if len(unreadable_rows) else None
+def _factorize(column: Any) -> tuple[Array, Any]:
+    """Return the index of each cell among the distinct cells (-1 if missing), and these."""
+    column, pandas = plain(column), import_pandas()
+    try:
+        return pandas.factorize(column)
+    except TypeError:  # lists, for example, which are refused later
+        return pandas.factorize(column.map(str, na_action="ignore"))
 
 
-def too_large_problem(values: Array, first_row: int = 0) -> MessageParts | None:
-    """Describe numbers that are infinite or too large; None if there are none."""
+def _convert(column: Any, convert: Callable[[Any], Any], dtype: Any, missing: Any) -> Array:
+    """Convert each distinct cell; missing cells become ``missing``."""
+    codes, uniques = _factorize(column)
+    values = np.empty(len(uniques) + 1, dtype=dtype)
+    values[:-1] = [convert(cell) for cell in uniques]
+    values[-1] = missing
+    return values[codes]
+
+
+def _simple_texts(column: Any, mark: str | None, na: Sequence[str]) -> Any:
+    """Return stripped text as an Arrow array if all cells are numbers without separators.
+
+    This only makes reading such columns faster. Missing cells are null; the result is None for
+    other columns.
+    """
+    try:
+        import pyarrow
+        from pyarrow import compute
+
+        texts = compute.utf8_trim_whitespace(pyarrow.array(column, pyarrow.string()))
+    except (ImportError, TypeError, ValueError):
+        return None
+    missing_words = pyarrow.array([*MISSING_WORDS, *na], pyarrow.string())
+    texts = compute.if_else(compute.is_in(texts, missing_words), None, texts)
+    pattern = SIMPLE_NUMBER.replace(r"\.", ",") if mark == "," else SIMPLE_NUMBER
+    is_simple = compute.match_substring_regex(texts, f"^(?:{pattern})$")
+    return texts if compute.all(is_simple, min_count=0).as_py() else None
+
+
+def _count_matches(texts: Any, pattern: str) -> int:
+    """Count the texts in an Arrow array that match a pattern."""
+    from pyarrow import compute
+
+    return compute.sum(compute.match_substring_regex(texts, pattern)).as_py() or 0
+
+
+def read_numbers(
+    column: Any, mark: str | None = None, form: str = "", na: Sequence[str] = ()
+) -> tuple[Array, Array]:
+    """Return a column's numbers (NaN if missing), and a mask of cells that cannot be read."""
+    column = plain(column)
+    if column.dtype.kind == "m":
+        return column.dt.total_seconds().to_numpy() / 3600, np.zeros(len(column), dtype=bool)
+    if is_numeric(column):
+        values = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        is_unreadable = np.zeros(len(values), dtype=bool)
+    elif not form and (texts := _simple_texts(column, mark, na)) is not None:
+        from pyarrow import compute
+
+        texts = compute.replace_substring(texts, ",", ".") if mark == "," else texts
+        values = np.array(texts.cast("float64").to_numpy(zero_copy_only=False))
+        is_unreadable = np.zeros(len(values), dtype=bool)
+    else:
+        # A pair: the number, and whether the cell cannot be read.
+        def convert(cell: Any) -> tuple[float, bool]:
+            if isinstance(cell, (Real, Decimal)):
+                try:
+                    return float(cell), False
+                except OverflowError:
+                    return np.inf, False
+            text = str(cell).strip()
+            if text in missing_words:
+                return np.nan, False
+            number = number_in(text, mark, form)
+            return number, bool(np.isnan(number))
+
+        missing_words = {*MISSING_WORDS, *na}
+        dtype = [("value", np.float64), ("unreadable", bool)]
+        pairs = _convert(column, convert, dtype, (np.nan, False))
+        values, is_unreadable = pairs["value"].copy(), pairs["unreadable"]
+    for number in {number_in(text, m) for text in na for m in (mark, None)} if not form else ():
+        values[values == number] = np.nan
+    return values, is_unreadable
+
+
+def read_days(column: Any, order: str, na: Sequence[str] = ()) -> tuple[Any, Array]:
+    """Return a column's dates (NaT if missing), and a mask of cells that cannot be read."""
+    column, pandas = plain(column), import_pandas()
+    if column.dtype.kind == "M":
+        days = column.dt.tz_localize(None).dt.normalize().astype("datetime64[s]")
+        return days.reset_index(drop=True), np.zeros(len(days), dtype=bool)
+    missing_words = {*MISSING_WORDS, *na}
+
+    def convert(cell: Any) -> Any:
+        text = str(cell).strip()
+        return np.datetime64("NaT") if text in missing_words else day_in(text, order)
+
+    cells = _convert(column, convert, object, np.datetime64("NaT"))
+    is_unreadable = np.array([cell is None for cell in cells], dtype=bool)
+    return pandas.Series(cells.astype("datetime64[D]")).astype("datetime64[s]"), is_unreadable
+
+
+def read_texts(
+    column: Any,
+    levels: Sequence[str] = (),
+    na: Sequence[str] = (),
+    missing_text: Sequence[str] = MISSING_TEXT,
+) -> Array:
+    """Return a column's cells as text, as they are written; None if missing.
+
+    Among ``levels``, such as "01" or "TRUE", a typed number or boolean is the level with its value.
+    """
+    missing_words, values = {*missing_text, *na}, [number_in(level) for level in levels]
+    level_by_value = dict(zip(values, levels, strict=True))
+
+    def convert(cell: Any) -> str | None:
+        text = text_of(cell)
+        if text in missing_words:
+            return None
+        if isinstance(cell, (Real, np.bool_)) and text not in levels:
+            return level_by_value.get(float(cell), text)
+        return text
+
+    return _convert(plain(column), convert, object, None)
+
+
+def read_whole_numbers(column: Any, mark: str | None, na: Sequence[str] = ()) -> Array:
+    """Return a column's cells as text, None if missing; "1.0" and "1 " become "1"."""
+    missing_words = {*MISSING_WORDS, *na}
+
+    def convert(cell: Any) -> str | None:
+        text = text_of(cell).strip()
+        if WHOLE_NUMBER.fullmatch(text) is None:  # otherwise, digits beyond float64 are kept
+            number = number_in(text, mark)
+            text = text_of(number) if number.is_integer() else text_of(cell)
+        return None if text.strip() in missing_words else text
+
+    return _convert(plain(column), convert, object, None)
+
+
+def as_labels(texts: Array) -> Array:
+    """Return labels as int64 if all are whole numbers that int64 can represent, otherwise as text.
+
+    >>> as_labels(np.array(["1", "2"], dtype=object)), as_labels(np.array(["01"], dtype=object))
+    (array([1, 2]), array(['01'], dtype='<U2'))
+    """
+    if len(texts) and all(WHOLE_NUMBER.fullmatch(text) for text in set(texts.tolist())):
+        numbers = [int(text) for text in texts]
+        if min(numbers) >= -(2**63) and max(numbers) < 2**63:
+            return np.array(numbers, dtype=np.int64)
+    return texts.astype(str)
+
+
+def missing_cells(column: Any) -> Array:
+    """Return a mask of the missing cells in an array or in a data frame column."""
+    if hasattr(column, "isna"):
+        return np.asarray(column.isna(), dtype=bool)
+    column = np.asarray(column)
+    if column.dtype.kind == "O":
+        return np.array([value is None or value != value for value in column], dtype=bool)
+    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
+
+
+def column_kind(column: Any) -> str:
+    """Return the type of a column's cells: "number", "text" or "other", such as dates.
+
+    >>> column_kind(np.array([1, None, 2.5], dtype=object))
+    'number'
+    """
+    if column.dtype.kind not in "OUST":
+        return "number" if column.dtype.kind in "biuf" else "other"
+    types = {type(value) for value in column[~missing_cells(column)]}
+    return "number" if types and all(issubclass(t, Real) for t in types) else "text"
+
+
+# Learning how a column is written -----------------------------------------------------------------
+
+
+def count_texts(column: Any, na: Sequence[str] = ()) -> Counter[str]:
+    """Count the distinct cells of a column, as text without spaces around it; skip missing ones."""
+    codes, uniques = _factorize(column)
+    counts: Counter[str] = Counter()
+    for cell, count in zip(uniques, np.bincount(codes[codes >= 0], minlength=1), strict=False):
+        counts[str(cell).strip()] += int(count)
+    for text in {*MISSING_WORDS, *na} & {*counts}:
+        del counts[text]
+    return counts
+
+
+def spelled_levels(texts: Sequence[str]) -> list[str]:
+    """Return the categories whose value could also be a typed number or boolean.
+
+    >>> spelled_levels(["01", "02", "x", "2", "TRUE"])
+    ['01', 'TRUE']
+    """
+    distinct_texts = set(texts)
+    values = {text: number_in(text) for text in distinct_texts}
+    counts = Counter(values.values())
+    return sorted(
+        text
+        for text, value in values.items()
+        if counts[value] == 1 and not {text, str(value)} & {text_of(value), "nan"}
+    )
+
+
+def rewritten_example(column: Any, mark: str | None, na: Sequence[str]) -> str:
+    """Describe how the first number with a comma or separators is read; "" if there is none."""
+    is_simple = is_numeric(column) or (mark != "," and _simple_texts(column, mark, na) is not None)
+    for text in () if is_simple else count_texts(column, na):
+        bare = text.removesuffix("%").rstrip()
+        if NUMBER[mark].fullmatch(bare) and not PLAIN_NUMBER.fullmatch(bare):
+            return f"{text!r} is {number_in(bare, mark):.15g}{text[len(bare) :]}"
+    return ""
+
+
+def _share(texts: Counter[str], matches: Callable[[str], Any]) -> float:
+    """Return the share of the cells or, if larger, of the distinct cells for which this is true."""
+    matching_texts = [text for text in texts if matches(text)]
+    n_cells = sum(texts[text] for text in matching_texts)
+    return max(n_cells / max(texts.total(), 1), len(matching_texts) / max(len(texts), 1))
+
+
+def _fits(text: str, mark: str) -> bool:
+    """Whether a text is a number or percentage with this decimal mark."""
+    return NUMBER[mark].fullmatch(text.removesuffix("%").rstrip()) is not None
+
+
+def _looks_numeric(text: str) -> bool:
+    return _fits(text, ".") or _fits(text, ",")
+
+
+def learn_marks(
+    columns: Mapping[str, Any], mark: str | None = None, na: Sequence[str] = ()
+) -> tuple[str | None, dict[str, str]]:
+    """Return the decimal mark of a table, and those of columns that have another one.
+
+    A column shows its mark if at least half of its text cells are numbers, and some of them make
+    sense with only one mark, such as "1,5" or "1.234,5". The mark of a table is the only one that
+    its columns show. If there is none or more than one, it is None.
+    """
+    if mark is not None:
+        return mark, {}
+    marks = {}
+    for name, column in columns.items():
+        if is_numeric(column):
+            continue
+        simple_texts = {m: _simple_texts(column, m, na) for m in ".,"}
+        if simple_marks := [m for m in ".," if simple_texts[m] is not None]:
+            mark = simple_marks[0]
+            n_marked = _count_matches(simple_texts[mark], f"[{mark}]")
+            if n_marked > _count_matches(simple_texts[mark], f"^{GROUPED.format(mark)}$"):
+                marks[name] = mark
+            continue
+        texts = count_texts(column, na)
+        numbers = {text for text in texts if _looks_numeric(text)}
+        needed_marks = {m for t in numbers for m in ".," if not _fits(t, OTHER_MARK[m])}
+        if len(needed_marks) == 1 and _share(texts, numbers.__contains__) >= 0.5:
+            (marks[name],) = needed_marks
+    table_mark = next(iter({*marks.values()})) if len({*marks.values()}) == 1 else None
+    return table_mark, {name: m for name, m in marks.items() if m != table_mark}
+
+
+def learn_kind(
+    column: Any, mark: str | None = None, na: Sequence[str] = ()
+) -> tuple[str, str, list[str]]:
+    """Return the kind of a column, the form of its cells, and the texts that do not fit.
+
+    Kinds are "number", "text", "date", "empty", and "nested" (lists or bytes, for example). Forms
+    of numbers are those of :func:`number_in`; that of dates is the order of day and month.
+    """
+    column = plain(column)
+    if column.dtype.kind in "mM":
+        return ("number" if column.dtype.kind == "m" else "date"), "", []
+    is_number = is_numeric(column)
+    present_cells = column[column.notna()]
+    for cell in () if is_number else present_cells:
+        if isinstance(cell, (list, dict, tuple, set, bytes, complex, np.ndarray)):
+            return "nested", type(cell).__name__, []
+    values, is_unreadable = read_numbers(column, mark, "", na)
+    if not is_unreadable.any():
+        if np.isnan(values).all():
+            return "empty", "", []
+        simple_texts = _simple_texts(column, mark, na)
+        if is_number or (
+            simple_texts is not None and not _count_matches(simple_texts, "^[+-]?0[0-9]")
+        ):
+            return "number", "", []
+        texts = count_texts(column, na)
+        are_codes = any(map(CODE.fullmatch, texts)) and all(map(DIGITS.fullmatch, texts))
+        return ("text" if are_codes else "number"), "", []
+    texts = count_texts(column, na)
+
+    def is_percent(text: str) -> bool:
+        return not np.isnan(number_in(text, mark, "percent"))
+
+    for kind, form, matches in (
+        ("date", "", DATE.fullmatch),
+        ("number", "time", TIME.fullmatch),
+        ("number", "percent", is_percent),
+    ):
+        if any(map(matches, texts)) and _share(texts, matches) >= 0.5:
+            form = _date_order(texts) if kind == "date" else form
+            return kind, form, [text for text in texts if not matches(text)]
+    unmatched = [text for text in texts if np.isnan(number_in(text, mark))]
+    numbers = {text for text in texts if _looks_numeric(text)}
+    errors = {text for text in texts if EXCEL_ERROR.fullmatch(text)}
+    correct_texts = Counter({text: n for text, n in texts.items() if text not in errors})
+    quantities = [t for t in texts if t in numbers or ANNOTATED_NUMBER.fullmatch(t)]
+    has_quantities = sum(texts[text] for text in quantities) >= texts.total() / 2
+    if (
+        (not numbers.isdisjoint(unmatched) and _share(texts, numbers.__contains__) >= 0.5)
+        or (errors and _share(correct_texts, PLAIN_NUMBER.fullmatch) >= 0.5)
+        or (has_quantities and len(quantities) > MAX_NUMERIC_CODES)
+    ):
+        return "number", "", unmatched
+    return "text", "", []
+
+
+def _date_order(texts: Counter[str]) -> str:
+    """Return "day" or "month", whichever comes first in dates like 13/2/2024; "" if unknown."""
+    matches = [re.match(r"([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}", text) for text in texts]
+    pairs = [(int(match[1]), int(match[2])) for match in matches if match is not None]
+    first_is_day, second_is_day = (any(pair[i] > 12 for pair in pairs) for i in (0, 1))
+    return "" if first_is_day == second_is_day else "day" if first_is_day else "month"
+
+
+def problem_of(
+    kind: str, form: str, unmatched_texts: list[str], *, use_dates: bool = False
+) -> MessageParts | None:
+    """Describe why a column from :func:`learn_kind` cannot be used; None if it can."""
+    if kind == "nested":
+        return (f"contains {form} values. Store one number or string in each cell",)
+    if kind == "date" and not use_dates:
+        text = "contains dates or times. Convert them to numbers with "
+        return text, Argument("dates", list(DATE_PARTS))
+    if not unmatched_texts:
+        return None
+    if kind == "number" and not form and all(map(_looks_numeric, unmatched_texts)):
+        cell = describe_names(unmatched_texts[:1])
+        text = f"contains {cell}, whose comma may be a decimal mark or thousands separator. Choose "
+        return text, Argument("decimal", ","), " or ", Argument("decimal", ".")
+    examples = describe_names(unmatched_texts, 3)
+    noun = NOUNS[form] if kind == "number" else "dates"
+    advice = "Correct these cells or, if they "
+    if are_censored(unmatched_texts):
+        advice = "They are censored values: write the limit (200 for '>200') or, if they "
+    text = f"contains {noun}, but also {examples}. {advice}mean a missing value, pass "
+    return text, Argument("na", [t for t in unmatched_texts if len(t) <= MAX_CHARACTERS][:3])
+
+
+def are_censored(texts: Sequence[str]) -> bool:
+    """Whether all texts are numbers with a sign such as ">" or "<"."""
+    return bool(texts) and all(
+        CENSORED.match(text) and not np.isnan(number_in(text, ".", "censored")) for text in texts
+    )
+
+
+def size_problem(values: Array, rows: Array) -> MessageParts | None:
+    """Describe numbers that are infinite or too large, with their row; None if there are none."""
     if np.isinf(values).any():
-        row = int(np.flatnonzero(np.isinf(values))[0])
-        return (f"is infinite in row {first_row + row + 1}. Leave the cell empty",)
+        row = rows[int(np.flatnonzero(np.isinf(values))[0])]
+        return (f"is infinite in row {row + 1}. Leave the cell empty",)
     return (f"has values beyond ±{LARGEST_NUMBER:.0e}. Rescale it",) if too_large(values) else None
 
 
-def as_days(column: Any, name: str, first_row: int, order: str | None) -> Any:
-    """Return dates as :func:`days_in` does; raise a TableError for cells that are not dates."""
-    days = days_in(column, order)
-    if (row := first_unreadable(column, days)) is not None:
-        raise TableError(
-            f"column {name!r} must contain dates, but row {first_row + row + 1} has "
-            f"{str(column.iloc[row])!r}. Write it as YYYY-MM-DD, or leave the cell empty"
-        )
-    return days
+def text_problem(texts: Sequence[str]) -> MessageParts | None:
+    """Describe why text cannot be used as categories; None if it can."""
+    distinct_texts = set(texts)
+    if len(distinct_texts) <= max(MAX_CATEGORIES, len(texts) // 2):
+        return None
+    extent = f"has {len(distinct_texts)} distinct values in {len(texts)} rows"
+    if np.mean([len(text.split()) for text in distinct_texts]) >= TEXT_WORDS:
+        return (f"{extent}; it is free text, which cannot be used as a feature",)
+    return (f"{extent}; it looks like an identifier",)
 
 
 def date_numbers(days: Any, name: str, parts: Sequence[str], reference: str) -> dict[str, Array]:
@@ -399,110 +560,3 @@ def date_numbers(days: Any, name: str, parts: Sequence[str], reference: str) -> 
     numbers_by_part = {"month": days.dt.month, "weekday": days.dt.day_of_week}
     numbers_by_part["age"] = age_seconds.astype(float) / (365.25 * 86400)
     return {f"{name} ({part})": numbers_by_part[part].to_numpy(dtype=np.float64) for part in parts}
-
-
-def as_text(column: Any) -> Any:
-    """Return a column as strings, with NaN for missing values and with the default index."""
-    texts = category_values(column).astype(object).map(str, na_action="ignore")
-    values = texts.where(column.notna(), np.nan).to_numpy(dtype=object)
-    return import_pandas().Series(values, dtype=object)
-
-
-def as_labels(column: Any) -> Array:
-    """Return a column without missing values as labels: int64 if possible, otherwise text.
-
-    Text is unchanged, including spaces. Whole numbers beyond int64 become text, so that different
-    numbers stay different.
-    """
-    if not len(column):
-        return np.array([], dtype=str)
-    column = category_values(column)
-    dtype_kind = column.dtype.kind if is_numeric(column) else ""
-    if dtype_kind in ("i", "u") and column.max() < 2**63:
-        return column.to_numpy(dtype=np.int64)
-    texts = [str(label) for label in column]
-    if dtype_kind == "f":
-        values = column.to_numpy(dtype=np.float64)
-        if np.all(np.isfinite(values) & (values == np.round(values))):
-            texts = [str(int(value)) for value in values]
-    if all(WHOLE_NUMBER.fullmatch(text) for text in set(texts)):
-        numbers = [int(text) for text in texts]
-        if min(numbers) >= -(2**63) and max(numbers) < 2**63:
-            return np.array(numbers, dtype=np.int64)
-    return np.array(texts)
-
-
-def problem_of(
-    column: Any, form: str, unmatched_texts: list[str], *, use_dates: bool = False
-) -> MessageParts | None:
-    """Describe what is wrong with a feature, and what to do; None if it can be used.
-
-    ``form`` and ``unmatched_texts`` are from :func:`form_of`; ``use_dates`` allows dates.
-    """
-    if form == "nested":
-        type_name = type(column[column.notna()].iloc[0]).__name__
-        return (f"contains {type_name} values. Store one number or string in each cell",)
-    if form == "date" and not use_dates:
-        text = "contains dates or times. Convert them to numbers with "
-        return text, Argument("dates", list(DATE_PARTS))
-    unmatched_cells = import_pandas().Series(unmatched_texts, dtype=object)
-    if form == "number" and unmatched_texts and matches(unmatched_cells, NUMBER_OR_PERCENT).all():
-        cell = repr(unmatched_texts[0])
-        text = f"contains {cell}, whose comma may be a decimal mark or thousands separator. Choose "
-        return text, Argument("decimal", ","), " or ", Argument("decimal", ".")
-    if unmatched_texts:
-        examples = describe_names(unmatched_texts, 3)
-        text = f"contains {FORM_NOUNS[form]}, but also {examples}. Correct these cells or, if they "
-        return text, "mean a missing value, pass ", Argument("na", unmatched_texts[:3])
-    n_cells = column.count()
-    n_distinct = column.dropna().astype(str).nunique() if form == "text" else 0
-    if n_distinct > max(MAX_CATEGORIES, n_cells // 2):
-        return (f"has {n_distinct} distinct values in {n_cells} rows; it looks like an identifier",)
-    return None
-
-
-def category_values(column: Any) -> Any:
-    """Convert a categorical column to the dtype of its categories; return others unchanged."""
-    return column.astype(column.cat.categories.dtype) if hasattr(column, "cat") else column
-
-
-def target_column(column: Any, mark: str | None) -> Any:
-    """Convert a text target to numbers if all its cells are numbers or missing.
-
-    Other text is unchanged, and so are codes with leading zeros and whole numbers beyond int64.
-    """
-    column = category_values(column)
-    if not is_text(column):
-        return column
-    numbers = parse_numbers(with_decimal_points(column, mark))
-    if is_text(numbers):
-        form, unmatched_texts = form_of(numbers)
-        if form in ("percent", "time") and not unmatched_texts:
-            return numbers_in(numbers, form).rename(column.name)
-        return column
-    if numbers.isna().all():  # all cells are words such as "NA", which are the classes
-        return column
-    if matches(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
-        return column.where(~column.isin(MISSING_WORDS))
-    return numbers
-
-
-def task_of(target: Any, task: str) -> str:
-    """Return ``task``; if it is "auto", choose the task from the target."""
-    if task != "auto":
-        return task
-    if not is_numeric(target) or target.dtype.kind == "b":
-        return "classification"
-    values = target.to_numpy(dtype=np.float64, na_value=np.nan)
-    return "regression" if is_quantity(values) else "classification"
-
-
-def refuse_quantities(target: Any, mark: str | None = None) -> None:
-    """Raise a TableError if the target contains dates or other quantities instead of classes."""
-    form, unmatched_texts = form_of(with_decimal_points(target, mark))
-    if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched_texts):
-        problem = None if form == "date" else problem_of(target, form, unmatched_texts)
-        subject = f"the target {str(target.name)!r} "
-        if problem is None:
-            raise TableError(f"{subject}contains {FORM_NOUNS[form]}. Choose another target")
-        raise TableError(subject, *problem, ", or choose another target")

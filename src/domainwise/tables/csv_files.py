@@ -2,7 +2,7 @@
 
 ``pyarrow.csv`` splits lines into fields, and detects damaged compressed files and lines with a
 wrong number of fields. This module detects the encoding, the separator, and quotation marks that
-are never closed. The types of columns are inferred later, from all cells.
+are never closed.
 """
 
 from __future__ import annotations
@@ -12,106 +12,40 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from domainwise.tables.errors import Argument, TableError
+from domainwise.tables.errors import Argument, TableError, quoted
+from domainwise.tables.names import unnamed_column_name
 
 SEPARATORS = (",", "\t", ";", "|")
-#: Name for a first column without a name, which is usually an index written by pandas or R. If
-#: another column already has this name, ".1" is added.
-UNNAMED = "Unnamed: 0"
 #: Number of lines from which the separator is detected, and number of bytes to read at a time.
 HEADER_LINES, BLOCK_BYTES = 20, 2**22
 #: Bytes that are unlikely in Western European text: three consecutive non-ASCII bytes, or a byte
 #: that cp1252 does not define.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
-#: Descriptions and file extensions of other formats, by the first four bytes of a file.
+#: Descriptions and file extensions of other formats, by the first bytes of a file.
 _OTHER_FORMATS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
-_OTHER_FORMATS |= {b"\x1f\x8b\x08" + flag: ("a gzip", ".csv.gz") for flag in (b"\0", b"\x08")}
+_OTHER_FORMATS[b"\x1f\x8b\x08"] = ("a gzip", ".csv.gz")
 BYTE_ORDER_MARKS = {
-    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
-    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
 }
 
 
-@dataclass(frozen=True)
-class CsvFile:
-    """A CSV file whose first lines have been read."""
-
-    path: Path
-    content: bytes | None  #: Content of the file; None if it is read in chunks.
-    names: list[str]
-    separator: str
-    encoding: str
-    n_header_lines: int  #: Number of lines up to and including the column names.
-    has_odd_quotes: bool  #: Whether the number of quotation marks is odd.
-    notes: tuple[str, ...]
-
-    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Read columns as record batches of text; empty cells are missing."""
-        import pyarrow
-        from pyarrow import csv as arrow_csv
-
-        invalid_rows: list[Any] = []
-
-        def collect_row(row: Any) -> str:
-            invalid_rows.append(row)
-            return "error"
-
-        read_options = arrow_csv.ReadOptions(
-            column_names=self.names,
-            skip_rows=self.n_header_lines,
-            encoding=self.encoding,
-            use_threads=False,
-            block_size=BLOCK_BYTES if self.content is None else min(len(self.content) + 1, 2**30),
-        )
-        parse_options = arrow_csv.ParseOptions(
-            delimiter=self.separator, newlines_in_values=True, invalid_row_handler=collect_row
-        )
-        convert_options = arrow_csv.ConvertOptions(
-            # If a quotation mark is never closed, all later lines are in the last cell (see below).
-            include_columns=list(dict.fromkeys([*columns, self.names[-1]])),
-            column_types=dict.fromkeys(self.names, pyarrow.string()),
-            strings_can_be_null=True,
-            null_values=[""],
-        )
-        last_cell = None
-        try:
-            with _open(self.path) if self.content is None else io.BytesIO(self.content) as file:
-                for batch in arrow_csv.open_csv(file, read_options, parse_options, convert_options):
-                    if batch.num_rows:
-                        last_cell = batch.column(self.names[-1])[-1].as_py()
-                    yield batch.select(columns)
-        except UnicodeDecodeError as error:
-            raise _encoding_error(self.path, self.encoding, error) from None
-        except (OSError, EOFError) as error:
-            raise TableError(f"{self.path} is damaged: {error}. Export or copy it again") from None
-        except pyarrow.ArrowInvalid as error:
-            if not invalid_rows:
-                text = f"{self.path} is not a valid CSV file: {str(error).splitlines()[0]}"
-                raise TableError(f"{text}. Export it again") from None
-            row = invalid_rows[0]
-            raise TableError(
-                f"{self.path}: line {row.number} has {row.actual_columns} fields, but there are "
-                f"{len(self.names)} column names. Correct {row.text[:80]!r} (text that contains "
-                f"{self.separator!r} needs double quotes)"
-            ) from None
-        if self.has_odd_quotes and last_cell is not None and "\n" in last_cell:
-            where = f"{self.path}, near {last_cell[:40]!r}"
-            raise TableError(f"{where}: a quotation mark is never closed. Close or remove it")
-
-
 def open_csv(
-    path: Path, encoding: str | None = None, *, fallback: str | None = None, read: str = "all"
-) -> CsvFile:
-    """Open a CSV file, and detect its encoding, separator and column names.
+    path: Path, encoding: str | None = None, *, fallback: str | None = None, in_chunks: bool = False
+) -> tuple[list[str], tuple[str, ...], Callable[[list[str]], Iterator[Any]]]:
+    """Return the column names, notes for the user, and a function that reads columns in batches.
 
     ``encoding=None`` uses the byte order mark, or UTF-8 if the bytes are valid, or ``fallback``
-    (the encoding of tables read earlier), or cp1252 if that is likely. ``read="all"`` reads all
-    bytes into memory; "chunks" scans the file now and reads it later; "names" reads only its start.
+    (the encoding of tables read earlier), or cp1252 if that is likely. The whole file is scanned
+    now. If it is not read ``in_chunks``, its bytes are kept in memory.
     """
     if encoding is not None:
         try:
@@ -123,19 +57,86 @@ def open_csv(
     codec = encoding or "utf-8"
     try:
         with _open(path) as file:
-            content = file.read() if read == "all" else None
+            content = None if in_chunks else file.read()
             source: Any = file if content is None else io.BytesIO(content)
-            codec, has_odd_quotes, notes = _scan(source, path, encoding, fallback, read != "names")
+            codec, has_odd_quotes, notes = _scan(source, path, encoding, fallback)
             source.seek(0)
             stream = io.TextIOWrapper(source, encoding=codec, newline="")
-            names, separator, n_header_lines = _read_header(stream, path)
+            header = _read_header(stream, path)
             stream.detach()
     except UnicodeDecodeError as error:
         raise _encoding_error(path, codec, error) from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
-    encoding = "utf8" if codec == "utf-8-sig" else codec  # pyarrow skips a byte order mark
-    return CsvFile(path, content, names, separator, encoding, n_header_lines, has_odd_quotes, notes)
+    codec = "utf8" if codec == "utf-8-sig" else codec  # pyarrow skips a byte order mark
+    return header[0], notes, partial(_read_batches, path, content, codec, header, has_odd_quotes)
+
+
+def _read_batches(
+    path: Path,
+    content: bytes | None,
+    encoding: str,
+    header: tuple[list[str], str, int],
+    has_odd_quotes: bool,
+    columns: list[str],
+) -> Iterator[Any]:
+    """Read columns as record batches of text; empty cells are missing.
+
+    ``content`` is that of the file; None reads the file in chunks.
+    """
+    import pyarrow
+    from pyarrow import csv as arrow_csv
+
+    names, separator, n_header_lines = header
+    invalid_rows: list[Any] = []
+
+    def collect_row(row: Any) -> str:
+        invalid_rows.append(row)
+        return "error"
+
+    read_options = arrow_csv.ReadOptions(
+        column_names=names,
+        skip_rows=n_header_lines,
+        encoding=encoding,
+        use_threads=False,
+        block_size=BLOCK_BYTES if content is None else min(len(content) + 1, 2**30),
+    )
+    parse_options = arrow_csv.ParseOptions(
+        delimiter=separator,
+        newlines_in_values=True,
+        invalid_row_handler=collect_row,
+    )
+    convert_options = arrow_csv.ConvertOptions(
+        # If a quotation mark is never closed, all later lines are in the last cell (see below).
+        include_columns=list(dict.fromkeys([*columns, names[-1]])),
+        column_types=dict.fromkeys(names, pyarrow.string()),
+        strings_can_be_null=True,
+        null_values=[""],
+    )
+    last_cell = None
+    try:
+        with _open(path) if content is None else io.BytesIO(content) as file:
+            for batch in arrow_csv.open_csv(file, read_options, parse_options, convert_options):
+                if batch.num_rows:
+                    last_cell = batch.column(names[-1])[-1].as_py()
+                yield batch.select(columns)
+    except UnicodeDecodeError as error:
+        raise _encoding_error(path, encoding, error) from None
+    except (OSError, EOFError) as error:
+        raise TableError(f"{path} is damaged: {error}. Export or copy it again") from None
+    except pyarrow.ArrowInvalid as error:
+        if not invalid_rows:
+            text = f"{path} is not a valid CSV file: {str(error).splitlines()[0]}"
+            raise TableError(f"{text}. Export it again") from None
+        row = invalid_rows[0]
+        raise TableError(
+            f"{path}: line {row.number} has {row.actual_columns} fields, but there are "
+            f"{len(names)} column names. Correct {quoted(row.text)} (text that contains "
+            f"{separator!r} needs double quotes)"
+        ) from None
+    if has_odd_quotes and last_cell is not None and "\n" in last_cell:
+        where = f"{path}, near {quoted(last_cell)}"
+        raise TableError(f"{where}: a quotation mark is never closed. Close or remove it")
 
 
 def _encoding_error(path: Path, encoding: str, error: UnicodeDecodeError) -> TableError:
@@ -152,7 +153,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _scan(
-    file: IO[bytes], path: Path, encoding: str | None, fallback: str | None, scan_to_end: bool
+    file: IO[bytes], path: Path, encoding: str | None, fallback: str | None
 ) -> tuple[str, bool, tuple[str, ...]]:
     """Return the encoding, whether the number of quotation marks is odd, and notes for the user."""
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -163,41 +164,33 @@ def _scan(
         has_nul |= b"\0" in block
         is_all_utf8 = is_all_utf8 and _can_decode(decoder, block)
         looks_western = looks_western and (is_all_utf8 or NOT_WESTERN.search(block) is None)
-        if not scan_to_end:
-            break
-    if first_bytes in _OTHER_FORMATS:
-        description, extension = _OTHER_FORMATS[first_bytes]
-        raise TableError(f"{path} is {description} file. Rename it to end in {extension}")
-    bom_encodings = [e for e, boms in BYTE_ORDER_MARKS.items() if first_bytes.startswith(boms)]
-    if encoding or bom_encodings:
-        return encoding or bom_encodings[0], bool(n_quotes % 2), ()
+    for magic_number, (description, extension) in _OTHER_FORMATS.items():
+        if first_bytes.startswith(magic_number):
+            raise TableError(f"{path} is {description} file. Rename it to end in {extension}")
+    has_odd_quotes = bool(n_quotes % 2)
+    marks = [mark for mark in BYTE_ORDER_MARKS if first_bytes.startswith(mark)]
+    if encoding or marks:
+        return encoding or BYTE_ORDER_MARKS[marks[0]], has_odd_quotes, ()
     if has_nul:
         text = f"{path} contains NUL bytes. Export it as UTF-8 or, if it is UTF-16, pass "
         raise TableError(text, Argument("encoding", "utf-16-le"))
     if is_all_utf8:
-        return "utf-8-sig", bool(n_quotes % 2), ()
+        return "utf-8-sig", has_odd_quotes, ()
     file.seek(0)
-    lines: IO[bytes] = file
-    if not scan_to_end:
-        block = file.read(BLOCK_BYTES)
-        is_truncated = len(block) == BLOCK_BYTES
-        lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if is_truncated else block)
     line_numbers: dict[bool, int] = {}  # of the first non-ASCII lines, by whether they are UTF-8
-    for line_number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(file, 1):
         if not line.isascii():
             is_utf8 = _can_decode(codecs.getincrementaldecoder("utf-8")(), line, final=True)
             line_numbers.setdefault(is_utf8, line_number)
-            if len(line_numbers) == 2:
-                raise TableError(
-                    f"{path} mixes encodings: line {line_numbers[True]} is UTF-8, but "
-                    f"line {line_numbers[False]} is not. Convert the file to UTF-8, or pass ",
-                    Argument("encoding", "cp1252"),
-                )
+    if len(line_numbers) == 2:
+        text = f"{path} mixes encodings: line {line_numbers[True]} is UTF-8, but line "
+        text += f"{line_numbers[False]} is not. Convert the file to UTF-8, or pass "
+        raise TableError(text, Argument("encoding", "cp1252"))
     if fallback is None and not looks_western:
         text = f"{path} is not UTF-8, and its encoding cannot be detected. Specify it, as in "
         raise TableError(text, Argument("encoding", "cp1251"))
     encoding = fallback or "cp1252"
-    return encoding, bool(n_quotes % 2), (f"{path.name} is not UTF-8 and was read as {encoding}",)
+    return encoding, has_odd_quotes, (f"{path.name} is not UTF-8 and was read as {encoding}",)
 
 
 def _can_decode(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = False) -> bool:
@@ -210,17 +203,12 @@ def _can_decode(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = 
 
 def _read_header(stream: IO[str], path: Path) -> tuple[list[str], str, int]:
     """Return column names, separator, and the number of lines up to and including the names."""
-    lines: list[str] = []
-    n_blank_lines = 0
-    for line in stream:
-        if line.strip():
-            lines.append(line)
-        elif not lines:
-            n_blank_lines += 1
-        if len(lines) == HEADER_LINES:
-            break
-    if not lines:
+    n_blank_lines, first_line = 0, stream.readline()
+    while first_line and not first_line.strip():
+        n_blank_lines, first_line = n_blank_lines + 1, stream.readline()
+    if not first_line:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
+    lines = [first_line, *islice(filter(str.strip, stream), HEADER_LINES - 1)]
     old_limit = csv.field_size_limit(sum(map(len, lines)) + 1)  # a field may span several lines
     try:
         n_fields = {s: [len(row) for row in csv.reader(lines, delimiter=s)] for s in SEPARATORS}
@@ -240,14 +228,3 @@ def _read_header(stream: IO[str], path: Path) -> tuple[list[str], str, int]:
     if unnamed_indices:
         names[0] = unnamed_column_name(names[1:])
     return names, separator, n_blank_lines + reader.line_num
-
-
-def unnamed_column_name(other_names: Sequence[str]) -> str:
-    """Return a unique name for a first column without a name."""
-    possible_names = [UNNAMED, *(f"{UNNAMED}.{i}" for i in range(1, len(other_names) + 1))]
-    return next(name for name in possible_names if name not in other_names)
-
-
-def is_unnamed(name: str) -> bool:
-    """Whether this module or pandas gave this name to a column without a name."""
-    return re.fullmatch(rf"{UNNAMED}(\.[0-9]+)?", name) is not None

@@ -1,10 +1,12 @@
-"""Errors for tables that cannot be used, with the arguments to change."""
+"""Errors for tables that cannot be used, with the arguments to change, and text for messages."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+#: Maximum number of characters of a name or a cell in a message.
+MAX_CHARACTERS = 80
 
 
 class Argument(NamedTuple):
@@ -15,6 +17,9 @@ class Argument(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}={self.value!r}"
+
+
+MessageParts = tuple[str | Argument, ...]
 
 
 class TableError(ValueError):
@@ -28,7 +33,7 @@ class TableError(ValueError):
 class ColumnError(TableError):
     """Raised for columns that cannot be used; ``problems`` maps names to descriptions."""
 
-    def __init__(self, problems: Mapping[str, tuple[str | Argument, ...]]) -> None:
+    def __init__(self, problems: Mapping[str, MessageParts]) -> None:
         is_one = len(problems) == 1
         parts: list[str | Argument] = []
         for name, problem in problems.items():
@@ -54,13 +59,20 @@ def import_pandas() -> Any:
     return pandas
 
 
+def quoted(name: Any) -> str:
+    """Return a name or a cell in quotation marks; a long one is shortened."""
+    text = str(name)
+    n_more = len(text) - MAX_CHARACTERS
+    return f"{text[:MAX_CHARACTERS]!r}… ({n_more:,} more characters)" if n_more > 0 else repr(text)
+
+
 def describe_names(names: Iterable[Any], max_names: int = 8) -> str:
     """List at most ``max_names`` names for a message.
 
     >>> describe_names(["a", "b"])
     "'a', 'b'"
     """
-    return join_names([repr(str(name)) for name in names], max_names)
+    return join_names([quoted(name) for name in names], max_names)
 
 
 def join_names(names: Sequence[str], max_names: int) -> str:
@@ -69,8 +81,11 @@ def join_names(names: Sequence[str], max_names: int) -> str:
     return ", ".join(names[:max_names]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
-def refuse_duplicate_names(names: Iterable[str], where: str) -> None:
-    """Raise a TableError if several columns have the same name."""
-    if duplicates := [name for name, count in Counter(names).items() if count > 1]:
-        text = f"{where} has more than one column named {describe_names(duplicates)}"
-        raise TableError(f"{text}. Give each column a unique name")
+def sentence(note: str) -> str:
+    """Return a note as a sentence; a name at its start, such as that of a file, is unchanged.
+
+    >>> sentence("columns left out: a"), sentence("t.csv is not UTF-8")
+    ('Columns left out: a.', 't.csv is not UTF-8.')
+    """
+    starts_with_word = note.split(" ", 1)[0].isalpha()
+    return f"{note[0].upper() if starts_with_word else note[0]}{note[1:]}."

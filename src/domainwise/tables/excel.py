@@ -11,50 +11,52 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from xml.etree import ElementTree
 
-from domainwise.tables.csv_files import unnamed_column_name
-from domainwise.tables.errors import TableError, describe_names, import_pandas
+from domainwise.tables.errors import TableError, import_pandas, join_names, quoted
+from domainwise.tables.names import unnamed_column_name
 
-#: Maximum unpacked size of a workbook, and of an XML file that lists its sheets, in bytes.
-MAX_UNPACKED_BYTES, MAX_CONTENTS_BYTES = 2**30, 2**24
+#: Maximum unpacked size of a workbook, which takes some 20 seconds to read, and of an XML file that
+#: lists its sheets, in bytes.
+MAX_UNPACKED_BYTES, MAX_CONTENTS_BYTES = 2**28, 2**24
 #: A sheet may span ``MAX_AREA`` cells, or ``MAX_AREA_PER_CELL`` for each cell with a value.
 MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 20
 #: Number of rows that are searched for the column names.
 HEADER_ROWS = 20
-BLOCK_BYTES = 2**20
-#: Patterns for a position, a cell with a value, a cell with an error (``#DIV/0!``), and a value.
-_POSITION = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
-CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _POSITION + rb"[^>]*(?<!/)>")
-ERROR_CELL = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
-VALUE = re.compile(rb"<(?:\w+:)?v>([^<]{1,20})<")
+#: Patterns for a cell with a value, and for a cell with an error such as ``#DIV/0!``.
+CELL = re.compile(rb"""<(?:\w+:)?c\b[^>]*?\br=["']([A-Z]{1,3})([0-9]{1,7})["'][^>]*(?<!/)>""")
+ERROR = re.compile(
+    rb"""<(?:\w+:)?c\b[^>]*\bt=["']e["'][^>]*>(?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?v>([^<]{1,20})<""",
+    re.DOTALL,
+)
 #: Exceptions that reading a damaged workbook can raise.
 _FAILURES = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError)
 
 
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
-    """Read the first sheet that is not empty; also return notes on skipped rows and sheets."""
+    """Read the first visible sheet that is not empty; also return notes on what was skipped."""
     try:
-        from python_calamine import CalamineError, CalamineWorkbook
+        from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
     except ModuleNotFoundError:
         raise ImportError(
             'reading Excel files needs python-calamine: pip install "domainwise[excel]"'
         ) from None
     try:
-        error_cells = _error_cells(path)
+        error_cells = _find_errors(path)
         book = CalamineWorkbook.from_path(path)
+        visible = {s.name for s in book.sheets_metadata if s.visible == SheetVisibleEnum.Visible}
         sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
-        nonempty_sheets = [sheet for sheet in sheets if sheet.height]
-        rows = nonempty_sheets[0].to_python() if nonempty_sheets else []
+        sheets = sorted((s for s in sheets if s.height), key=lambda s: s.name not in visible)
+        rows = sheets[0].to_python() if sheets else []
     except TableError:
         raise
-    except (*_FAILURES, CalamineError, ElementTree.ParseError) as error:
+    except (*_FAILURES, CalamineError, ElementTree.ParseError, StopIteration) as error:
         text = f"{path} is damaged or is not an Excel file: {error}. Save it again"
         raise TableError(text) from None
-    if not nonempty_sheets:
+    if not sheets:
         raise TableError(f"{path} is empty. Pass a workbook with column names and rows")
-    sheet_name, (top, left) = nonempty_sheets[0].name, nonempty_sheets[0].start or (0, 0)
+    sheet_name, (top, left) = sheets[0].name, sheets[0].start or (0, 0)
     for (row, column), error_value in error_cells[sheet_name].items():
         rows[row - top][column - left] = error_value
     header_index = _header_index(rows)
@@ -70,77 +72,62 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     notes = []
     if header_index:
         notes.append(f"{path.name}: rows skipped above the column names: {header_index}")
-    if len(nonempty_sheets) > 1:
-        ignored_sheets = describe_names([sheet.name for sheet in nonempty_sheets[1:]])
-        notes.append(f"{path.name}: only sheet {sheet_name!r} was read, not {ignored_sheets}")
+    if sheet_name not in visible:
+        notes.append(f"{path.name}: sheet {sheet_name!r} was read, although it is hidden")
+    if others := [quoted(s.name) + " (hidden)" * (s.name not in visible) for s in sheets[1:]]:
+        notes.append(
+            f"{path.name}: only sheet {sheet_name!r} was read, not {join_names(others, 8)}"
+        )
     return frame.infer_objects(), tuple(notes)
 
 
-def _error_cells(path: Path) -> dict[str, dict[tuple[int, int], str]]:
+def _find_errors(path: Path) -> dict[str, dict[tuple[int, int], str]]:
     """Check the size of a workbook, and return the errors in its cells by sheet and position."""
     with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        unpacked_bytes = sum(member.file_size for member in members)
-        if unpacked_bytes > MAX_UNPACKED_BYTES:
+        n_bytes = sum(member.file_size for member in archive.infolist())
+        if n_bytes > MAX_UNPACKED_BYTES:
             raise TableError(
-                f"{path} unpacks to {unpacked_bytes / 1e9:.1f} GB, but the maximum is "
-                f"{MAX_UNPACKED_BYTES / 1e9:.1f} GB. Save the sheet as CSV or Parquet"
+                f"{path} unpacks to {n_bytes / 1e6:,.0f} MB, but the maximum is "
+                f"{MAX_UNPACKED_BYTES / 1e6:,.0f} MB. Save the sheet as CSV or Parquet"
             )
-        xml_roots = []
-        for name in ("xl/workbook.xml", "xl/_rels/workbook.xml.rels"):
-            if archive.getinfo(name).file_size > MAX_CONTENTS_BYTES:
-                raise ValueError(f"{name} has more than {MAX_CONTENTS_BYTES} bytes")
-            xml_roots.append(ElementTree.fromstring(archive.read(name)))
-        book, links = xml_roots
+        if (damaged_member := archive.testzip()) is not None:  # or larger than declared
+            raise ValueError(f"{damaged_member} is damaged")
+        contents = [
+            archive.read(f"xl/{name}") for name in ("workbook.xml", "_rels/workbook.xml.rels")
+        ]
+        if max(map(len, contents)) > MAX_CONTENTS_BYTES:
+            raise ValueError("its list of sheets is too long")
+        book, links = map(ElementTree.fromstring, contents)
         path_by_id = {link.get("Id"): str(link.get("Target")) for link in links}
-        error_cells, scanned_files = {}, set()
+        error_cells = {}
         for sheet in book.findall(".//{*}sheet"):
             sheet_path = path_by_id[next(v for name, v in sheet.items() if name.endswith("}id"))]
             file_name = sheet_path[1:] if sheet_path.startswith("/") else f"xl/{sheet_path}"
-            where = f"{path}: sheet {sheet.get('name')!r}"
-            with archive.open(file_name) as stream:
-                error_cells[str(sheet.get("name"))] = _scan_sheet(stream, where)
-            scanned_files.add(file_name)
-        for member in members:  # reading fails if a member exceeds its declared size
-            with archive.open(member) as stream:
-                while member.filename not in scanned_files and stream.read(BLOCK_BYTES):
-                    pass
+            name = str(sheet.get("name"))
+            error_cells[name] = _scan_sheet(archive.read(file_name), f"{path}: sheet {name!r}")
     return error_cells
 
 
-def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
+def _scan_sheet(xml: bytes, where: str) -> dict[tuple[int, int], str]:
     """Check the area that the cells span, and return the errors in cells by row and column."""
-    n_cells, column_letters, row_numbers, error_cells = 0, set(), set(), {}
-    tail, is_end = b"", False
-    while not is_end:
-        block = stream.read(BLOCK_BYTES)
-        is_end = not block
-        xml = tail + block
-        end = len(xml)
-        if not is_end:  # an incomplete cell at the end is read with the next block
-            end = max(xml.rfind(b"<c "), xml.rfind(b":c "), len(xml) - BLOCK_BYTES)
-            end = xml.rfind(b"<", 0, end + 1) if end > 0 else 0
-        xml, tail = xml[:end], xml[end:]
-        cells = CELL.findall(xml)
-        n_cells += len(cells)
-        column_letters |= {column for column, _ in cells}
-        row_numbers |= {int(row) for _, row in cells}
-        row_numbers = row_numbers and {min(row_numbers), max(row_numbers)}
-        has_errors = b'"e"' in xml or b"'e'" in xml
-        for attributes, content in ERROR_CELL.findall(xml) if has_errors else ():
-            position_match, value_match = re.search(_POSITION, attributes), VALUE.search(content)
-            if position_match is not None and value_match is not None:
-                letters, row = position_match.groups()
-                value = value_match[1].decode("ascii", "replace")
-                error_cells[int(row) - 1, _column_index(letters)] = value
-    column_indices = sorted(map(_column_index, column_letters)) or [0]
-    height = max(row_numbers, default=0) - min(row_numbers, default=0) + 1
-    width = column_indices[-1] - column_indices[0] + 1
+    letters, rows, n_cells = set(), set(), 0
+    for match in CELL.finditer(xml):
+        n_cells += 1
+        letters.add(match[1])
+        rows.add(match[2])
+    columns = {_column_index(text) for text in letters} or {0}
+    row_numbers = {int(text) for text in rows} or {0}
+    height, width = (max(numbers) - min(numbers) + 1 for numbers in (row_numbers, columns))
     if height * width > max(MAX_AREA, MAX_AREA_PER_CELL * n_cells):
         raise TableError(
             f"{where} has {n_cells:,} cells, spread over {height:,} rows and {width:,} columns. "
             "Delete the cells that are far away from the table, or save the table as CSV"
         )
+    error_cells = {}
+    for match in ERROR.finditer(xml) if b'"e"' in xml or b"'e'" in xml else ():
+        if position := CELL.match(match[0]):
+            index = int(position[2]) - 1, _column_index(position[1])
+            error_cells[index] = match[1].decode("ascii", "replace")
     return error_cells
 
 

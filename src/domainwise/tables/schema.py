@@ -1,20 +1,19 @@
-"""Reading and checking users' tables.
+"""Users' tables: a schema is learnt once, and all rows are converted through it.
 
-:func:`load_table` reads a file, and :func:`check_table` takes a data frame. Both return a
-:class:`Table` that estimators can use, or raise a TableError. A :class:`Schema` describes a table's
-columns and how their cells are read. :func:`make_preprocessor` returns the first step of a
-pipeline, so that imputation, scaling and one-hot encoding are fitted to source domains only.
+:func:`load_table` reads a file, and :func:`check_table` takes a data frame. Both learn a
+:class:`Schema`, which describes the columns and how their cells are written, and return a
+:class:`Table` that :meth:`Schema.prepare` has converted, or raise a TableError. New rows, in files,
+chunks or data frames, are converted by the same method. :func:`make_preprocessor` returns the first
+step of a pipeline, so that imputation, scaling and one-hot encoding are fitted to source domains.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
-from unicodedata import normalize
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -24,45 +23,57 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.base.arrays import Array
-from domainwise.base.inputs import MAX_CLASSES
+from domainwise.base.inputs import MAX_CLASSES, is_quantity
 from domainwise.tables import cells
-from domainwise.tables.csv_files import is_unnamed
 from domainwise.tables.errors import (
+    MAX_CHARACTERS,
     Argument,
     ColumnError,
+    MessageParts,
     TableError,
     describe_names,
     import_pandas,
     join_names,
-    refuse_duplicate_names,
+    quoted,
 )
 from domainwise.tables.files import open_table
+from domainwise.tables.names import choose_features, named_frame, require_columns, split_names
+from domainwise.tables.notes import feature_notes, similar_label_notes, site_columns
 
 #: Maximum number of features of each type that a note lists.
 MAX_LISTED_FEATURES = 50
+#: A categorical column is encoded with at most MAX_LEVELS categories; the others, and those with
+#: fewer than MIN_LEVEL_ROWS rows, are pooled. So are categories that a fit has not seen.
+MAX_LEVELS, MIN_LEVEL_ROWS = 50, 5
 TASKS = ("auto", "classification", "regression")
 ONE_CLASS_NOTE = "domains with only one class are used for training"
-UNNAMED_NOTE = "the first column has no name; it was treated as an index and left out"
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, their roles, and how their cells are read."""
+    """The columns of a table, their roles, and how their cells are written.
+
+    It determines the meaning of each cell. A cell that does not fit raises an error.
+    """
 
     numeric: tuple[str, ...]  #: column names, in the order of the table
     categorical: tuple[str, ...]
     target: str
     domain: str
     task: str  #: "classification" or "regression"
-    #: By column: "percent" or "time" for numbers in this form; for dates, "day" or "month",
-    #: whichever comes first in 1/2/2024.
+    #: By column, if it is not "": for numbers "percent", "time" (in hours) or "censored" (">200" is
+    #: 200); for dates "day" or "month", whichever comes first in 1/2/2024.
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: computed features: "month", "weekday" (0 is Monday), "age"
     reference: str = ""  #: ages are the years from a date to this day
-    decimal: str | None = None  #: decimal mark, passed or detected; for tables that are ambiguous
+    decimal: str | None = None  #: decimal mark in text; None if the table did not show one
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: values that count as missing
+    marks: dict[str, str] = field(default_factory=dict)  #: of columns with another decimal mark
+    #: Categories such as "01", by column; a typed number, such as 1, is the category of this value.
+    levels: dict[str, list[str]] = field(default_factory=dict)
+    site_level: tuple[str, ...] = ()  #: features that are constant within every domain
 
     @property
     def features(self) -> list[str]:
@@ -75,50 +86,95 @@ class Schema:
         date_numbers = [f"{name} ({part})" for name in self.dates for part in self.date_parts]
         return [*self.numeric, *date_numbers]
 
-    def prepare(self, frame: Any, *, first_row: int = 0) -> Any:
+    def with_options(self, decimal: str | None = None, na: Sequence[str] = ()) -> Schema:
+        """Return the schema of a table with another decimal mark, or more missing values."""
+        cells.check_mark(decimal)
+        marks = {} if decimal else self.marks
+        na = (*self.na, *map(str, na))
+        return replace(self, decimal=decimal or self.decimal, marks=marks, na=na)
+
+    def prepare(self, frame: Any, *, first_row: int = 0, rows: Array | None = None) -> Any:
         """Return the features of a data frame in the form that models are fitted to.
 
         Numbers, and numbers computed from dates, are converted to float64 and categories to text.
-        Missing values are NaN. Raises a TableError for a missing column, and for text in a numeric
-        column. ``first_row`` is the number of rows before this chunk of a table, for messages.
+        Missing values are NaN. Raises a TableError for a missing column, and for a cell that does
+        not fit. ``rows`` selects rows by position. For messages, ``first_row`` is the number of
+        rows before this chunk of a table.
         """
         require_columns(self.features, list(frame.columns), "the table")
-        frame = frame if frame.index.is_unique else frame.reset_index(drop=True)
-        raw_columns = {name: cells.mark_missing(frame[name], self.na) for name in self.features}
-        decimal_marks = cells.decimal_marks(raw_columns, self.numeric)
-        columns = {}
+        rows = np.arange(len(frame)) if rows is None else rows
+        frame, row_numbers, columns = frame[self.features].iloc[rows], rows + first_row, {}
         for name in self.numeric:
-            column = cells.with_decimal_points(raw_columns[name], decimal_marks.get(name))
-            columns[name] = cells.as_numbers(column, name, first_row, self.forms.get(name))
+            columns[name] = self.read_numbers(frame[name], name, row_numbers)
         for name in self.dates:
-            days = cells.as_days(raw_columns[name], name, first_row, self.forms.get(name))
+            days, is_unreadable = cells.read_days(frame[name], self.forms.get(name, ""), self.na)
+            self._refuse(frame[name], name, is_unreadable, row_numbers)
             columns |= cells.date_numbers(days, name, self.date_parts, self.reference)
-        columns |= {name: cells.as_text(raw_columns[name]) for name in self.categorical}
-        return import_pandas().DataFrame(columns, index=range(len(frame)))
+        for name in self.categorical:
+            texts = cells.read_texts(frame[name], self.levels.get(name, ()), self.na)
+            columns[name] = import_pandas().Series(texts, dtype=object).fillna(np.nan)
+        return import_pandas().DataFrame(columns, index=range(len(rows)))
+
+    def read_numbers(self, column: Any, name: str, row_numbers: Array) -> Array:
+        """Return a numeric column as float64, with NaN for missing values."""
+        mark, form = self.marks.get(name, self.decimal), self.forms.get(name, "")
+        values, is_unreadable = cells.read_numbers(column, mark, form, self.na)
+        self._refuse(column, name, is_unreadable, row_numbers)
+        if problem := cells.size_problem(values, row_numbers):
+            raise TableError(f"column {name!r} ", *problem)
+        return values
+
+    def _refuse(self, column: Any, name: str, is_unreadable: Array, row_numbers: Array) -> None:
+        """Raise a TableError if a cell could not be read; it gives the option that helps."""
+        if not is_unreadable.any():
+            return
+        i, form = int(np.flatnonzero(is_unreadable)[0]), self.forms.get(name, "")
+        cell = str(column.iloc[i])
+        noun = "dates" if name in self.dates else cells.NOUNS[form]
+        marks = [m for m in ",." if not np.isnan(cells.number_in(cell.strip(), m, form))]
+        advice: MessageParts = ("Correct the cell or leave it empty",)
+        if name in self.dates:
+            advice = ("Write it as YYYY-MM-DD, or leave the cell empty",)
+        elif marks:
+            advice = "Set the decimal mark with ", Argument("decimal", marks[0])
+            advice += (" or ", Argument("decimal", marks[1])) if len(marks) == 2 else ()
+        if len(cell) <= MAX_CHARACTERS:
+            advice += ", or treat this value as missing with ", Argument("na", [cell])
+        text = f"must contain {noun}, but row {row_numbers[i] + 1} has {quoted(cell)}. "
+        raise TableError(f"column {name!r} {text}", *advice)
+
+    def read_domains(self, frame: Any) -> Array | None:
+        """Return the domain of each row as text, None if it is missing; None without a column."""
+        if self.domain not in frame.columns:
+            return None
+        return cells.read_texts(frame[self.domain], na=self.na, missing_text=[""])
 
     def read_labels(
         self, frame: Any, classes: Iterable[Any] | None
     ) -> tuple[Array, Array, Array | None]:
         """Return the indices of rows with a target and a domain, and their targets and domains.
 
-        Targets are floats, or class names as text. A class such as "1.0" is read as the number 1
-        only if all targets are then in ``classes``. Domains are text; None without a domain column.
+        Targets are floats, or class names as text. If ``classes`` are whole numbers, so is a cell
+        such as "1.0". Domains are text; None without a domain column.
         """
-        target, domains = cells.mark_missing(frame[self.target], self.na), None
-        decimal_marks = cells.decimal_marks({self.target: target}, [self.target], self.decimal)
-        converted_target = cells.target_column(target, decimal_marks.get(self.target))
-        has_labels = converted_target.notna().to_numpy()
-        if self.domain in frame.columns:
-            domain_column = cells.mark_missing(frame[self.domain], self.na, nan_text=False)
-            has_labels = has_labels & domain_column.notna().to_numpy()
-            domains = cells.as_labels(domain_column[has_labels]).astype(str)
+        column, domains = frame[self.target], self.read_domains(frame)
         if self.task == "regression":
-            y = cells.as_numbers(converted_target[has_labels], self.target)
+            y = self.read_numbers(column, self.target, np.arange(len(frame)))
+            has_labels = ~np.isnan(y)
         else:
-            y = cells.as_labels(converted_target[has_labels]).astype(str)
-            if not {*y.tolist()} <= {str(label) for label in classes or ()}:
-                y = cells.as_labels(target[has_labels]).astype(str)
+            y = self._read_classes(column, [*(classes or ())])
+            has_labels = np.array([label is not None for label in y], dtype=bool)
+        if domains is not None:
+            has_labels &= np.array([name is not None for name in domains], dtype=bool)
+            domains = domains[has_labels].astype(str)
+        y = y[has_labels] if self.task == "regression" else y[has_labels].astype(str)
         return np.flatnonzero(has_labels), y, domains
+
+    def _read_classes(self, column: Any, classes: Sequence[Any]) -> Array:
+        if classes and all(isinstance(label, (int, np.integer)) for label in classes):
+            mark = self.marks.get(self.target, self.decimal)
+            return cells.read_whole_numbers(column, mark, self.na)
+        return cells.read_texts(column, [str(label) for label in classes], self.na)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the schema as a dict for JSON."""
@@ -157,14 +213,19 @@ def make_preprocessor(schema: Schema) -> ColumnTransformer:
     """Return an unfitted transformer that converts a table's features to numbers.
 
     Numeric columns are imputed with the median and standardized. Categorical columns are imputed
-    with the most frequent category and one-hot encoded; categories that ``fit`` has not seen are
-    encoded as zeros.
+    with the most frequent category and one-hot encoded. Rare categories are pooled; categories that
+    ``fit`` has not seen are encoded like them or, if there are none, as zeros.
     """
     median_imputer, mode_imputer = (
         SimpleImputer(strategy=strategy, keep_empty_features=True)
         for strategy in ("median", "most_frequent")
     )
-    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    encoder = OneHotEncoder(
+        handle_unknown="infrequent_if_exist",
+        max_categories=MAX_LEVELS,
+        min_frequency=MIN_LEVEL_ROWS,
+        sparse_output=False,
+    )
     steps = [
         ("numeric", make_pipeline(median_imputer, StandardScaler()), schema.numbers),
         ("categorical", make_pipeline(mode_imputer, encoder), list(schema.categorical)),
@@ -183,6 +244,7 @@ class Table:
     sample_domain: Array  #: integers, or text
     schema: Schema
     notes: tuple[str, ...] = ()  #: for the user, for example about rows that were left out
+    dropped_domains: tuple[str, ...] = ()  #: as text
 
     @property
     def domains(self) -> list[Any]:
@@ -212,7 +274,7 @@ def load_table(
     """
     file = open_table(path, encoding=encoding)
     arguments: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-    features, drop = (cells.split_names(entries, file.names) for entries in (features, drop))
+    features, drop = (split_names(entries, file.names) for entries in (features, drop))
     feature_names, notes = choose_features(file.names, features=features, drop=drop, **arguments)
     (frame,) = file.frames([*feature_names, target, domain])
     table = check_table(frame, features=feature_names, **arguments, **options)
@@ -234,18 +296,17 @@ def check_table(
     decimal: str | None = None,
     na: Sequence[str] = (),
     where: str = "the table",
-    several_domains: bool = True,
 ) -> Table:
-    """Split a data frame into features, target and domains.
+    """Learn the schema of a data frame, and split it into features, target and domains.
 
     ``features=None`` uses all columns that are not in ``drop``; rows from ``drop_domains`` are left
     out. ``task="auto"`` treats text, and up to 20 distinct whole numbers, as classes.
-    ``auto_drop`` leaves out features that cannot be used, with a note, instead of raising an error.
-    ``dates`` lists numbers to compute from dates: "month", "weekday" and "age" (years before the
-    latest day in all date columns, which is also used for new tables); if it is empty, dates cannot
-    be used. ``decimal`` is the decimal mark of numbers in text; None detects it. ``na`` lists
-    values that count as missing in all columns; so do words such as "NA", except in labels and
-    categories. ``where`` names the table in messages; ``several_domains`` requires at least two.
+    ``auto_drop`` leaves out features that cannot be used, with a note, instead of raising an error,
+    and reads censored values such as ">200" as their limit. ``dates`` lists numbers to compute from
+    dates: "month", "weekday" and "age" (years before the latest day in all date columns, which is
+    also used for new tables); if it is empty, dates cannot be used. ``decimal`` is the decimal mark
+    of numbers in text; None infers it. ``na`` lists values that count as missing in all columns; so
+    do words such as "NA", except in labels and categories. ``where`` names the table in messages.
 
     Raises a TableError, or one ColumnError about all features that cannot be used.
     """
@@ -253,254 +314,213 @@ def check_table(
         if isinstance(entries, str) or not set(entries) <= set(choices):
             text = f" is not supported; use {', '.join(choices)}"
             raise TableError(Argument(name, entries), text)
-    if decimal not in (None, ".", ","):
-        raise TableError(Argument("decimal", decimal), " is not supported; use '.' or ','")
-    frame = named_frame(frame)
-    roles: dict[str, Any] = {"target": target, "domain": domain}
-    column_options = {"features": features, "drop": drop, "where": where, **roles}
-    feature_names, notes = choose_features(list(frame.columns), **column_options)
-    na, names = tuple(map(str, na)), [*feature_names, target, domain]
-    frame = import_pandas().DataFrame(
-        {name: cells.mark_missing(frame[name], na, nan_text=name != domain) for name in names}
+    cells.check_mark(decimal)
+    frame, na = named_frame(frame), tuple(map(str, na))
+    column_options: dict[str, Any] = {"features": features, "drop": drop, "where": where}
+    feature_names, notes = choose_features(
+        list(frame.columns), target=target, domain=domain, **column_options
     )
-    decimal_marks = cells.decimal_marks(frame, [*feature_names, target], decimal)
-    frame[target] = cells.target_column(frame[target], decimal_marks.get(target))
-    for name, role in ((target, "target"), (domain, "domain")):
-        n_missing = int(frame[name].isna().sum())
-        if n_missing == len(frame):
-            raise TableError(f"the {role} column {name!r} has no values. Choose another column")
+    columns = {name: frame[name] for name in [*feature_names, target]}
+    schema = Schema((), (), target, domain, task, {}, na=na)
+    decimal, marks = cells.learn_marks(columns, decimal, na)
+    schema = replace(schema, decimal=decimal, marks=marks)
+    domain_texts: Any = schema.read_domains(frame)
+    has_domain = np.array([text is not None for text in domain_texts], dtype=bool)
+    if not has_domain.any():
+        raise TableError(f"the domain column {domain!r} has no values. Choose another column")
+    dropped_domains = _find_domains(drop_domains or (), domain_texts[has_domain], where)
+    rows = np.flatnonzero(has_domain & ~np.isin(domain_texts, dropped_domains))
+    if not len(rows):
+        raise TableError(f"{where} has no rows left. Drop fewer domains")
+    task, form, y = learn_target(frame[target].iloc[rows], task, schema)
+    has_target = ~import_pandas().isna(y)
+    if not has_target.any():
+        raise TableError(f"the target column {target!r} has no values. Choose another column")
+    for role, n_missing, n_rows in (
+        ("target", int((~has_target).sum()), len(rows)),
+        ("domain", int((~has_domain).sum()), len(frame)),
+    ):
         if n_missing:
-            notes.append(f"{n_missing} of {len(frame)} rows have no {role} and are left out")
-            frame = frame[frame[name].notna()]
-    domains = cells.as_labels(frame[domain])
-    if drop_domains:
-        is_kept = _rows_to_keep(domains, drop_domains, where)
-        frame, domains = frame[is_kept], domains[is_kept]
-    if not len(frame):
-        raise TableError(
-            f"{where} has no rows left: every row lacks a target or a domain, or is in a dropped "
-            "domain. Choose other columns, or drop fewer domains"
-        )
-    task = cells.task_of(frame[target], task)
-    y = target_values(frame[target], task, notes, decimal_marks.get(target))
-    if several_domains:
-        _check_domains(domains, y, task, domain, notes)
-    schema, X = feature_schema(
-        frame[feature_names], decimal_marks, na=na, dates=dates, auto_drop=auto_drop, notes=notes
+            notes.append(f"{n_missing} of {n_rows} rows have no {role} and are left out")
+    rows, y = rows[has_target], y[has_target]
+    y = y if task == "regression" else cells.as_labels(y)
+    domains = cells.as_labels(domain_texts[rows])
+    notes += _check_target(y, task, target)
+    notes += _check_domains(domains, y, task, domain)
+    schema, X = learn_features(
+        frame[feature_names],
+        replace(schema, task=task, forms={target: form} if form else {}),
+        rows=rows,
+        dates=dates,
+        auto_drop=auto_drop,
+        notes=notes,
     )
     if not schema.features:
         text = f"{where} has no features that can be used: {'; '.join(notes)}"
         raise TableError(f"{text}. Choose other feature columns")
-    mark = decimal or ("," if "," in decimal_marks.values() else None)
-    schema = replace(schema, **roles, task=task, decimal=mark)
-    notes += _identifier_notes(X, schema, domains)
+    domain_codes = np.unique(domains, return_inverse=True)[1]
+    schema = replace(schema, site_level=tuple(site_columns(X, domain_codes)))
+    notes += feature_notes(X, y, schema.site_level, domains)
     groups = {"numeric": schema.numeric, "categorical": schema.categorical, "date": schema.dates}
     lists = [f"{k} features: {join_names(v, MAX_LISTED_FEATURES)}" for k, v in groups.items() if v]
-    return Table(X, y, domains, schema, (*notes, "; ".join(lists)))
+    return Table(X, y, domains, schema, (*notes, "; ".join(lists)), tuple(dropped_domains))
 
 
-def choose_features(
-    names: Sequence[str],
-    *,
-    target: str,
-    domain: str,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] | None = None,
-    where: str = "the table",
-) -> tuple[list[str], list[str]]:
-    """Return the feature columns, and a note if a column without a name is left out.
-
-    They are ``features``, or all columns except target and domain. Those in ``drop`` are excluded.
-
-    >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
-    (['age'], [])
-    """
-    refuse_duplicate_names(names, where)
-    listed_names = [*(features or ()), *(drop or ())]
-    require_columns([target, domain, *listed_names], names, where)
-    if target == domain:
-        raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
-    if label_names := sorted({target, domain}.intersection(listed_names)):
-        raise TableError(
-            "the target and the domain cannot be features and cannot be dropped; got "
-            f"{describe_names(label_names)}. Remove them from the features and the columns to drop"
-        )
-    unnamed_columns = {name for name in names if is_unnamed(name)} - {target, domain, *listed_names}
-    candidates = [name for name in names if not is_unnamed(name)] if features is None else features
-    excluded_names = {target, domain, *(drop or ())}
-    feature_names = [name for name in dict.fromkeys(candidates) if name not in excluded_names]
-    if not feature_names:
-        raise TableError(f"{where} has no feature columns left. Select more, or drop fewer columns")
-    return feature_names, [UNNAMED_NOTE] * bool(unnamed_columns)
-
-
-def named_frame(frame: Any) -> Any:
-    """Convert a data frame from any library to pandas; names become strings, the index is reset."""
-    frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
-    if not hasattr(frame, "set_axis") or frame.ndim != 2:
-        text = f"the table must be a data frame, got {type(frame).__name__}"
-        raise TableError(f"{text}. Convert it to a pandas data frame")
-    return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
-
-
-def require_columns(
-    required_names: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
-) -> None:
-    """Raise a TableError if columns are missing; it gives the ``reason`` and a similar name."""
-    missing_names = [name for name in dict.fromkeys(required_names) if name not in names]
-    if not missing_names:
-        return
-    name_by_lowercase = {name.lower(): name for name in names}
-    similar_names = difflib.get_close_matches(missing_names[0].lower(), name_by_lowercase, n=1)
-    hint = f"did you mean {name_by_lowercase[similar_names[0]]!r}?" if similar_names else ""
-    hint = hint or f"it has {describe_names(names)}"
-    noun = "column" + "s" * (len(missing_names) > 1)
-    raise TableError(f"{where} has no {noun} {describe_names(missing_names)}{reason}; {hint}")
-
-
-def feature_schema(
+def learn_features(
     frame: Any,
-    decimal_marks: Mapping[str, str],
+    schema: Schema,
     *,
-    na: tuple[str, ...] = (),
+    rows: Array | None = None,
     dates: Sequence[str] = (),
     auto_drop: bool = False,
     notes: list[str],
 ) -> tuple[Schema, Any]:
-    """Infer the types of features; return their schema and the prepared features.
+    """Learn what the columns of a data frame contain; return the schema and the features.
 
-    The caller sets the schema's target, domain and task. Notes on columns that are left out, and on
-    how cells are read, are added to ``notes``. One ColumnError lists all unusable features.
+    ``schema`` contains the decimal marks and the missing values. Notes on columns that are left
+    out, and on how cells are read, are added to ``notes``. One ColumnError lists all features that
+    cannot be used.
     """
-    groups: dict[str, list[str]] = defaultdict(list)  # column names, by type or by note
-    forms: dict[str, str] = {}
-    problems: dict[str, cells.MessageParts] = {}
-    columns: dict[str, Any] = {}
-    latest_day = ""
+    rows = np.arange(len(frame)) if rows is None else rows
+    names: dict[str, list[str]] = defaultdict(list)  # column names, by kind or by note
+    problems: dict[str, MessageParts] = {}
+    forms, levels, days_by_column = dict(schema.forms), {}, {}
     for name in frame.columns:
-        column = frame[name]
-        if not hasattr(column, "cat"):
-            rewritten_column = cells.with_decimal_points(column, decimal_marks.get(name))
-            if rewritten_column is not column:
-                row = (rewritten_column != column)[column.notna()].idxmax()
-                groups["rewritten"].append(f"{name} ({column[row]!r} is {rewritten_column[row]})")
-            column = cells.parse_numbers(rewritten_column)
-        column = cells.mark_missing(column, na)
-        if column.isna().all() or (cells.is_text(column) and not len(cells.text_cells(column))):
-            groups["empty"].append(name)
-            continue
-        form, unmatched_texts = cells.form_of(column)
-        problem = cells.problem_of(column, form, unmatched_texts, use_dates=bool(dates))
-        if problem is None and column.nunique() == 1:
-            groups["constant"].append(name)
-        elif problem is None and form == "date":
-            order = cells.date_order(column)
-            columns[name] = days = cells.days_in(column, order)
-            if cells.first_unreadable(column, days) is not None:
+        column, mark = frame[name].iloc[rows], schema.marks.get(name, schema.decimal)
+        kind, form, unmatched = cells.learn_kind(column, mark, schema.na)
+        problem = cells.problem_of(kind, form, unmatched, use_dates=bool(dates))
+        if auto_drop and cells.are_censored(unmatched) and kind == "number" and not form:
+            values, is_unreadable = cells.read_numbers(column, mark, "", schema.na)
+            if np.isfinite(values).sum() >= is_unreadable.sum():
+                problem, form = None, "censored"
+                names[form].append(
+                    f"{name} ({is_unreadable.sum()} cells, such as {unmatched[0]!r})"
+                )
+        present_values: Any = ()
+        if problem is None and kind == "number":
+            values, _ = cells.read_numbers(column, mark, form, schema.na)
+            problem, present_values = cells.size_problem(values, rows), values[~np.isnan(values)]
+        elif problem is None and kind == "text":
+            texts = cells.read_texts(column, na=schema.na)
+            present_values = [text for text in texts if text is not None]
+            problem = cells.text_problem(present_values)
+        elif problem is None and kind == "date":
+            days, is_unreadable = cells.read_days(column, form, schema.na)
+            if is_unreadable.any():
                 problem = ("has dates that are ambiguous or cannot be read. Use YYYY-MM-DD",)
-            else:
-                groups["date"].append(name)
-                forms[name] = order or ""
-                latest_day = max(latest_day, str(days.max().date()))
-        elif problem is None and form == "text":
-            groups["text"].append(name)
-            columns[name] = cells.as_text(column)
-        elif problem is None:
-            is_number = cells.is_numeric(column)
-            numbers = column if is_number else cells.numbers_in(cells.category_values(column), form)
-            columns[name] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-            problem = cells.too_large_problem(columns[name])
-            groups["number"].append(name)
-            if form in ("percent", "time"):
-                forms[name] = form
-                groups[form].append(name)
+            present_values = days_by_column[name] = days.dropna()
         if problem is not None:
             problems[name] = problem
+        elif kind == "empty" or len(set(present_values)) == 1:
+            names["empty" if kind == "empty" else "constant"].append(name)
+        else:
+            names[kind].append(name)
+            forms |= {name: form} if form else {}
+            if kind == "text":
+                if spelled_levels := cells.spelled_levels(present_values):
+                    levels[name] = spelled_levels
+                if (n_levels := len(set(present_values))) > MAX_LEVELS:
+                    names["pooled"].append(f"{name} ({n_levels} in {len(present_values)} rows)")
+            if kind == "number":
+                names[form] += [name] if form in ("percent", "time") else []
+                if example := cells.rewritten_example(column, mark, schema.na):
+                    names["rewritten"].append(f"{name} ({example})")
     if problems and not auto_drop:
         raise ColumnError(problems)
+    latest_day = max((str(days_by_column[n].max().date()) for n in names["date"]), default="")
     age_note = f" (age on {latest_day})" if "age" in dates else ""
     for listed_names, text in (
-        (groups["empty"], "left out because they are empty"),
-        (groups["constant"], "left out because they are constant"),
+        (names["empty"], "left out because they are empty"),
+        (names["constant"], "left out because they are constant"),
         (list(problems), "left out because they cannot be used"),
-        (groups["rewritten"], "with decimal commas or thousands separators"),
-        (groups["percent"], "read as percentages (12% is 0.12)"),
-        (groups["time"], "read as times, in hours"),
-        (groups["date"], f"with dates, converted to {', '.join(dates)}{age_note}"),
+        (names["rewritten"], "with decimal commas or thousands separators"),
+        (names["percent"], "read as percentages (12% is 0.12)"),
+        (names["time"], "read as times, in hours"),
+        (names["censored"], "with censored values, which are read as their limit"),
+        (names["date"], f"with dates, converted to {', '.join(dates)}{age_note}"),
+        (names["pooled"], "with many categories, of which rare ones are pooled"),
     ):
         notes += [f"columns {text}: {', '.join(listed_names)}"] if listed_names else []
-    number_columns, text_columns, date_columns = (
-        {name: columns[name] for name in groups[column_type] if name not in problems}
-        for column_type in ("number", "text", "date")
-    )
-    schema = Schema(
-        *(tuple(number_columns), tuple(text_columns), "", "", ""),
-        forms={name: form for name, form in forms.items() if name not in problems},
-        dates=tuple(date_columns),
-        date_parts=tuple(dates) if date_columns else (),
+    schema = replace(
+        schema,
+        numeric=tuple(names["number"]),
+        categorical=tuple(names["text"]),
+        forms=forms,
+        dates=tuple(names["date"]),
+        date_parts=tuple(dates) if names["date"] else (),
         reference=latest_day,
-        na=na,
+        levels=levels,
     )
-    for name in date_columns:
-        number_columns |= cells.date_numbers(date_columns[name], name, dates, latest_day)
-    return schema, import_pandas().DataFrame(number_columns | text_columns, index=range(len(frame)))
+    return schema, schema.prepare(frame, rows=rows)
 
 
-def target_values(target: Any, task: str, notes: list[str], mark: str | None = None) -> Array:
-    """Return the target as numbers or labels; raise a TableError if it cannot be used."""
-    subject, remedy = f"the target {str(target.name)!r}", Argument("task", "classification")
+def learn_target(column: Any, task: str, schema: Schema) -> tuple[str, str, Array]:
+    """Return the task, the form of the target's cells, and the targets; None or NaN if missing.
+
+    Targets are floats, or class names as text. ``task`` is "auto" or the task.
+    """
+    subject, na = f"the target {str(column.name)!r}", schema.na
+    mark = schema.marks.get(str(column.name), schema.decimal)
+    kind, form, unmatched = cells.learn_kind(column, mark, na)
+    problem = cells.problem_of(kind, form, unmatched)
+    if kind == "date":
+        raise TableError(f"{subject} contains dates. Choose another target")
+    if problem is not None:
+        raise TableError(f"{subject} ", *problem, ", or choose another target")
+    is_boolean = {*cells.count_texts(column, na)} <= {*cells.BOOLEANS}
+    are_numbers = kind == "number" and not is_boolean
+    values, _ = cells.read_numbers(column, mark, form, na)
+    present_values = values[~np.isnan(values)]
+    if are_numbers and (problem := cells.size_problem(values, np.asarray(column.index))):
+        raise TableError(f"column {str(column.name)!r} ", *problem)
+    if task == "auto":
+        is_continuous = are_numbers and is_quantity(present_values)
+        task = "regression" if is_continuous else "classification"
     if task == "regression":
-        if not cells.is_numeric(target):
-            raise TableError(f"{subject} contains text. Use ", remedy, " or a numeric column")
-        y = cells.as_numbers(target, str(target.name))
-        if np.all(y == y[0]):
-            raise TableError(f"{subject} has only one value, {y[0]:g}. Choose another column")
-        return y
-    cells.refuse_quantities(target, mark)
-    if cells.is_numeric(target):
-        cells.as_numbers(target, str(target.name))  # raises an error for infinite values
-    y = cells.as_labels(target)
-    classes = np.unique(y)
+        if kind != "number":
+            remedy = Argument("task", "classification"), " or a numeric column"
+            raise TableError(f"{subject} contains text. Use ", *remedy)
+        return task, form, values
+    if form:
+        raise TableError(f"{subject} contains {cells.NOUNS[form]}. Choose another target")
+    if are_numbers and np.all(present_values == np.round(present_values)):
+        return task, "", cells.read_whole_numbers(column, mark, na)
+    return task, "", cells.read_texts(column, na=na)
+
+
+def _check_target(y: Array, task: str, name: str) -> list[str]:
+    """Raise a TableError if targets cannot be used, and return notes on unusual classes."""
+    subject, (classes, counts) = f"the target {name!r}", np.unique(y, return_counts=True)
     if len(classes) < 2:
-        raise TableError(f"{subject} has only one class, {classes[0]!s}. Choose another column")
+        noun = "value" if task == "regression" else "class"
+        value = f"{classes[0]:g}" if task == "regression" else quoted(classes[0])[1:-1]
+        raise TableError(f"{subject} has only one {noun}, {value}. Choose another column")
+    if task == "regression":
+        return []
     if len(classes) > max(MAX_CLASSES, len(y) // 3):
         text = f"{subject} has {len(classes)} classes in {len(y)} rows. Choose another column"
         remedy = Argument("task", "regression")
         raise TableError(text, ", or use ", remedy, " if the target is continuous")
-    notes += [
-        f"{label!r} is a class of {subject}, with {int(np.sum(y == label))} rows; if it means a "
-        "missing value, add it to na"
-        for label in classes.tolist()
+    return [
+        f"{label!r} is a class of {subject}, with {n_rows} rows; if it means a missing value, add "
+        "it to na"
+        for label, n_rows in zip(classes.tolist(), counts, strict=True)
         if label in cells.MISSING_WORDS
-    ]
-    notes += _similar_label_notes(classes, f"classes of {subject}")
-    return y
+    ] + similar_label_notes(classes, f"classes of {subject}")
 
 
-def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
-    """Return the index of each text in ``classes``; messages call them the classes of ``owner``."""
-    code_by_class = {str(label): code for code, label in enumerate(classes)}
-    if unknown_texts := sorted({*texts.tolist()} - {*code_by_class}):
-        raise TableError(
-            f"column {column!r} has the values {describe_names(unknown_texts)}, but the classes of "
-            f"{owner} are {describe_names(code_by_class, 20)}. Correct these values, or leave the "
-            "cells empty"
-        )
-    return np.array([code_by_class[text] for text in texts.tolist()], dtype=np.int64)
-
-
-def _rows_to_keep(domains: Array, drop_domains: Sequence[str], where: str) -> Array:
-    """Return a mask of the rows whose domain is not in ``drop_domains``."""
-    domain_names = sorted({str(name) for name in np.unique(domains)})
-    excluded_names = cells.split_names([str(name) for name in drop_domains], domain_names) or []
+def _find_domains(entries: Sequence[str], domains: Array, where: str) -> list[str]:
+    """Return the domains in ``entries``, which may contain several names, separated by commas."""
+    domain_names = sorted({*domains.tolist()})
+    excluded_names = split_names([str(entry) for entry in entries], domain_names) or []
     if unknown_names := [name for name in excluded_names if name not in domain_names]:
         text = f"{where} has no domain {describe_names(unknown_names)}. Its domains are "
         raise TableError(text, describe_names(domain_names))
-    return np.array([str(name) not in excluded_names for name in domains])
+    return excluded_names
 
 
-def _check_domains(domains: Array, y: Array, task: str, column_name: str, notes: list[str]) -> None:
-    """Raise a TableError if the domains cannot be used, and add notes on unusual domains."""
+def _check_domains(domains: Array, y: Array, task: str, column_name: str) -> list[str]:
+    """Raise a TableError if the domains cannot be used, and return notes on unusual domains."""
     domain_names, domain_codes, sizes = np.unique(domains, return_inverse=True, return_counts=True)
     if len(domain_names) < 2:
         raise TableError(
@@ -512,7 +532,7 @@ def _check_domains(domains: Array, y: Array, task: str, column_name: str, notes:
             f"the domain column {column_name!r} has a different value in every row. Choose a "
             "column that groups rows, such as the site or the patient"
         )
-    notes += _similar_label_notes(domain_names, f"domains of column {column_name!r}")
+    notes = similar_label_notes(domain_names, f"domains of column {column_name!r}")
     if task == "classification":
         n_classes = [len(np.unique(y[domain_codes == k])) for k in range(len(domain_names))]
         one_class_domains = [str(d) for d, n in zip(domain_names, n_classes, strict=True) if n == 1]
@@ -523,64 +543,4 @@ def _check_domains(domains: Array, y: Array, task: str, column_name: str, notes:
             )
         if one_class_domains:
             notes.append(f"{ONE_CLASS_NOTE}, but not scored: {describe_names(one_class_domains)}")
-
-
-def _similar_label_notes(labels: Array, noun: str) -> list[str]:
-    """Return notes on labels that look the same but are not merged."""
-    label_groups: dict[str, list[str]] = defaultdict(list)
-    for label in map(str, labels.tolist()):
-        label_groups[" ".join(normalize("NFKC", label).split()).casefold()].append(label)
-    return [
-        f"{describe_names(group)} are different {noun}, although they differ only in spaces, "
-        "capitalization or Unicode form; if they mean the same thing, write them the same way"
-        for group in label_groups.values()
-        if len(group) > 1
-    ]
-
-
-def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
-    """Explain why numbers look like row identifiers; return "" if they do not.
-
-    Numbers look like identifiers if they are at least 20 distinct integers, or if they are
-    monotonic in every domain with at least five rows and these domains have at least 20 rows in
-    total. ``domain_rows`` contains the row indices of each domain.
-    """
-    are_integers = np.isfinite(values).all() and np.all(values == np.round(values))
-    if are_integers and len(values) >= 20 and len(np.unique(values)) == len(values):
-        return "is a different whole number in every row"
-    large_domain_rows = [rows for rows in domain_rows if len(rows) >= 5]
-    steps_by_domain = (np.diff(values[rows]) for rows in large_domain_rows)
-    is_monotonic = all((steps > 0).all() or (steps < 0).all() for steps in steps_by_domain)
-    has_enough_rows = sum(map(len, large_domain_rows)) >= 20
-    text = "increases or decreases from row to row in every domain"
-    return text if has_enough_rows and is_monotonic else ""
-
-
-def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
-    """Return notes on features that look like row identifiers or that identify the domain.
-
-    For the latter, up to 20,000 rows are sorted by the feature, with ties in random order. A
-    feature identifies the domain if the share of adjacent rows from the same domain, minus the
-    share expected by chance, is at least 90 % of this difference in a table sorted by domain.
-    """
-    advice = "Drop it unless it has the same meaning in new domains"
-    domain_rows = [np.flatnonzero(domains == d) for d in np.unique(domains)]
-    notes = []
-    for name in schema.numbers:
-        values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
-        if reason := identifier_reason(values, domain_rows):
-            text = f"feature {name!r} {reason}: it looks like an identifier or a time"
-            notes.append(f"{text}. {advice}")
-    sampled_rows = np.random.default_rng(0).permutation(len(domains))[:20_000]
-    domain_names, domain_codes = np.unique(domains[sampled_rows], return_inverse=True)
-    share_if_sorted = 1 - (len(domain_names) - 1) / max(len(domain_codes) - 1, 1)
-    share_by_chance = float(np.sum((np.bincount(domain_codes) / len(domain_codes)) ** 2))
-    for name in frame.columns:
-        column = frame[name].iloc[sampled_rows]
-        values = column if cells.is_numeric(column) else column.astype(str).factorize()[0]
-        sorted_codes = domain_codes[np.argsort(np.asarray(values), kind="stable")]
-        same_domain_share = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
-        if 0 < 0.9 * (share_if_sorted - share_by_chance) <= same_domain_share - share_by_chance:
-            text = f"feature {name!r} alone identifies the domain, so it may not generalize"
-            notes.append(f"{text}. {advice}")
     return notes

@@ -154,11 +154,26 @@ def test_a_classifier_without_probabilities_gets_them_from_held_out_domains():
     assert (site.classes_[site.predict_proba(X).argmax(axis=1)] == site.predict(X)).all()
 
 
-def test_balanced_class_weights_preserve_balanced_accuracy():
-    X, y, domain = class_sites(n_classes=2, bias=2.0)
-    model = fit_adapter(LogisticRegression(class_weight="balanced"), (X, y, domain))
-    assert model.priors_["plain"].balanced
-    assert not fit_adapter(LogisticRegression(), (X, y, domain)).priors_["plain"].balanced
+def test_corrections_do_not_move_decisions_that_divide_by_class_shares_with_these_shares():
+    rows = class_sites(n_classes=2, bias=2.0)
+    for decision, relative in (("auto", True), ("balanced", True), ("argmax", False)):
+        model = SiteAdapter(LogisticRegression(), decision=decision)
+        model.fit(rows[0], rows[1], sample_domain=rows[2])
+        assert model.priors_["plain"].relative is relative
+
+
+def test_probabilities_of_an_estimator_with_class_weights_are_calibrated():
+    X, y, domain = class_sites(n_classes=2, bias=0.0)
+    rare = (y == np.unique(y)[0]) & (np.arange(len(y)) % 5 > 0)
+    X, y, domain = X[~rare], y[~rare], domain[~rare]
+    plain, weighted = (
+        fit_adapter(LogisticRegression(class_weight=weight), (X, y, domain))
+        for weight in (None, "balanced")
+    )
+    frequency = (y == plain.classes_[0]).mean()
+    for model in (plain, weighted):
+        assert model.predict_proba(X)[:, 0].mean() == pytest.approx(frequency, rel=0.1)
+    assert weighted.estimator_.predict_proba(X)[:, 0].mean() > 1.5 * frequency
 
 
 def test_it_can_be_cloned_pickled_and_adapted_again():

@@ -75,16 +75,19 @@ def test_level_and_slope_are_the_maximum_of_the_posterior():
     assert prior.corrections(outputs[None], y[None])[0] == pytest.approx(best, abs=1e-6)
 
 
-@pytest.mark.parametrize("balanced", [False, True])
-def test_biases_are_the_maximum_of_the_posterior(balanced):
+@pytest.mark.parametrize(("balanced", "relative"), [(False,) * 2, (True, False), (False, True)])
+def test_biases_are_the_maximum_of_the_posterior(balanced, relative):
     rng = np.random.default_rng(0)
     shares = np.array([0.5, 0.3, 0.2])
-    prior = ClassPrior(0.6, shares, balanced, NO_SPREAD)
+    prior = ClassPrior(0.6, shares, balanced, NO_SPREAD, relative)
     probabilities, y = rng.dirichlet(np.ones(3), size=9), rng.integers(3, size=9)
     logs = smooth_logs(probabilities)
     if balanced:
         counts = np.bincount(y, minlength=3) + 10 * shares
         logs = logs + np.log(counts / counts.sum())
+    if relative:  # the probabilities have the class shares of the sources, not of the site
+        counts = np.bincount(y, minlength=3) + 10 * shares
+        logs = logs + np.log(counts / counts.sum() / shares)
 
     def negative_log_posterior(bias):
         return -log_softmax(logs + bias, axis=1)[np.arange(9), y].sum() + bias @ bias / 0.72

@@ -8,7 +8,7 @@ from scipy.stats import t as student
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
-from domainwise.base.messages import ClassShareWarning, ContextWarning
+from domainwise.base.messages import ContextWarning
 from domainwise.estimators.ensemble import batches
 from domainwise.estimators.ensemble.batches import (
     N_CONTEXTS,
@@ -22,7 +22,6 @@ from domainwise.estimators.ensemble.batches import (
     row_keys,
 )
 from domainwise.estimators.ensemble.moments import Moments
-from domainwise.estimators.ridge import InvariantRidgeClassifierCV
 
 CLASSES = [("logistic", LogisticRegression())]
 NUMBERS = [("ridge", Ridge())]
@@ -332,38 +331,3 @@ def test_few_source_domains_have_no_range():
     with warnings.catch_warnings():
         warnings.simplefilter("error", ContextWarning)
         fitted(classes=False, n_domains=3).predict(table(1, 9)[0] * 1000, sample_domain=[0] * 9)
-
-
-def shares(rates, n=60, seed=0):
-    rng = np.random.default_rng(seed)
-    domain = np.repeat(np.arange(len(rates)), n)
-    y = (rng.random(len(domain)) < np.asarray(rates)[domain]).astype(int)
-    return rng.normal(size=(len(y), 2)) + y[:, None], y, domain
-
-
-@pytest.mark.parametrize("kind", ["ensemble", "ridge"])
-def test_class_shares_that_differ_between_domains_cause_a_warning(kind):
-    X, y, domain = shares([0.02, 0.05, 0.1, 0.2, 0.6])
-
-    def fit(**options):
-        if kind == "ridge":
-            model = InvariantRidgeClassifierCV(kernels=["rbf"], n_landmarks=20, **options)
-        else:
-            model = DomainEnsembleClassifier(CLASSES, context=False, **options)
-        return model.fit(X, y, sample_domain=domain)
-
-    with pytest.warns(ClassShareWarning, match=r"class 0: .* Pass class_weight=\"balanced\""):
-        fit()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ClassShareWarning)
-        fit(class_weight="balanced")
-        fit(class_weight={0: 1.0, 1: 3.0})
-        fit(scoring="accuracy")
-
-
-@pytest.mark.parametrize("rates", [[0.1] * 6, [0.2, 0.8, 0.3, 0.7], [0.15, 0.2, 0.25, 0.2]])
-def test_there_is_no_warning_about_class_shares_if_weights_matter_little(rates):
-    X, y, domain = shares(rates)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ClassShareWarning)
-        DomainEnsembleClassifier(CLASSES, context=False).fit(X, y, sample_domain=domain)

@@ -34,7 +34,9 @@ def test_classes_and_probabilities_come_from_one_prediction(kind, times, in_cont
     data = make_synthetic(n_domains=4, n_per_domain=30, random_state=0)
     X, y, domain = data.data, np.array(["ill", "well", "none"])[data.target], data.sample_domain
     members = [("bayes", GaussianNB()), ("logistic", LogisticRegression(C=0.1))]
-    model = Pipeline([("model", MethodSearch(kind(members, context=in_context)))])
+    model = Pipeline(
+        [("model", MethodSearch(kind(members, context=in_context, decision="argmax")))]
+    )
     fit_with_domains(model, X, y, domain)
     # A problem may have its classes in another order, and classes that training rows lack.
     told = Predictions(model, X, np.array(["well", "rare", "none", "ill"]))

@@ -9,10 +9,9 @@ from domainwise.estimators.ensemble.held_out import (
     balanced_accuracies,
     class_shares,
     equal_weights,
-    exponent_scores,
+    member_weights,
     mixed_domains,
-    softmax_weights,
-    squared_errors,
+    paired_deficits,
 )
 from domainwise.held_out.calibration.curves import fit_curve
 from domainwise.held_out.scoring.statistics import expected_score
@@ -34,38 +33,99 @@ def test_balanced_accuracy_is_over_the_classes_a_domain_has():
     np.testing.assert_allclose(found, [(2 / 3 + 1) / 2, np.nan, 0.0])
 
 
-def test_squared_errors_are_means_of_each_domain():
-    y, predicted = np.array([1.0, 2.0, 5.0]), np.array([0.0, 4.0, 5.0])
-    np.testing.assert_allclose(squared_errors(y, predicted, np.array([0, 0, 1]), 2), [2.5, 0.0])
+def score(y, domains, classes=None):
+    return HeldOutScore(y, classes, domains, int(domains.max()) + 1, np.arange(len(y)), None)
 
 
-def test_one_percent_of_rmse_counts_as_0_01_of_accuracy():
-    errors = np.array([[1.0, 1.0], [1.01**2, 1.01**2]])
-    scores = exponent_scores(errors, are_errors=True)
-    assert scores[0] - scores[1] == pytest.approx(0.01, rel=0.01)
-    assert np.isfinite(exponent_scores(np.zeros((1, 2)), are_errors=True)).all()
+def test_losses_are_means_of_each_domain():
+    domains = np.array([0, 0, 2])
+    y, predicted = np.array([1.0, 2.0, 5.0]), np.array([[0.0], [4.0], [5.0]])
+    np.testing.assert_allclose(score(y, domains).losses(predicted), [2.5, np.nan, 0.0])
+    p = np.array([[0.5, 0.5], [0.2, 0.8], [1.0, 0.0]])
+    losses = score(np.array([0, 1, 0]), domains, np.array(["a", "b"])).losses(p)
+    np.testing.assert_allclose(losses, [-(np.log(0.5) + np.log(0.8)) / 2, np.nan, 0.0])
 
 
-def test_weights_decrease_exponentially_with_the_score_difference():
-    weights = softmax_weights(np.array([0.80, 0.78]))
-    assert weights[0] / weights[1] == pytest.approx(np.e)
-    assert softmax_weights(np.array([1e6, 0.0])).tolist() == [1.0, 0.0]
-    likely = softmax_weights(np.array([0.5, 0.5]), prior=(0.6, 0.4))
-    np.testing.assert_allclose(likely, [0.6, 0.4])
+def test_an_rmse_larger_by_1_percent_is_worse_by_0_01():
+    deficits, errors = paired_deficits(np.array([[1.0, 2.0], [1.01**2, 2 * 1.01**2]]))
+    np.testing.assert_allclose(deficits, [0.0, np.log(1.01)])
+    np.testing.assert_allclose(errors, 0.0, atol=1e-12)
+    assert np.isfinite(paired_deficits(np.zeros((2, 2)))[0]).all()
+
+
+def test_standard_errors_of_deficits_are_close_to_those_of_a_jackknife():
+    losses = np.exp(0.2 * np.random.default_rng(0).standard_normal((2, 12)))
+    deficits, errors = paired_deficits(losses)
+    worst = int(deficits.argmax())
+    without = np.array(
+        [
+            0.5 * np.log(part[worst].mean() / part[1 - worst].mean())
+            for part in (np.delete(losses, d, axis=1) for d in range(12))
+        ]
+    )
+    jackknife = np.sqrt(11 * without.var())
+    assert errors[worst] == pytest.approx(jackknife, rel=0.05)
+
+
+def test_weights_decrease_with_the_deficit_in_standard_errors():
+    rng = np.random.default_rng(1)
+    losses = np.stack([np.ones(16), np.exp(0.5 * rng.standard_normal(16))])
+    deficits, errors = paired_deficits(losses)
+    assert errors[1] > 0.02
+    weights = member_weights(losses)
+    assert weights[1] / weights[0] == pytest.approx(np.exp(-deficits[1] / errors[1]))
+    # If domains agree, the temperature is 0.02, and members that are 5 % worse are dropped.
+    weights = member_weights(np.array([[1.0] * 3, [1.02**2] * 3, [1.05**2] * 3]))
+    assert weights[1] / weights[0] == pytest.approx(np.exp(-np.log(1.02) / 0.02))
+    assert weights[2] == 0.0
+    np.testing.assert_allclose(member_weights(np.ones((2, 3)), (0.6, 0.4)), [0.6, 0.4])
 
 
 def test_weights_for_a_domain_do_not_depend_on_its_own_scores():
     y, domains = np.zeros(6), np.repeat([0, 1, 2], 2)
-    members = {"one": np.array([[1.0], [1], [2], [2], [1], [1]]), "two": np.full((6, 1), 1.1)}
-    judge = HeldOutScore(y, None, domains, 3, np.arange(6), np.ones(6), False, None)
-    weights, _, without = judge.mix_predictions(members)
-    errors = np.array([[1.0, 4.0, 1.0], [1.21, 1.21, 1.21]])
+    members = {"one": np.array([[1.0], [1], [1.2], [1.2], [1], [1]]), "two": np.full((6, 1), 1.1)}
+    weights, _, without = score(y, domains).mix_predictions(members)
+    losses = np.array([[1.0, 1.44, 1.0], [1.21, 1.21, 1.21]])
     for domain, others in enumerate([[1, 2], [0, 2], [0, 1]]):
-        by_others = softmax_weights(exponent_scores(errors[:, others], are_errors=True))
         values = np.array([member[2 * domain, 0] for member in members.values()])
-        np.testing.assert_allclose(without[2 * domain : 2 * domain + 2, 0], by_others @ values)
-    by_all = softmax_weights(exponent_scores(errors, are_errors=True))
-    np.testing.assert_allclose(list(weights.values()), by_all)
+        expected = member_weights(losses[:, others]) @ values
+        np.testing.assert_allclose(without[2 * domain : 2 * domain + 2, 0], expected)
+    np.testing.assert_allclose(list(weights.values()), member_weights(losses))
+
+
+def test_a_member_is_used_alone_if_the_average_is_clearly_worse():
+    domains = np.repeat(np.arange(8), 5)
+    y = np.zeros(40)
+    one, other = np.full((40, 1), 0.1), np.where(domains[:, None] % 2, 0.05, -0.16)
+    losses = np.array([score(y, domains).losses(values) for values in (one, other)])
+    assert member_weights(losses).min() > 0.0
+    weights, mixture, _ = score(y, domains).mix_predictions({"one": one, "other": other})
+    assert min(weights.values()) > 0.0  # errors cancel in the average
+    # Two members that are equally good, but whose average is worse than both.
+    shape = np.tile([True] * 4 + [False], 8)
+    classes = np.array(["a", "b"])
+    loss = score(np.zeros(40, dtype=int), domains, classes)
+    p = np.where(shape[:, None], [[0.9, 0.1]], [[0.4, 0.6]])
+    assert loss.mix_predictions({"p": p, "q": p})[1] == pytest.approx(p)
+    worse = np.clip(p - [[0.02, -0.02]], 0.01, 0.99)
+    weights, mixture, _ = loss.mix_predictions({"p": p, "worse": worse})
+    assert weights == {"p": 1.0, "worse": 0.0}
+    np.testing.assert_array_equal(mixture, p)
+
+
+def test_predictions_are_bounded_where_held_out_domains_show_that_this_is_safe():
+    domains = np.repeat(np.arange(4), 10)
+    y = np.tile(np.linspace(0.0, 1.0, 10), 4)
+    values = y[:, None].copy()
+    values[3] = 5.0  # no target is beyond those of the other domains
+    (low, high), bounded = score(y, domains).safe_bounds(values)
+    assert (low, high) == (0.0, 1.0)
+    assert bounded[3] == 1.0
+    # The last domain continues the others, so predictions may go as far beyond as it did.
+    trend = y + 0.5 * (domains == 3)
+    (low, high), bounded = score(trend, domains).safe_bounds(trend[:, None])
+    np.testing.assert_allclose(bounded[:, 0], trend)
+    assert high == pytest.approx(1.5 + 0.5 * 1.5)
 
 
 def test_an_expected_score_has_the_interval_of_its_domains():
@@ -111,9 +171,7 @@ def test_shares_outside_the_range_of_the_sources_are_found():
 
 def test_splits_without_scored_rows_have_no_scores():
     y, domains = np.array([0, 1] * 6), np.repeat([0, 1, 2], 4)
-    score = HeldOutScore(
-        y, np.array(["a", "b"]), domains, 3, np.arange(4, 12), np.ones(12), False, None
-    )
+    score = HeldOutScore(y, np.array(["a", "b"]), domains, 3, np.arange(4, 12), None)
     tests = [np.arange(4), np.arange(4, 8), np.arange(8, 12)]
     good, bad = 2.0 * np.eye(2)[y], -2.0 * np.eye(2)[y]
     outcomes = [[values[test] for test in tests] for values in (good, bad)]

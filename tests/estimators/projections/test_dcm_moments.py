@@ -50,6 +50,7 @@ def test_scores_equal_those_of_separate_fits(continuous, monkeypatch):
         search, model = FastDCMCV(**GRID, **TARGETS), FastDCM(**TARGETS)
     else:
         head, scoring = LinearDiscriminantAnalysis(), "balanced_accuracy"
+        search.set_params(scoring=scoring)
     search.set_params(landmarks=X[::7]).fit(X, y, sample_domain=d)
     expected = []
     with sklearn.config_context(enable_metadata_routing=True):

@@ -74,7 +74,14 @@ def test_one_member_is_kernel_ridge_with_the_invariant_kernel(
     new = data.data[:20] + 0.1
     expected = dense(data.data, Y, weights, data.sample_domain, new, model.members_[0], y=classes)
     np.testing.assert_allclose(model.decision_function(new), expected, atol=1e-8)
-    np.testing.assert_array_equal(model.predict(new), model.classes_[expected.argmax(axis=1)])
+    logits = model.curve_.slope * expected + model.curve_.bias
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(new), p, atol=1e-8)
+    domains = data.sample_domain
+    shares = [(Y[domains == domain] > 0).mean(axis=0) for domain in np.unique(domains)]
+    for decision, ratios in (("argmax", p), ("balanced", p / np.mean(shares, axis=0))):
+        model.decide(decision)
+        np.testing.assert_array_equal(model.predict(new), model.classes_[ratios.argmax(axis=1)])
 
 
 def test_members_are_averaged(data):
@@ -110,6 +117,8 @@ def test_scores_equal_those_of_fits_to_the_other_domains(data, classes, scoring)
     assert point["conditional"]
     scores = []
     Y = np.where(classes[:, None] == model.classes_, 1.0, -1.0)
+    domains = data.sample_domain
+    shares = np.mean([(Y[domains == d] > 0).mean(axis=0) for d in np.unique(domains)], axis=0)
     for train, test in LeaveDomainsOut().split(data.data, classes, data.sample_domain):
         values = dense(
             data.data[train],
@@ -121,11 +130,10 @@ def test_scores_equal_those_of_fits_to_the_other_domains(data, classes, scoring)
             y=classes[train],
         )
         if scoring is None:
-            squares = ((values - Y[test]) ** 2).mean(axis=1)
-            by_class = [squares[classes[test] == c].mean() for c in np.unique(classes[test])]
-            scores.append(-np.mean(by_class))
+            scores.append(-((values - Y[test]) ** 2).mean())
         else:
-            predicted = model.classes_[values.argmax(axis=1)]
+            ratios = np.clip((1 + values) / 2, 1e-6, None) / shares
+            predicted = model.classes_[ratios.argmax(axis=1)]
             scores.append(balanced_accuracy_score(classes[test], predicted))
     assert model.cv_results_["mean_test_score"][-1] == pytest.approx(np.mean(scores))
 
@@ -256,7 +264,7 @@ def test_probabilities_come_from_values_of_models_fitted_without_the_domain(n_cl
         without = InvariantRidgeClassifierCV(**one)
         without.fit(X[rest], y[rest], sample_domain=domains[rest])
         values[~rest] = class_columns(without.decision_function(X[~rest]))
-    curve, _ = fit_curve(values, y, np.ones(len(y)), fit_bias=False)
+    curve, _ = fit_curve(values, y, np.ones(len(y)))
     expected = curve.probabilities(class_columns(model.decision_function(X)))
     np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-6)
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
@@ -290,7 +298,8 @@ def test_uninformative_values_give_the_base_rate_with_equal_weights_of_domains()
     np.testing.assert_allclose(flat.predict_proba(X[:1]), [rates], atol=0.01)
     balanced = clone(flat).set_params(class_weight="balanced")
     balanced.fit(X, (y > 0).astype(int), sample_domain=domains)
-    np.testing.assert_allclose(balanced.predict_proba(X)[:, 1], 0.5, atol=0.01)
+    rate = np.mean([(y > 0)[domains == d].mean() for d in range(5)])
+    np.testing.assert_allclose(balanced.predict_proba(X)[:, 1], rate, atol=0.01)
 
 
 def test_a_domain_with_one_class_does_not_change_the_confidence_of_probabilities():

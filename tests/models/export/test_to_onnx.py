@@ -17,7 +17,7 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -45,6 +45,7 @@ from domainwise import (  # noqa: E402
 )
 from domainwise.datasets import make_synthetic  # noqa: E402
 from domainwise.estimators import projections as estimators  # noqa: E402
+from domainwise.models.registry import METHODS, Setting  # noqa: E402
 from domainwise.selection import DomainConformal, InvariantSearchCV  # noqa: E402
 
 DATA = make_synthetic(n_domains=4, n_per_domain=20, random_state=0)
@@ -105,6 +106,32 @@ def test_fourier_features_agree(kernel):
 )
 def test_kernels_with_extreme_gammas_agree(arguments):
     assert_same(DCM(**arguments).fit(X, TWO, sample_domain=DOMAIN), NEW[:-5], 1e-6)
+
+
+@pytest.mark.parametrize("decision", ["argmax", "balanced", 0.2])
+@pytest.mark.parametrize("key", ["linear", "svm", "boosting", "dcmcv", "invariant", "constant"])
+def test_calibrated_probabilities_and_decisions_of_methods_agree(key, decision):
+    for target in (TWO, THREE):
+        if target is THREE and decision == 0.2:
+            continue
+        setting = Setting(True, len(X), metric="balanced_accuracy", decision=decision)
+        method = METHODS[key].make(setting)
+        if method.searches and key == "dcmcv":
+            method.set_params(grid={"gammas": [0.1], "ridges": [0.1], "domain_weights": [1.0]})
+            method.set_params(units=None)
+        assert_same(method.fit(X, target, sample_domain=DOMAIN))
+
+
+@pytest.mark.parametrize("decision", ["argmax", "balanced", 0.7])
+def test_decisions_of_ridge_models_agree_with_and_without_probabilities(decision):
+    grid = dict(kernels=["rbf"], gammas=[0.1], alphas=[1.0], domain_weights=[0.0], landmarks=X[::4])
+    model = InvariantRidgeClassifierCV(decision=decision, class_weight="balanced", **grid)
+    assert_same(model.fit(X, TWO, sample_domain=DOMAIN))
+    batches = InvariantRidgeClassifierCV(decision=decision, class_weight="balanced", **grid)
+    for d in np.unique(DOMAIN):
+        rows = d == DOMAIN
+        batches.partial_fit(X[rows], TWO[rows], sample_domain=DOMAIN[rows])
+    assert_same(batches)
 
 
 def test_features_far_from_zero_and_duplicated_rows_agree():
@@ -265,6 +292,27 @@ def test_text_columns_are_imputed_and_unknown_values_are_ignored():
     columns = {name: frame[[name]].to_numpy() for name in ("x", "gap")}
     columns["Größe"] = frame[["Größe"]].fillna("").to_numpy(dtype=object)
     np.testing.assert_allclose(run(model, columns)[0][:, 0], expected, rtol=1e-9)
+
+
+def test_rare_and_unknown_categories_are_pooled_in_the_graph():
+    pandas = pytest.importorskip("pandas")
+    rows = np.arange(len(X))
+    frame = pandas.DataFrame(
+        {"u": np.array(["a", "b"])[rows % 2], "v": "rare " + pandas.Series(rows).astype(str)}
+    )
+    frame.loc[:3, "u"] = ["c", "d", "c", "e"]
+    frame.loc[4:30, "v"] = "often"
+    encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=5)
+    model = make_pipeline(ColumnTransformer([("t", encoder, ["u", "v"])]), LinearRegression())
+    model.fit(frame, NUMBERS)
+    frame.loc[5:8, ["u", "v"]] = "never seen"
+    expected = model.predict(frame)
+    columns = {name: frame[[name]].to_numpy(dtype=object) for name in frame}
+    np.testing.assert_allclose(run(model, columns)[0][:, 0], expected, rtol=1e-9)
+    for refused in (OneHotEncoder(drop="first"), OneHotEncoder(min_frequency=5)):
+        model = make_pipeline(ColumnTransformer([("t", refused, ["u", "v"])]), LinearRegression())
+        with pytest.raises(ValueError, match="cannot convert OneHotEncoder with"):
+            domainwise.to_onnx(model.fit(frame, NUMBERS))
 
 
 def test_a_placeholder_for_missing_numbers_is_imputed():

@@ -16,7 +16,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.base import inputs
-from domainwise.base.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
+from domainwise.base.arrays import (
+    Array,
+    ArrayLike,
+    CrossValidator,
+    Decision,
+    Estimator,
+    MaybeArray,
+    Scoring,
+)
 from domainwise.base.messages import ContextWarning, warn_caller
 from domainwise.base.signatures import arguments, with_shared_arguments
 from domainwise.estimators.adaptation import corrections
@@ -28,11 +36,14 @@ from domainwise.estimators.adaptation.corrections import (
 )
 from domainwise.estimators.conformal import DomainMetaEstimator, fit_rows
 from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
+from domainwise.held_out.calibration.decisions import DecisionRule, Decisions
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.folds import domain_folds
-from domainwise.held_out.scoring.predictions import HeldOut, Predictions, codes_of
+from domainwise.held_out.scoring.measures import counts_by_domain
+from domainwise.held_out.scoring.predictions import HeldOut, Predictions, codes_of, weights_classes
 from domainwise.held_out.scoring.statistics import expected_range, expected_score
 
+PROBABILITIES = "predict_proba"
 GAIN_DTYPE = np.dtype(
     [("n_labels", np.int64), ("score", np.float64), ("low", np.float64), ("high", np.float64)]
 )
@@ -59,9 +70,10 @@ class Adaptable(ABC):
         """Return outputs without correction: one column per class, or a single column."""
 
     @property
-    def _balanced(self) -> bool:
-        """Whether classes have equal weights in fit."""
-        return str(getattr(self, "class_weight", None)) == "balanced"
+    def _rule(self) -> DecisionRule | None:
+        """The rule by which a classifier decides; None means the most probable class."""
+        rule: DecisionRule | None = getattr(self, "decision_rule_", None)
+        return rule
 
     def _reset_adaptation(self) -> None:
         """Remove attributes that were set by an earlier fit or adaptation."""
@@ -83,8 +95,9 @@ class Adaptable(ABC):
                 "adapt requires a single target, but y had several columns in fit. Fit one model "
                 "per column."
             )
+        relative = self._rule is not None and self._rule.divides_by_shares
         return {
-            mode: SourceOutputs(held_out.y, held_out.domain, outputs.astype(float), self._balanced)
+            mode: SourceOutputs(held_out.y, held_out.domain, outputs.astype(float), relative)
             for mode in ("plain", "context")
             if (outputs := getattr(held_out, mode)) is not None
         }
@@ -97,7 +110,8 @@ class Adaptable(ABC):
 
     def _held_out_scores(self, outputs: SourceOutputs) -> tuple[corrections.Score, Array]:
         """Return the function that scores outputs, and the score of each held-out domain."""
-        scorer = corrections.outputs_score(self.scoring, getattr(self, "classes_", None))
+        classes = getattr(self, "classes_", None)
+        scorer = corrections.outputs_score(self.scoring, classes, self._rule)
         n_domains = int(outputs.domain_codes.max()) + 1
         return scorer, corrections.domain_scores(outputs, scorer, n_domains)
 
@@ -230,7 +244,7 @@ class Adaptable(ABC):
 
 @with_shared_arguments
 @arguments
-class SiteAdapter(Adaptable, DomainMetaEstimator):
+class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
     """Adapt any classifier or regressor to a new site with a few labels.
 
     The errors of a model at a new site are partly systematic: predicted values have a wrong level
@@ -241,8 +255,8 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     ----------
     estimator : classifier or regressor
         The estimator to adapt. The probabilities of a classifier are corrected. If it has only
-        decision values, they are first converted to probabilities by curves that are fitted to
-        held-out domains.
+        decision values, or weights classes, its outputs are first converted to probabilities by
+        curves that are fitted to held-out domains.
     cv : int, splitter or iterable, default=None
         None holds out one domain at a time, or one of ten groups of domains if there are more than
         ten.
@@ -251,6 +265,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         and the negative root mean squared error for a continuous target.
     n_jobs : int, default=None
         Number of folds that are fitted in parallel.
+    {decision}
 
     Attributes
     ----------
@@ -259,7 +274,9 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     classes_ : ndarray
         Class labels of a classifier.
     curves_ : dict
-        Curves that convert decision values to probabilities, if the estimator has no predict_proba.
+        Curves that convert outputs to probabilities, if the estimator has no predict_proba or
+        weights classes.
+    {decided}
     domain_scores_ : ndarray of shape (n_domains,)
         For each source domain, the score of the estimator that was fitted without this domain.
     expected_score_ : tuple of float
@@ -302,6 +319,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     cv: CrossValidator = None
     scoring: Scoring = None
     n_jobs: int | None = None
+    decision: Decision = "auto"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {"estimator": "no_validation"}
 
@@ -332,15 +350,24 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         y_test, domain_codes = targets[test_rows], domain.codes[test_rows]
         self.curves_: dict[str, Curve] = {}
         outputs = {m: np.concatenate([fold[m] for fold in fold_outputs]) for m in fold_outputs[0]}
-        if classes is not None and not hasattr(self.estimator_, "predict_proba"):
-            for mode, decisions in outputs.items():
-                self.curves_[mode] = fit_curve(decisions, y_test, equal_weights(domain_codes))[0]
-                outputs[mode] = self.curves_[mode].probabilities(decisions)
+        has_probabilities = hasattr(self.estimator_, PROBABILITIES)
+        needs_curves = weights_classes(self.estimator) or not has_probabilities
+        if classes is not None and needs_curves:
+            row_weights = equal_weights(np.unique(domain_codes, return_inverse=True)[1])
+            for mode, values in outputs.items():
+                curve = fit_curve(self._curve_inputs(values), y_test, row_weights)[0]
+                self.curves_[mode] = curve
+                outputs[mode] = curve.probabilities(self._curve_inputs(values))
         self._reset_adaptation()
         plain, context = outputs["plain"], outputs.get("context")
         self.held_out_ = HeldOut.from_rows(y_test, domain_codes, plain, context)
+        self.decision_rule_ = None
+        if classes is not None:
+            self._class_counts = counts_by_domain(target.codes, domain.codes, len(classes))
+            # The default score is the balanced accuracy.
+            self.decide(self.decision, self.scoring or "balanced_accuracy")
         source_outputs, n_domains = self._source_outputs(), len(domain.names)
-        scorer = corrections.outputs_score(self.scoring, classes)
+        scorer = corrections.outputs_score(self.scoring, classes, self._rule)
         self.domain_scores_ = corrections.domain_scores(source_outputs["plain"], scorer, n_domains)
         self.expected_score_ = expected_score(self.domain_scores_, 0)
         self._quantiles = {
@@ -356,19 +383,16 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         predictions_by_mode = self._held_out_predictions(*args)
         return {mode: _estimator_outputs(p) for mode, p in predictions_by_mode.items()}
 
-    @property
-    def _balanced(self) -> bool:
-        """Whether classes have equal weights in fit, according to the estimator's parameters."""
-        suffixes = ("class_weight", "auto_class_weights")
-        params = self.estimator.get_params().items()
-        class_weights = [value for name, value in params if name.endswith(suffixes)]
-        return any(str(class_weight).lower() == "balanced" for class_weight in class_weights)
+    def _curve_inputs(self, values: Array) -> Array:
+        """Return logarithms of probabilities; other values unchanged."""
+        has_probabilities = hasattr(self.estimator, PROBABILITIES)
+        return corrections.smooth_logs(values) if has_probabilities else values
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         predictions = self._predictions(X, sample_domain)
         outputs = _estimator_outputs(predictions)
         curve = self.curves_.get("plain" if predictions.sample_domain is None else "context")
-        return outputs if curve is None else curve.probabilities(outputs)
+        return outputs if curve is None else curve.probabilities(self._curve_inputs(outputs))
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return predictions, corrected for the site if the model is adapted.
@@ -381,11 +405,13 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         -------
         y : ndarray of shape (n_rows,)
         """
-        if not hasattr(self, "corrections_"):
+        rule, classes = self.decision_rule_, getattr(self, "classes_", None)
+        if rule is None and not hasattr(self, "corrections_"):
             return self._predictions(X, sample_domain).labels
         outputs = self._corrected(X, sample_domain)
-        classes = getattr(self, "classes_", None)
-        return np.asarray(outputs[:, 0] if classes is None else classes[outputs.argmax(axis=1)])
+        if classes is None:
+            return outputs[:, 0]
+        return np.asarray(classes[outputs.argmax(axis=1) if rule is None else rule.codes(outputs)])
 
     @available_if(is_classifier)
     def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:

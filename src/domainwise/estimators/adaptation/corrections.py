@@ -18,6 +18,7 @@ from scipy.stats import chi2
 
 from domainwise.base.arrays import Array
 from domainwise.base.namespace import evenly_spaced
+from domainwise.held_out.calibration.decisions import DecisionRule
 from domainwise.held_out.calibration.quantiles import (
     TOLERANCE,
     DomainQuantiles,
@@ -65,12 +66,12 @@ class SourceOutputs:
     y: Array  #: class codes, or values of a continuous target
     domain_codes: Array  #: code of each row's domain
     outputs: Array
-    balanced: bool = False  #: whether classes had equal weights in the fit
+    relative: bool = False  #: whether decisions divide probabilities by class shares
 
     def take(self, rows: Array) -> SourceOutputs:
         """Return the outputs for some of the rows."""
         arrays = (self.y[rows], self.domain_codes[rows], self.outputs[rows])
-        return SourceOutputs(*arrays, balanced=self.balanced)
+        return SourceOutputs(*arrays, relative=self.relative)
 
     def rows_by_domain(self, min_rows: int = 1) -> dict[int, Array]:
         """Return the rows of each domain with at least ``min_rows`` rows, by domain code."""
@@ -191,15 +192,17 @@ class LinePrior:
 class ClassPrior:
     """Normal prior for biases, which sum to 0 and are added to log-probabilities of classes.
 
-    The scale of the prior is chosen on source domains that are treated as new sites. If classes had
-    equal weights in the fit (``balanced``), biases are fitted to probabilities times class shares.
-    Without this factor, biases would adapt to the shares, and reduce balanced accuracy.
+    The scale of the prior is chosen on source domains that are treated as new sites. If decisions
+    divide probabilities by class shares (``relative``), biases are fitted after probabilities are
+    adapted to the shares at the site. Without this step, biases would adapt to these shares, and
+    reduce balanced accuracy.
     """
 
     scale: float  #: prior standard deviation of a bias
     shares: Array  #: class shares, averaged over source domains
-    balanced: bool
+    balanced: bool  #: whether classes had equal weights in the fit; only in older files
     spread: Spread
+    relative: bool = False
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> ClassPrior:
@@ -211,14 +214,15 @@ class ClassPrior:
         cls, held_out: SourceOutputs, excluded_codes: Sequence[int | None]
     ) -> list[ClassPrior]:
         """Return a prior for each excluded domain (None excludes none), learned from the others."""
-        n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
+        n_classes, relative = held_out.outputs.shape[1], held_out.relative
         log_outputs = replace(held_out, outputs=smooth_logs(held_out.outputs))
         rows_by_domain = held_out.usable_rows_by_domain()
         codes, domain_rows = np.array(list(rows_by_domain)), list(rows_by_domain.values())
         shares = np.array(
             [np.bincount(held_out.y[rows], minlength=n_classes) / len(rows) for rows in domain_rows]
         )
-        prior = cls(0.0, _make_positive(shares.mean(axis=0)), balanced, Spread.learn(log_outputs))
+        mean_shares = _make_positive(shares.mean(axis=0))
+        prior = cls(0.0, mean_shares, False, Spread.learn(log_outputs), relative)
         if len(codes) < 2:
             return [replace(prior, scale=DEFAULT_SCALE)] * len(excluded_codes)
         rng = np.random.default_rng(0)
@@ -231,12 +235,13 @@ class ClassPrior:
             orders = rng.permuted(np.tile(np.arange(len(rows)), (COMPARED_DRAWS, 1)), axis=1)
             labelled_rows, scored_rows = orders[:, :n_labels], orders[:, n_labels:]
             y_scored = y[scored_rows]
+            scored_logs = logs[scored_rows] - (np.log(mean_shares) if relative else 0.0)
             for j, scale in enumerate(BIAS_SCALES):
                 biases = replace(prior, scale=scale)._biases(logs[labelled_rows], y[labelled_rows])
-                log_p = log_softmax(logs[scored_rows] + biases[:, None], axis=2)
+                log_p = log_softmax(scored_logs + biases[:, None], axis=2)
                 row_losses = -np.take_along_axis(log_p, y_scored[:, :, None], axis=2)[:, :, 0]
                 class_losses = [row_losses[y_scored == k].mean() for k in np.unique(y_scored)]
-                losses[i, j] = np.mean(class_losses) if balanced else row_losses.mean()
+                losses[i, j] = np.mean(class_losses) if relative else row_losses.mean()
         priors = []
         for code in excluded_codes:
             other_losses = losses[codes != code]
@@ -258,9 +263,11 @@ class ClassPrior:
         if self.scale == 0.0 or not n_labels:
             return biases
         weights, indicators = self.spread.weights(logs), np.eye(n_classes)[y]
-        if self.balanced:
+        if self.balanced or self.relative:
             counts = weights[:, None] * indicators.sum(axis=1) + PRIOR_ROWS * self.shares
-            logs = logs + np.log(counts / counts.sum(axis=1, keepdims=True))[:, None]
+            source_shares = self.shares if self.relative else 1.0
+            ratios = counts / counts.sum(axis=1, keepdims=True) / source_shares
+            logs = logs + np.log(ratios)[:, None]
         penalty, diagonal = self.scale**-2, np.arange(n_classes)
         for _ in range(50):
             p = np.exp(log_softmax(logs + biases[:, None], axis=2))
@@ -398,21 +405,26 @@ def _mean_gains(
     return gains
 
 
-def outputs_score(scoring: Any, classes: Array | None) -> Score:
+def outputs_score(scoring: Any, classes: Array | None, rule: DecisionRule | None = None) -> Score:
     """Return a function that scores outputs, given targets or class codes; larger is better.
 
-    ``scoring=None`` means balanced accuracy, or the negative root mean squared error.
+    ``scoring=None`` means balanced accuracy, or the negative root mean squared error. ``rule``
+    predicts classes; None predicts the most probable class.
     """
     if scoring is None and classes is None:
         return lambda outputs, y: -float(np.sqrt(np.mean((outputs[:, 0] - y) ** 2)))
+
+    def predict(outputs: Array) -> Array:
+        return outputs.argmax(axis=1) if rule is None else rule.codes(outputs)
+
     if scoring is None:
-        return lambda outputs, codes: balanced_accuracy(codes, outputs.argmax(axis=1) == codes)
+        return lambda outputs, codes: balanced_accuracy(codes, predict(outputs) == codes)
     measure = choose_measure(scoring, classes, classes is not None)
 
     def score(outputs: Array, y: Array) -> float:
         record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
         if classes is not None:
-            predictions = classes[outputs.argmax(axis=1)]
+            predictions = classes[predict(outputs)]
             record = {"target": classes[y], "prediction": predictions, "probabilities": outputs}
         return measure.score_record(classes, {**record, "decisions": None})
 

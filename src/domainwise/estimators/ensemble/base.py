@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable, Sequence
 from copy import copy
 from dataclasses import field, replace
@@ -34,54 +33,35 @@ from domainwise.base.signatures import arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
 from domainwise.estimators.conformal import PROMISES, calibration_split
 from domainwise.estimators.ensemble.batches import (
-    TRUST_TRAINING_ROWS,
     Batch,
     Outlier,
     SourceRange,
-    SourceSamples,
     Trust,
     context_moments,
     part_count,
     row_keys,
 )
-from domainwise.estimators.ensemble.context import (
-    RELATIVE_FACTOR,
-    DomainContext,
-    DomainStatistics,
-    domain_labels,
+from domainwise.estimators.ensemble.context import DomainStatistics, domain_labels
+from domainwise.estimators.ensemble.fitting import (
+    Features,
+    Table,
+    Weighting,
+    fit_members,
+    learn_trust,
+    prepare,
+    search_members,
+    weigh_members,
 )
-from domainwise.estimators.ensemble.held_out import (
-    PRIOR,
-    HeldOutScore,
-    ShareRange,
-    class_shares,
-    joined_splits,
-    mix,
-)
-from domainwise.estimators.ensemble.members import (
-    AUTO,
-    MEMBER_TYPES,
-    Member,
-    MemberData,
-    MemberType,
-    UserMember,
-)
-from domainwise.estimators.ensemble.moments import Moments, source_limits
+from domainwise.estimators.ensemble.held_out import ShareRange, class_shares, mix
+from domainwise.estimators.ensemble.members import MEMBER_TYPES, MemberType, UserMember
+from domainwise.estimators.ensemble.moments import Moments
 from domainwise.estimators.projections.projection import fixed_seed
-from domainwise.held_out.calibration.curves import equal_weights
+from domainwise.held_out.calibration.decisions import source_shares
 from domainwise.held_out.calibration.quantiles import HasThresholds
-from domainwise.held_out.folds import LeaveDomainsOut, domain_folds, draw_rows
 from domainwise.held_out.scoring.measures import check_task
 from domainwise.held_out.scoring.statistics import expected_score
+from domainwise.held_out.search.grids import EnsembleSizes
 
-#: Maximum number of groups of domains that are held out in turn.
-MAX_SPLITS = 10
-#: Maximum number of rows on which members are compared; domain statistics use all rows.
-MAX_ROWS = 20_000
-#: Minimum weight at which a member with context is refitted to measure :class:`Trust`.
-MIN_WEIGHT = 0.02
-#: Prefix of the names of members that use context.
-CONTEXT_PREFIX = "context_"
 OutlierByCode = dict[int, Outlier | None]  #: outlying statistic, or None, by domain code
 
 
@@ -136,124 +116,100 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self : object
         """
         self._validate_params()
-        is_regression = not is_classifier(self)
-        rows, target = self._check_rows(X, y, y_numeric=is_regression, ensure_min_samples=2)
-        if not is_regression:
-            check_class_weight(self.class_weight, np.unique(target))
-        check_task(self.scoring, not is_regression)
-        if self.calibration == "cv":
-            self._learn(rows, target, sample_domain, learn_from)
-            return self
-        domain = domain_labels(sample_domain, rows)
-        train, test = calibration_split(target, domain.codes, not is_regression)
-        if learn_from is not None:
-            is_selected = np.zeros(len(rows), dtype=bool)
-            is_selected[_check_learn_from(learn_from, len(rows))] = True
-            learn_from = is_selected[train]
-        row_domains = domain.names[domain.codes]
-        self._learn(rows[train], target[train], row_domains[train], learn_from)
-        X_test, y_test = rows[test], self._encode_target(target[test])
-        scorer = self._scorer(y_test, domain.take(test), np.arange(len(test)))
-        self._quantiles = {"plain": scorer.quantiles(self._predict(X_test, None))}
-        if self.uses_context:
-            self._quantiles["context"] = scorer.quantiles(self._predict(X_test, row_domains[test]))
-        self.calibration_domains_ = domain.names[np.unique(domain.codes[test])]
+        table = self._table(X, y, sample_domain, learn_from)
+        held_back = None
+        if self.calibration == "split":
+            codes = table.domain.codes
+            train, test = calibration_split(table.y, codes, is_classifier(self))
+            table, held_back = table.take(train), table.take(test)
+        self._seed = fixed_seed(self.random_state)
+        problem = prepare(self, table, *self._learn_target(table))
+        weighting = weigh_members(search_members(problem))
+        self._store(table, weighting)
+        self.members_ = fit_members(weighting)
+        self._trust = learn_trust(weighting)
+        if held_back is not None:
+            self._calibrate(held_back)
         return self
 
-    def _fit(self, X: Array, y: Array, target: Labels, sample_domain: Any, learn_from: Any) -> None:
-        """Fit and weight the members; ``y`` contains class codes or a standardized target."""
-        start = time.monotonic()
-        member_types = self._member_types()
-        domain = domain_labels(sample_domain, X)
+    def _table(self, X: Any, y: Any, sample_domain: Any, learn_from: Any) -> Table:
+        """Check rows, targets, domains and settings."""
+        is_classification = is_classifier(self)
+        rows, target = self._check_rows(X, y, y_numeric=not is_classification, ensure_min_samples=2)
+        if is_classification:
+            check_class_weight(self.class_weight, np.unique(target))
+        check_task(self.scoring, is_classification)
+        domain = domain_labels(sample_domain, rows)
         if self.context is True and domain.n_categories < 2:
             raise ValueError(
                 "context=True requires at least two domains. Pass rows from several domains, with "
                 "the domain of each row (sample_domain), or use context=False."
             )
-        self._seed = fixed_seed(self.random_state)
-        self.domains_ = domain.names
-        self.domain_context_ = context = DomainContext().fit(X)
-        Z = context._standardized(X)
-        self._reach = source_limits(np.nan_to_num(Z), domain.codes, domain.n_categories)
-        max_rows = max(MAX_ROWS, 2 * domain.n_categories)
-        training_rows = draw_rows(domain.codes, max_rows, self._seed)
+        is_learned = None
         if learn_from is not None:
-            training_rows = _check_learn_from(learn_from, len(X))
-        is_classification = target.codes is not None
-        context_domains = self._domains_for_context(target, domain)
-        features_by_context = self._features(X, domain if len(context_domains) else None)
-        self._source_range = self._trust = None
-        self.context_batch_size_ = int(np.median(np.bincount(domain.codes)))
-        if len(context_domains):
-            range_args = (domain.codes, domain.n_categories, context.relative_features_)
-            self._source_range = SourceRange.of_sources(Z, *range_args, self._seed)
-        all_domain_codes = np.asarray(domain.codes)
-        if is_classification:  # class weights refer to class codes
-            target = Labels(target.codes, np.arange(target.n_categories))
-        options = {"class_weight": self._code_weights(), "seed": self._seed}
-        all_data = {
-            in_context: MemberData(features, y, target=target, domain=domain, **options)
-            for in_context, features in features_by_context.items()
-        }
-        y, domain, target = y[training_rows], domain.take(training_rows), target.take(training_rows)
-        training_data = {
-            in_context: replace(data, X=data.X[training_rows], y=y, target=target, domain=domain)
-            for in_context, data in all_data.items()
-        }
-        cv = self.cv
-        if cv is None and domain.n_categories > 1:
-            cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
-        splits, _ = domain_folds(y, domain.codes, classification=is_classification, cv=cv)
-        fewer_splits = joined_splits(splits, y, is_classification) if self.cv is None else splits
-        scored_rows = np.unique(np.concatenate([test for _, test in splits]))
-        context_rows = scored_rows[np.isin(domain.codes[scored_rows], context_domains)]
-        rows_by_context = {False: scored_rows, True: context_rows}
-        scorers = {key: self._scorer(y, domain, rows) for key, rows in rows_by_context.items()}
-        searches = [(m, m.name, False) for m in member_types]
-        if len(context_domains):
-            searches += [(m, CONTEXT_PREFIX + m.name, True) for m in member_types if m.in_context]
-        self.members_: dict[str, Member] = {}
-        self.dropped_: list[str] = []
-        predictions: dict[str, Array] = {}
-        seconds_by_name: dict[str, float] = {}
-        for member_type, name, in_context in searches:
-            member_start = time.monotonic()
-            # With context there are twice as many features, so a fit takes about twice as long.
-            expected_seconds = member_start - start + 2 * seconds_by_name.get(member_type.name, 0.0)
-            is_over_budget = self.time_budget is not None and expected_seconds > self.time_budget
-            if predictions and is_over_budget:
-                self.dropped_.append(name)
-                continue
-            plain_member = self.members_.get(member_type.name)
-            plain_candidates = plain_member.parameters if plain_member else ()
-            self.members_[name], predictions[name] = member_type.search(
-                replace(training_data[in_context], plain_candidates=plain_candidates),
-                fewer_splits if member_type.expensive else splits,
-                scorers[in_context],
-                name,
-                in_context=in_context,
-                n_jobs=self.n_jobs,
-                all_data=all_data[in_context] if learn_from is None else None,
-            )
-            seconds = seconds_by_name[name] = time.monotonic() - member_start
-            if self.verbose:
-                print(f"{type(self).__name__}: fitted {name} in {seconds:.1f} s", flush=True)
-        if self.dropped_:
-            warn_caller(
-                f"time_budget={self.time_budget} s is too short to fit all members. These were "
-                f"not fitted: {', '.join(self.dropped_)}. Increase time_budget to fit them."
-            )
-        self._weight_members(predictions, scorers, context_domains)
-        if self.uses_context:
-            type_by_name = {CONTEXT_PREFIX + m.name: m for m in member_types}
-            row_args = (Z, all_domain_codes, training_rows, context_rows)
-            samples = SourceSamples(*row_args, context_domains, self.context_batch_size_)
-            self._trust = self._learn_trust(training_data[True], samples, predictions, type_by_name)
+            is_learned = np.zeros(len(rows), dtype=bool)
+            is_learned[_check_learn_from(learn_from, len(rows))] = True
+        return Table.from_rows(rows, target, domain, is_learned)
 
-    def _member_types(self) -> list[MemberType]:
+    def _store(self, table: Table, weighting: Weighting) -> None:
+        """Set the attributes that follow from the predictions for held-out rows."""
+        problem = weighting.search.problem
+        features, score = problem.features, problem.scores[False]
+        self.domain_context_, self._reach = features.context, features.limits
+        self.domains_ = table.by_name(table.domain.names)
+        self.context_batch_size_ = problem.batch_size
+        self.dropped_ = [n for n in weighting.search.candidates if n not in weighting.names]
+        self.dropped_ += weighting.search.dropped
+        self.weights_, self.context_weights_ = weighting.weights, weighting.context_weights
+        self._reset_adaptation()
+        members = {n: weighting.search.candidates[n].predictions for n in weighting.names}
+        order = np.argsort(table.rows[problem.training_rows[score.rows]])
+        codes = table.positions[score.domain_codes]
+        named_score = replace(score, rows=score.rows[order], domain_codes=codes)
+        self.held_out_ = named_score.held_out(weighting.plain, weighting.context, members)
+        score = self._with_rule(score)
+        self._quantiles = {"plain": score.quantiles(weighting.plain)}
+        scores = score.scores(weighting.plain)
+        self.domain_scores_ = table.by_name(scores)
+        self.expected_score_ = expected_score(scores, self._seed)
+        scored_domains = np.unique(score.domain_codes[score.rows])
+        self.calibration_domains_ = self.domains_[np.sort(table.positions[scored_domains])]
+        self.promise_ = PROMISES[self.calibration]
+        self.context_domain_scores_ = self.domain_scores_
+        self.context_expected_score_ = self.expected_score_
+        self._shares = self._plain_shares = self._source_range = None
+        if weighting.context is not None:
+            self._quantiles["context"] = score.quantiles(weighting.context)
+            scores = score.scores(weighting.context)
+            self.context_domain_scores_ = table.by_name(scores)
+            self.context_expected_score_ = expected_score(scores, self._seed)
+            domain_args = (table.domain.codes, table.domain.n_categories)
+            columns = features.context.relative_features_
+            self._source_range = SourceRange.of_sources(
+                problem.Z, *domain_args, columns, self._seed
+            )
+            if score.classes is not None:
+                rows = problem.scores[True].rows
+                share_args = (score.domain_codes[rows], problem.context_domains)
+                mixes = (weighting.context_mix, weighting.plain_mix)
+                relative = [mix[rows] / self._source_shares for mix in mixes]
+                self._shares = ShareRange.of_sources(relative[0], *share_args)
+                self._plain_shares = ShareRange.of_sources(relative[1], *share_args)
+
+    def _calibrate(self, table: Table) -> None:
+        """Calibrate prediction sets on domains that were not used for anything else."""
+        domains = table.domain.names[table.domain.codes]
+        y, codes = self._encode_target(table.y), table.domain.codes
+        score = self._held_out_score(y, codes, np.arange(len(y)))
+        self._quantiles = {"plain": score.quantiles(self._predict(table.X, None))}
+        if self.uses_context:
+            self._quantiles["context"] = score.quantiles(self._predict(table.X, domains))
+        self.calibration_domains_ = table.by_name(table.domain.names)
+
+    def _member_types(self, sizes: EnsembleSizes) -> list[MemberType]:
         """Return a member type for each name or estimator in ``members``."""
         member_types: list[MemberType] = []
-        members: Any = AUTO if isinstance(self.members, str) else self.members
+        members: Any = sizes.members if isinstance(self.members, str) else self.members
         for member in members:
             if isinstance(member, str) and member in MEMBER_TYPES:
                 member_types.append(MEMBER_TYPES[member]())
@@ -282,128 +238,14 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 f"{wrong_type}. Pass a {needed_type} to {type(self).__name__}."
             )
 
-    def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
-        """Return standardized rows (key False) and, with domains, also rows in context (key True).
-
-        Missing values are replaced by the mean. Standardized values are clipped to the limits of
-        the source domains, because members were not tested beyond them, and linear models would
-        extrapolate without bound, for example if a new domain uses a different unit.
-        """
-        context = self.domain_context_
-        Z = context._standardized(X)
-        plain_Z = np.clip(np.nan_to_num(Z), *self._reach)
-        if domain is None:
-            return {False: plain_Z}
-        refuse_too_large(X, "X")
-        moments = context._moments_of(Z, domain)
-        return {False: plain_Z, True: self._in_context(Z, plain_Z, domain.codes, moments)}
-
-    def _in_context(self, Z: Array, plain_Z: Array, group_codes: Array, moments: Moments) -> Array:
-        """Return features for members with context; ``moments`` are those of each group."""
-        context = self.domain_context_
-        mean, variance = context._shrunk_moments(moments, with_domains=True)
-        relative_values = context._relative_values(Z, group_codes, mean, variance)
-        factors = np.ones(Z.shape[1])
-        factors[context.relative_features_] = RELATIVE_FACTOR
-        return np.column_stack([factors * plain_Z, relative_values])
-
-    def _weight_members(
-        self,
-        predictions: dict[str, Array],
-        scorers: dict[bool, HeldOutScore],
-        context_domains: Array,
-    ) -> None:
-        """Compute member weights, and the scores of the ensemble on held-out domains.
-
-        ``scorers[True]`` scores members with context, on rows from the ``context_domains``.
-        """
-        scorer, context_scorer = scorers[False], scorers[True]
-        members = self.members_.items()
-        plain_predictions = {n: predictions[n] for n, m in members if not m.in_context}
-        context_predictions = {n: predictions[n] for n, m in members if m.in_context}
-        self.weights_, plain_mix, plain_held_out = scorer.mix_predictions(plain_predictions)
-        self.domain_scores_ = scorer.scores(plain_held_out)
-        self.expected_score_ = expected_score(self.domain_scores_, self._seed)
-        self._shares = self._plain_shares = None
-        self._quantiles = {"plain": scorer.quantiles(plain_held_out)}
-        self.calibration_domains_ = self.domains_[np.unique(scorer.domain_codes[scorer.rows])]
-        self.promise_ = PROMISES[self.calibration]
-        self.context_weights_ = self.weights_
-        self.context_domain_scores_ = self.domain_scores_
-        self.context_expected_score_ = self.expected_score_
-        combined_held_out = None
-        if context_predictions:
-            weights, context_mix, held_out_mix = context_scorer.mix_predictions(context_predictions)
-            mixes = {"plain": plain_held_out, "context": held_out_mix}
-            mix_weights, _, combined_held_out = context_scorer.mix_predictions(mixes, PRIOR)
-            combined_mix = mix_weights["plain"] * plain_mix + mix_weights["context"] * context_mix
-            self.context_weights_ = {
-                **{n: mix_weights["plain"] * w for n, w in self.weights_.items()},
-                **{n: mix_weights["context"] * w for n, w in weights.items()},
-            }
-            self.context_domain_scores_ = scorer.scores(combined_held_out)
-            self.context_expected_score_ = expected_score(self.context_domain_scores_, self._seed)
-            self._quantiles["context"] = scorer.quantiles(combined_held_out)
-            if scorer.classes is not None:
-                rows = context_scorer.rows
-                domain_args = (scorer.domain_codes[rows], context_domains)
-                self._shares = ShareRange.of_sources(combined_mix[rows], *domain_args)
-                self._plain_shares = ShareRange.of_sources(plain_mix[rows], *domain_args)
-        self._reset_adaptation()
-        self.held_out_ = scorer.held_out(plain_held_out, combined_held_out, predictions)
-
-    def _learn_trust(
-        self,
-        data: MemberData,
-        samples: SourceSamples,
-        predictions: dict[str, Array],
-        type_by_name: dict[str, MemberType],
-    ) -> Trust:
-        """Measure how much weight context should have in small batches.
-
-        For each half of the source domains, members with context are refitted to a sample of the
-        rows outside this half. They predict rows from this half in small batches and in whole
-        domains. The difference between these predictions is added to the held-out predictions from
-        which member weights were computed.
-        """
-        weights = self.context_weights_
-        members = [m for n, m in self.members_.items() if m.in_context and weights[n] > MIN_WEIGHT]
-        plain_mix = np.tensordot(
-            [*self.weights_.values()], [predictions[n] for n in self.weights_], 1
-        )
-        context_mix = np.tensordot([*weights.values()], [predictions[n] for n in weights], 1)
-        results_by_half = []
-        for held_out_domains, batches in samples.halves(self._seed):
-            is_held_out = np.isin(data.domain.codes, held_out_domains)
-            train = data.sample(np.flatnonzero(~is_held_out), TRUST_TRAINING_ROWS)
-            has_one_domain = len(np.unique(data.domain.codes[train])) < 2
-            if has_one_domain or (data.n_classes and len(np.unique(data.y[train])) < 2):
-                continue
-            rows = np.concatenate([batch.rows for batch in batches])
-            Z = samples.Z[samples.training_rows[rows]]
-            moments = Moments.stacked([batch.moments for batch in batches])
-            batch_indices = np.repeat(np.arange(len(batches)), [len(b.rows) for b in batches])
-            plain_Z = np.clip(np.nan_to_num(Z), *self._reach)
-            batch_features = self._in_context(Z, plain_Z, batch_indices, moments)
-            stacked_X, n = np.concatenate([batch_features, data.X[rows]]), len(rows)
-            difference = np.zeros((n, plain_mix.shape[1]))
-            for member in members:
-                outputs = type_by_name[member.name].refit_predict(data, member, train, stacked_X)
-                difference += weights[member.name] * (outputs[:n] - outputs[n:])
-            batch_sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(batch_indices))
-            results_by_half.append((rows, batch_sizes, context_mix[rows] + difference))
-        if not results_by_half:
-            return Trust(samples.size)
-        rows, batch_sizes, batch_mix = map(np.concatenate, zip(*results_by_half, strict=True))
-        groups = np.unique([batch_sizes, data.domain.codes[rows]], axis=1, return_inverse=True)[1]
-        y = np.eye(data.n_classes)[data.y[rows]] if data.n_classes else data.y[rows][:, None]
-        row_weights = equal_weights(groups.ravel(), data.y[rows] if data.n_classes else None)
-        return Trust.learn(samples.size, batch_sizes, plain_mix[rows], batch_mix, y, row_weights)
-
     def _member_outputs(self, features: Array, *, in_context: bool) -> dict[str, Array]:
         """Return the predictions of all members that use context, or of all that do not."""
         members = {name: m for name, m in self.members_.items() if m.in_context == in_context}
         return {name: member.predict(features) for name, member in members.items()}
+
+    @property
+    def _features(self) -> Features:
+        return Features(self.domain_context_, self._reach)
 
     def _predict(self, X: Any, sample_domain: Any) -> Array:
         """Return class probabilities, or predictions of the standardized target."""
@@ -413,8 +255,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     def _predict_checked(self, X: Array, sample_domain: Any) -> Array:
         domain = domain_labels(sample_domain, X)
         if sample_domain is None or not self.uses_context:
-            outputs = self._member_outputs(self._features(X)[False], in_context=False)
-            return mix(outputs, self.weights_)
+            features = self._features.plain(self.domain_context_._standardized(X))
+            return mix(self._member_outputs(features, in_context=False), self.weights_)
         plain_predictions, predictions, unusual_domains = self._predict_in_batches(X, domain)
         if unusual_domains:
             self._warn_without_context(unusual_domains, domain)
@@ -439,8 +281,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         Z = self.domain_context_._standardized(X)
         batches = self._batches(Z, keys, domain)
         distinct_rows = order[is_first_copy]
-        domain_codes, keys, Z, X = (array[distinct_rows] for array in (domain_codes, keys, Z, X))
-        features = self._features(X)[False]
+        domain_codes, keys, Z = (array[distinct_rows] for array in (domain_codes, keys, Z))
+        features = self._features.plain(Z)
         outputs = self._member_outputs(features, in_context=False)
         plain_predictions = mix(outputs, self.weights_)
         outliers, source_range = {}, self._source_range
@@ -460,7 +302,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             indices = np.flatnonzero(n_contexts > part_index)
             rows = context_rows[indices]
             moments = context_moments(batches, part_index, Z[rows], keys[rows], domain_codes[rows])
-            X_context = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
+            groups = np.arange(len(rows))
+            X_context = self._features.in_context(Z[rows], features[rows], groups, moments)
             context_outputs = self._member_outputs(X_context, in_context=True)
             context_sum[indices] += mix(context_outputs, self.context_weights_)
         context_predictions = context_sum / n_contexts[:, None] + plain_sum
@@ -508,6 +351,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return self.on_target_scale(predictions)[: len(labeled_rows)]
 
     @property
+    def _source_shares(self) -> Array | float:
+        """Class frequencies of the source domains; 1 in models that older versions saved."""
+        counts = getattr(self, "_class_counts", None)
+        return 1.0 if counts is None else source_shares(counts)
+
+    @property
     def feature_limits(self) -> Array:
         """Lower and upper limits to which standardized features are clipped."""
         return self._reach
@@ -534,7 +383,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         checks = ((predictions, self._shares), (plain_predictions, self._plain_shares))
         for probabilities, share_range in checks:
             if share_range is not None:
-                shares = class_shares(probabilities, domain.codes, domain.n_categories)
+                relative = probabilities / self._source_shares
+                shares = class_shares(relative, domain.codes, domain.n_categories)
                 is_outside = share_range.excludes(shares, np.bincount(domain.codes))
                 unusual_codes.update(np.flatnonzero(is_outside).tolist())
         return {code: outliers.get(code) for code in sorted(unusual_codes)}

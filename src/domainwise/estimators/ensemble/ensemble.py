@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_sample_weight
 
-from domainwise.base.arrays import Array, ArrayLike, ClassWeight, MaybeArray
-from domainwise.base.inputs import Labels, check_classes, check_target, warn_about_shares
+from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray
+from domainwise.base.inputs import Labels, check_classes, check_target
 from domainwise.base.messages import warn_caller
 from domainwise.base.signatures import arguments, with_shared_arguments
 from domainwise.estimators.ensemble.base import DomainEnsemble
-from domainwise.estimators.ensemble.context import domain_labels
+from domainwise.estimators.ensemble.fitting import (
+    Table,
+    absurd_target_message,
+    plausible_targets,
+)
 from domainwise.estimators.ensemble.held_out import HeldOutScore, mixed_domains
+from domainwise.held_out.calibration.decisions import Decisions, check_decision
 from domainwise.held_out.calibration.quantiles import PredictionIntervals, PredictionSets
+from domainwise.held_out.scoring.measures import counts_by_domain
 
 
 @with_shared_arguments
 @arguments
-class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
+class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, DomainEnsemble):
     """Classifier that averages models, weighted by their scores on held-out domains.
 
     No type of model is best on all data sets, and scores on a few domains are too noisy to select
-    the best one. The ensemble therefore averages kernel ridge regression and support vector
-    machines with invariant kernels, extremely randomized trees, gradient boosting and logistic
-    regression. The parameters of each member are chosen by the log loss on held-out source domains,
-    with equal weights for domains, and for the classes within a domain. The probabilities of the
-    members are averaged, with weights that grow exponentially with their balanced accuracy on these
-    domains.
+    the best one. The ensemble therefore averages several types, such as gradient boosting, kernel
+    ridge regression with invariant kernels and logistic regression. Which types and sizes are tried
+    depends on the number of rows. The parameters of each member are chosen by the log loss on
+    held-out source domains. Probabilities are calibrated on these domains, and averaged with
+    weights that decrease exponentially with their log loss. Members that are clearly worse than the
+    best one are dropped.
+
+    Probabilities have the class frequencies of the source domains. A decision rule (``decision``)
+    turns them into classes.
 
     If several rows from a new domain are predicted together, ``predict(X, sample_domain=...)`` also
     uses members whose features are relative to the domain (:class:`DomainContext`). This assumes
@@ -39,16 +48,22 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     ----------
     members : "auto" or list, default="auto"
         Names of member types (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
-        ``invariant_svm``; "auto" is all of these), or ``(name, estimator)`` pairs. The
-        ``boosting`` extra adds ``lightgbm`` and ``catboost``, which cannot be saved to model files.
+        ``invariant_svm``; "auto" is all of these with few rows, and fewer and larger ones with many
+        rows), or ``(name, estimator)`` pairs. The ``boosting`` extra adds ``lightgbm`` and
+        ``catboost``, which cannot be saved to model files.
     context : "auto" or bool, default="auto"
         Whether to also fit members that use context. "auto" does so with at least two source
         domains, if at least half of them contain two classes with at least five rows each. If each
         domain has only one class, the statistics of a domain would reveal the class.
     class_weight : dict or "balanced", default=None
-        Class weights. With None, all rows have equal weights; predictions are then poor for domains
-        whose class shares differ from those of the source domains, and ``fit`` warns if class
-        shares differ strongly between source domains.
+        Class weights with which members are fitted; None for equal weights of all rows.
+        Probabilities are calibrated to the frequencies of the source domains in any case.
+    decision : {"auto", "argmax", "balanced"} or float, default="auto"
+        How probabilities are turned into classes. "balanced" divides them by the class frequencies
+        of the source domains, "argmax" predicts the most probable class, and a number is the
+        smallest probability for which the second of two classes is predicted. "auto" is the rule
+        that suits ``scoring`` (balanced accuracy if it is None); for two classes, the threshold is
+        tuned on held-out domains if this is better by more than one standard error.
     calibration : {"cv", "split"}, default="cv"
         How prediction sets are calibrated. "cv" uses predictions for each domain by members fitted
         without that domain; the coverage is *approximate*. "split" reserves half of the domains;
@@ -56,7 +71,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     cv : int, splitter or iterable, default=None
         None holds out one domain at a time, or groups of domains if there are more than ten (for
         trees, boosting and support vector machines, more than five). Splitters receive the domains
-        as ``groups``.
+        as ``groups``. Without a splitter, neither the names of domains nor the order of rows change
+        the model.
     scoring : str or callable, default=None
         A scikit-learn scorer with which parameters are chosen and ``domain_scores_`` are computed.
         It does not affect the weights of members.
@@ -76,7 +92,12 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     domains_ : ndarray
         Domain labels seen in fit.
     members_ : dict
-        Fitted members by name; names of members that use context start with ``context_``.
+        Fitted members that have a weight, by name; names of members that use context start with
+        ``context_``.
+    decision_rule_ : DecisionRule
+        The rule that turns probabilities into classes.
+    decision_threshold_ : float
+        For two classes, the smallest probability for which the second class is predicted.
     weights_, context_weights_ : dict of float
         Weights of members in predictions without and with context.
     domain_scores_, context_domain_scores_ : ndarray of shape (n_domains,)
@@ -103,7 +124,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     promise_ : {"approximate", "guaranteed"}
         Whether the coverage of prediction sets is approximate or guaranteed.
     dropped_ : list of str
-        Members that were not fitted because of ``time_budget``.
+        Members without a weight: clearly worse on held-out domains, or not compared because of
+        ``time_budget``.
     held_out_ : HeldOut
         Predictions for source rows by members fitted without their domain: those of the ensemble
         without context (``plain``) and with context (``context``, or None), and those of its
@@ -150,18 +172,20 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
     class_weight: ClassWeight = None
+    decision: Decision = "auto"
 
-    def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
-        target = check_classes(y, len(X))
-        self.classes_ = target.names
-        if self.scoring is None:
-            warn_about_shares(self.class_weight, target, domain_labels(sample_domain, X))
-        self._fit(X, target.codes, target, sample_domain, learn_from)
+    def _learn_target(self, table: Table) -> tuple[Array, Labels]:
+        """Check the classes and the decision, and return class codes and labels."""
+        target = check_classes(table.y, len(table.y))
+        check_decision(self.decision, target.n_categories)
+        self.classes_, n_classes = target.names, target.n_categories
+        self._class_counts = counts_by_domain(target.codes, table.domain.codes, n_classes)
+        return target.codes, target
 
-    @property
-    def predicts_most_probable(self) -> bool:
-        """Whether :meth:`predict` returns the most probable class; False if it is overridden."""
-        return type(self).predict is DomainEnsembleClassifier.predict
+    def _with_rule(self, score: HeldOutScore) -> HeldOutScore:
+        """Choose the decision rule on held-out domains, and return the score with this rule."""
+        self.decide(self.decision, self.scoring or "balanced_accuracy")
+        return replace(score, rule=self.decision_rule_)
 
     def _encode_target(self, y: Array) -> Array:
         """Return class codes; classes that were not seen in fit have the code ``len(classes_)``."""
@@ -182,8 +206,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         -------
         y : ndarray of shape (n_rows,)
         """
-        class_codes = self._corrected(X, sample_domain).argmax(axis=1)
-        return np.asarray(self.classes_[class_codes])
+        rule, p = self.decision_rule_, self._corrected(X, sample_domain)
+        return np.asarray(self.classes_[p.argmax(axis=1) if rule is None else rule.codes(p)])
 
     def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
@@ -210,12 +234,9 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         pairs = enumerate(self.classes_.tolist())
         return {code: float(self.class_weight.get(name, 1.0)) for code, name in pairs}
 
-    def _scorer(self, class_codes: Array, domain: Labels, rows: Array) -> HeldOutScore:
-        is_balanced = self.class_weight == "balanced"
-        class_weight = None if is_balanced else self._code_weights()
-        row_weights = compute_sample_weight(class_weight, class_codes)
-        row_args = (domain.codes, len(self.domains_), rows, row_weights)
-        return HeldOutScore(class_codes, self.classes_, *row_args, is_balanced, self.scoring)
+    def _held_out_score(self, y: Array, domain_codes: Array, rows: Array) -> HeldOutScore:
+        n_domains = int(domain_codes.max()) + 1
+        return HeldOutScore(y, self.classes_, domain_codes, n_domains, rows, self.scoring)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         """Return the codes of the domains on which context is scored; empty if it is not used."""
@@ -241,8 +262,9 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
 
     Like :class:`DomainEnsembleClassifier`, but for a continuous target. Parameters are chosen by
     the mean squared error on held-out source domains, which have equal weights. The weights of
-    members decrease exponentially with the logarithm of the RMSE. Context requires at least two
-    source domains.
+    members decrease exponentially with the logarithm of the RMSE. Predictions are bounded by what
+    held-out domains show to be safe, and a few absurd targets are moved closer, with a warning.
+    Context requires at least two source domains.
 
     Parameters
     ----------
@@ -277,11 +299,15 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     (3,)
     """
 
-    def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
-        y = np.asarray(y, dtype=np.float64)
+    def _learn_target(self, table: Table) -> tuple[Array, Labels]:
+        """Return the standardized target; absurd values are moved, with a warning."""
+        values = np.asarray(table.y, dtype=np.float64)
+        y = plausible_targets(values, table.domain.codes)
+        if not np.array_equal(y, values):
+            warn_caller(absurd_target_message(values, y))
         self._mean, self._deviation = float(y.mean()), float(y.std()) or 1.0
-        target = check_target(self._encode_target(y), len(X), "rbf", min_classes=1)
-        self._fit(X, target.values[:, 0], target, sample_domain, learn_from)
+        target = check_target(self._encode_target(y), len(y), "rbf", min_classes=1)
+        return target.values[:, 0], target
 
     def _encode_target(self, y: Array) -> Array:
         return (y - self._mean) / self._deviation
@@ -307,9 +333,12 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     def _code_weights(self) -> None:
         return None
 
-    def _scorer(self, y: Array, domain: Labels, rows: Array) -> HeldOutScore:
-        row_args = (domain.codes, len(self.domains_), rows, np.ones(len(y)))
-        return HeldOutScore(y, None, *row_args, False, self.scoring, self._mean, self._deviation)
+    def _with_rule(self, score: HeldOutScore) -> HeldOutScore:
+        return score
+
+    def _held_out_score(self, y: Array, domain_codes: Array, rows: Array) -> HeldOutScore:
+        row_args = (domain_codes, int(domain_codes.max()) + 1, rows, self.scoring)
+        return HeldOutScore(y, None, *row_args, self._mean, self._deviation)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         use_context = self.context is not False and domain.n_categories > 1

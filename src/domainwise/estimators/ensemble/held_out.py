@@ -13,15 +13,22 @@ from sklearn.metrics import get_scorer
 from domainwise.base.arrays import Array
 from domainwise.estimators.ridge.scores import ClassRule, NumberRule
 from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve
+from domainwise.held_out.calibration.decisions import DecisionRule
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.folds import Split, draw_rows
 from domainwise.held_out.scoring.predictions import HeldOut
 from domainwise.held_out.search.driver import outputs_by_row
 from domainwise.held_out.search.scores import Outcome, outputs, row_losses
 
-#: Softmax temperature of member weights. It is about one standard deviation of the difference
-#: between the scores of two members on nine domains, so only clearly worse members get low weights.
+#: Lower bound for the softmax temperature of member weights: a loss that is 4 % larger.
 TEMPERATURE = 0.02
+#: Members that are worse than the best one by more than this many standard errors are dropped.
+MAX_DEFICIT = 2.0
+#: Lower bounds for losses and for probabilities before logarithms are taken.
+MIN_LOSS, MIN_PROBABILITY = 1e-12, 1e-6
+#: Shares of the largest distance by which held-out predictions leave the range of other domains'
+#: targets, to choose from for the bounds of predictions.
+STRETCHES = (0.0, 0.25, 0.5, 1.0)
 #: Prior weights of members without context and of members with context.
 PRIOR = (0.6, 0.4)
 #: Maximum number of rows on which the candidates of a member are compared.
@@ -34,6 +41,14 @@ MIN_CLASS_ROWS = 5
 
 class ProbabilityRule(ClassRule):
     """Fitted estimator that scorers call; it converts probabilities, passed as X, into classes."""
+
+    def __init__(self, classes: Any = None, rule: DecisionRule | None = None) -> None:
+        super().__init__(classes)
+        self.rule = rule
+
+    def codes(self, values: Array) -> Array:
+        """Return class codes, by the rule if there is one."""
+        return values.argmax(axis=1) if self.rule is None else self.rule.codes(values)
 
     def predict_proba(self, probabilities: Array) -> Array:
         """Return the probabilities."""
@@ -57,11 +72,10 @@ class HeldOutScore:
     domain_codes: Array  #: domain code of each row
     n_domains: int
     rows: Array  #: indices of the rows that are predicted and scored
-    sample_weight: Array  #: row weights in calibration, multiplied by equal weights for domains
-    balanced: bool  #: whether classes also have equal weights in calibration
     scoring: Any
     mean: float = 0.0  #: of a continuous target before it was standardized
     deviation: float = 1.0
+    rule: DecisionRule | None = None  #: how probabilities are converted into classes
 
     @property
     def n_classes(self) -> int:
@@ -93,7 +107,7 @@ class HeldOutScore:
         """Return the score on each domain by which candidates are selected; larger is better.
 
         If ``scoring`` is not set, the score is the negative squared error, or the negative log loss
-        of calibrated probabilities, with equal weights for the classes of a domain.
+        of calibrated probabilities.
         """
         if self.scoring is not None:
             curve = None if self.classes is None else self.curve(row_outputs)
@@ -105,26 +119,51 @@ class HeldOutScore:
 
     @cached_property
     def _row_weights(self) -> Array:
-        """Row weights that give domains, and the classes within a domain, equal weights."""
-        class_codes = None if self.classes is None else self.y[self.rows]
-        return equal_weights(self.domain_codes[self.rows], class_codes)
+        """Row weights that give domains equal weights."""
+        return equal_weights(self.domain_codes[self.rows])
+
+    def take(self, rows: Array) -> HeldOutScore:
+        """Return the score for some of the rows, with new indices."""
+        scored = np.flatnonzero(np.isin(rows, self.rows))
+        return replace(self, y=self.y[rows], domain_codes=self.domain_codes[rows], rows=scored)
 
     def curve(self, row_outputs: Array) -> Curve:
-        """Fit the calibration curve for probabilities, with the class weights of the estimator."""
-        y, domain_codes = self.y[self.rows], self.domain_codes[self.rows]
-        if self.balanced:
-            row_weights = equal_weights(domain_codes, y)
-        else:
-            row_weights = equal_weights(domain_codes) * self.sample_weight[self.rows]
-        return fit_curve(row_outputs[self.rows], y, row_weights)[0]
+        """Fit the calibration curve for probabilities with the frequencies of source domains."""
+        return fit_curve(row_outputs[self.rows], self.y[self.rows], self._row_weights)[0]
 
-    def accuracy_or_error(self, predictions: Array) -> Array:
-        """Return the balanced accuracy or mean squared error on each domain."""
-        y, domain_codes = self.y[self.rows], self.domain_codes[self.rows]
+    def losses(self, predictions: Array) -> Array:
+        """Return the mean squared error, or the log loss, on each domain; NaN without rows."""
+        y, values = self.y[self.rows], predictions[self.rows]
         if self.classes is None:
-            return squared_errors(y, predictions[self.rows, 0], domain_codes, self.n_domains)
-        predicted_codes = predictions[self.rows].argmax(axis=1)
-        return balanced_accuracies(y, predicted_codes, domain_codes, self.n_domains)
+            row_losses = (y - values[:, 0]) ** 2
+        else:
+            true_class_p = values[np.arange(len(y)), y]
+            row_losses = -np.log(np.maximum(true_class_p, MIN_PROBABILITY))
+        return domain_means(row_losses, self.domain_codes[self.rows], self.n_domains)
+
+    def safe_bounds(self, predictions: Array) -> tuple[tuple[float, float], Array]:
+        """Return bounds for predictions of a continuous target, and predictions within them.
+
+        Predictions for a held-out domain may leave the range of the other domains' targets. They
+        are cut off unless this makes the error on held-out domains larger, and new predictions
+        never go farther than held-out ones did.
+        """
+        y, codes = self.y[self.rows], self.domain_codes[self.rows]
+        lows, highs = (-other_maxima(-y, codes)[codes], other_maxima(y, codes)[codes])
+        widths = np.maximum(highs - lows, 1e-12)
+        values = predictions[self.rows, 0]
+        excess = np.maximum(lows - values, values - highs) / widths
+        stretches = [share * max(0.0, float(excess.max())) for share in STRETCHES]
+        versions = []
+        for stretch in stretches:
+            bounded = predictions.copy()
+            margins = stretch * widths
+            bounded[self.rows, 0] = np.clip(values, lows - margins, highs + margins)
+            versions.append(bounded)
+        errors = [float(np.nanmean(self.losses(version))) for version in versions]
+        best = int(np.argmin(np.round(np.array(errors) / (min(errors) or 1.0), 9)))
+        margin = stretches[best] * float(np.ptp(y))
+        return (float(y.min()) - margin, float(y.max()) + margin), versions[best]
 
     def mix_predictions(
         self, predictions: dict[str, Array], prior: Any = None
@@ -133,18 +172,21 @@ class HeldOutScore:
 
         In the second version, the weights for a domain are computed without this domain.
         """
-        metrics = np.array([self.accuracy_or_error(p) for p in predictions.values()])
+        losses = np.array([self.losses(p) for p in predictions.values()])
         stacked_predictions = np.stack(list(predictions.values()))
-
-        def weigh(metrics: Array) -> Array:
-            return softmax_weights(exponent_scores(metrics, are_errors=self.classes is None), prior)
-
-        weights = weigh(metrics)
+        scored_domains = np.flatnonzero(np.isfinite(losses).all(axis=0))
+        losses = losses[:, scored_domains]
+        weights = member_weights(losses, prior)
         mixture = np.tensordot(weights, stacked_predictions, 1)
+        best = int(losses.mean(axis=1).argmin())
+        mixture_losses = np.stack([losses[best], self.losses(mixture)[scored_domains]])
+        deficits, errors = paired_deficits(mixture_losses)
+        if deficits[1] > errors[1] and deficits[1] > 0:
+            weights = np.eye(len(losses))[best]
+            mixture = stacked_predictions[best]
         held_out_mixture = mixture.copy()
-        scored_domains = np.flatnonzero(np.isfinite(metrics).all(axis=0))
-        for domain in scored_domains if len(scored_domains) > 1 else []:
-            other_weights = weigh(metrics[:, scored_domains[scored_domains != domain]])
+        for i, domain in enumerate(scored_domains if len(scored_domains) > 1 else []):
+            other_weights = member_weights(np.delete(losses, i, axis=1), prior)
             is_in_domain = self.domain_codes == domain
             domain_predictions = stacked_predictions[:, is_in_domain]
             held_out_mixture[is_in_domain] = np.tensordot(other_weights, domain_predictions, 1)
@@ -180,12 +222,17 @@ class HeldOutScore:
 
         Undefined scores are NaN.
         """
+        if self.scoring is None and self.classes is None:
+            return -self.deviation * np.sqrt(self.losses(predictions))
         if self.scoring is None:
-            metrics = self.accuracy_or_error(predictions)
-            return metrics if self.classes is not None else -self.deviation * np.sqrt(metrics)
+            y, domain_codes = self.y[self.rows], self.domain_codes[self.rows]
+            predicted_codes = ProbabilityRule(None, self.rule).codes(predictions[self.rows])
+            return balanced_accuracies(y, predicted_codes, domain_codes, self.n_domains)
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
         class_names = self.classes
-        scored_model = NumberRule() if class_names is None else ProbabilityRule(class_names)
+        scored_model = (
+            NumberRule() if class_names is None else ProbabilityRule(class_names, self.rule)
+        )
         scores = np.full(self.n_domains, np.nan)
         last_error = None
         for code in np.unique(self.domain_codes[self.rows]):
@@ -215,26 +262,51 @@ def balanced_accuracies(
     return np.asarray(hit_sums / np.where(weight_sums > 0, weight_sums, np.nan))
 
 
-def squared_errors(y: Array, predictions: Array, domain_codes: Array, n_domains: int) -> Array:
-    """Return the mean squared error on each domain; NaN without rows."""
+def domain_means(values: Array, domain_codes: Array, n_domains: int) -> Array:
+    """Return the mean of the values of each domain's rows; NaN without rows."""
     counts = np.bincount(domain_codes, minlength=n_domains)
-    error_sums = np.bincount(domain_codes, (y - predictions) ** 2, minlength=n_domains)
-    return np.asarray(error_sums / np.where(counts > 0, counts, np.nan))
+    sums = np.bincount(domain_codes, values, minlength=n_domains)
+    return np.asarray(sums / np.where(counts > 0, counts, np.nan))
 
 
-def exponent_scores(metrics: Array, *, are_errors: bool) -> Array:
-    """Return the scores that determine member weights: mean accuracy, or negative log RMSE.
+def other_maxima(values: Array, domain_codes: Array) -> Array:
+    """Return for each domain code the largest value of all other domains, or of the only domain."""
+    maxima = np.full(int(domain_codes.max()) + 1, -np.inf)
+    np.maximum.at(maxima, domain_codes, values)
+    if np.isfinite(maxima).sum() < 2:
+        return maxima
+    first, second = np.sort(maxima)[:-3:-1]
+    return np.where(np.arange(len(maxima)) == maxima.argmax(), second, first)
 
-    ``metrics`` has shape (n_members, n_domains). A change of 1 % in the RMSE has the same effect as
-    a change of 0.01 in the accuracy. Errors are relative to the target's variance, and may be 0.
+
+def paired_deficits(losses: Array) -> tuple[Array, Array]:
+    """Return how much worse each row of losses is than the best one, and the standard errors.
+
+    ``losses`` has shape (n_members, n_domains). The score of a member is minus half the logarithm
+    of its mean loss, so that an RMSE that is larger by 1 % is worse by 0.01. Differences between
+    members are paired over domains; their standard errors follow from a linear approximation.
     """
-    means = np.nanmean(metrics, axis=1)
-    return np.asarray(-0.5 * np.log(np.maximum(means, 1e-12)) if are_errors else means)
+    n_domains = losses.shape[1]
+    means = np.maximum(losses.mean(axis=1), MIN_LOSS)
+    best = int(means.argmin())
+    deficits = 0.5 * np.log(means / means[best])
+    relative_losses = losses / means[:, None]
+    differences = 0.5 * (relative_losses - relative_losses[best])
+    if n_domains < 2:
+        return deficits, np.zeros(len(losses))
+    return deficits, differences.std(axis=1, ddof=1) / np.sqrt(n_domains)
 
 
-def softmax_weights(scores: Array, prior: Sequence[float] | None = None) -> Array:
-    """Return weights proportional to ``exp(score / temperature)``, and to the prior if given."""
-    weights = np.exp((scores - scores.max()) / TEMPERATURE)
+def member_weights(losses: Array, prior: Sequence[float] | None = None) -> Array:
+    """Return weights that decrease exponentially with the deficit, in standard errors.
+
+    Members that are clearly worse than the best one are dropped (theory 15). With a prior, which
+    already prefers a member, the temperature is the same for all.
+    """
+    deficits, errors = paired_deficits(losses)
+    temperatures = np.maximum(errors, TEMPERATURE) if prior is None else TEMPERATURE
+    relative_deficits = deficits / temperatures
+    weights = np.where(relative_deficits <= MAX_DEFICIT, np.exp(-relative_deficits), 0.0)
     weights = weights if prior is None else weights * np.asarray(prior)
     return np.asarray(weights / weights.sum())
 

@@ -9,7 +9,7 @@ To add a type, write a class and add it to ``_TYPES``; grids are in ``held_out/s
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -54,9 +54,8 @@ from domainwise.held_out.search.scores import Score, decision_outputs, log_proba
 
 #: Number of trees in the final forest, and during the search.
 TREES, COMPARED_TREES = 100, 30
-#: With more rows than this, boosting uses deeper trees, and forests do not try small leaves, which
-#: gain little and make model files large.
-MANY_ROWS = 1500
+#: Number of rows on which invariant ridge compares kernels if the number of kernels is limited.
+KERNEL_ROWS = 2000
 #: With more features than this, forests try only the smaller number of features per split.
 MANY_FEATURES = 50
 
@@ -67,13 +66,19 @@ class MemberData(Data):
 
     target: Any = None
     domain: Any = None
-    #: Candidates selected without context; they restrict the search with context.
-    plain_candidates: Sequence[Candidate] = ()
+    sizes: grids.EnsembleSizes = grids.ENSEMBLE[0]  #: the candidates for this number of rows
+    #: Candidates selected without context, or on fewer rows; they restrict the search.
+    hints: Sequence[Candidate] = ()
 
     @property
     def n_classes(self) -> int:
         """Number of classes; 0 for a continuous target."""
         return int(self.target.n_categories)
+
+    def at(self, rows: Array) -> MemberData:
+        """Return some of the rows, with the codes of all classes and domains."""
+        labels = {"target": self.target.take(rows), "domain": self.domain.take(rows)}
+        return replace(self, X=self.X[rows], y=self.y[rows], **labels)
 
     def sample(self, rows: Array, max_rows: int | None) -> Array:
         """Sample at most ``max_rows`` of these rows, evenly from their domains; None keeps all."""
@@ -94,6 +99,8 @@ class Member:
     n_classes: int  #: 0 for a continuous target
     clip: float | None  #: limit that large values approach, in standard deviations
     curve: Curve | None  #: calibration curve from outputs to probabilities
+    #: Lowest and highest prediction of a continuous target that is safe on held-out domains.
+    bounds: tuple[float, float] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"estimators": [pack_forest(model) for model in self.estimators]}
@@ -107,8 +114,10 @@ class Member:
         estimator_outputs = [outputs(model, X, self.n_classes) for model in self.estimators]
         for model_outputs in estimator_outputs:
             check_outputs(model_outputs, len(X), self.name)
-        mean_outputs, curve = np.mean(estimator_outputs, axis=0), self.curve
-        return np.asarray(mean_outputs if curve is None else curve.probabilities(mean_outputs))
+        mean_outputs = np.mean(estimator_outputs, axis=0)
+        if self.curve is not None:
+            return self.curve.probabilities(mean_outputs)
+        return mean_outputs if self.bounds is None else np.clip(mean_outputs, *self.bounds)
 
 
 class MemberType:
@@ -138,16 +147,12 @@ class MemberType:
         *,
         in_context: bool,
         n_jobs: int | None,
-        all_data: Any = None,
     ) -> tuple[Member, Array]:
-        """Select candidates on held-out domains and fit them to all rows.
+        """Select candidates on held-out domains.
 
-        Also returns the predictions for held-out domains. If ``data`` is a sample of the rows,
-        ``all_data`` contains all of them.
+        Return a member without fitted estimators, and its predictions for held-out domains.
         """
         data = replace(data, X=soft_clip(data.X, self.clip))
-        if all_data is not None:
-            all_data = replace(all_data, X=soft_clip(all_data.X, self.clip))
         rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
         # A user's scorer might be undefined on the few domains in the first round of a race.
         race = Race() if score.scoring is None else None
@@ -156,10 +161,20 @@ class MemberType:
             assert search_result.held_out is not None
             mean = search_result.held_out.mean(axis=0, dtype=np.float64)
             curve = score.curve(mean) if score.n_classes else None
-            estimators = self.fit(data if all_data is None else all_data, search_result.chosen)
-        output_settings = (score.n_classes, self.clip, curve)
-        member = Member(name, in_context, search_result.chosen, estimators, *output_settings)
-        return member, np.asarray(mean if curve is None else curve.probabilities(mean))
+            bounds, predictions = None, mean
+            if curve is not None:
+                predictions = curve.probabilities(mean)
+            else:
+                bounds, predictions = score.safe_bounds(mean)
+        output_settings = (score.n_classes, self.clip, curve, bounds)
+        return Member(name, in_context, search_result.chosen, [], *output_settings), predictions
+
+    def fit_member(self, member: Member, data: dict[bool, MemberData]) -> Member:
+        """Fit the selected candidates to all rows, given without and with context."""
+        rows = data[member.in_context]
+        with threadpool_limits(1):
+            rows = replace(rows, X=soft_clip(rows.X, self.clip))
+            return replace(member, estimators=self.fit(rows, member.parameters))
 
     def candidates(self, data: Any) -> list[Candidate]:
         """Return the candidates to compare."""
@@ -273,10 +288,10 @@ class _ExtraTrees(MemberType):
     def candidates(self, data: Any) -> list[Candidate]:
         max_features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
         has_many_features = data.X.shape[1] > MANY_FEATURES
-        leaf_sizes = grids.TREE_LEAVES[-1:] if len(data.X) > MANY_ROWS else grids.TREE_LEAVES
+        leaf_sizes = data.sizes.tree_leaves
         max_features = max_features[:1] if has_many_features else max_features
         candidates = grid(max_features=max_features, min_samples_leaf=leaf_sizes)
-        return restrict(candidates, data.plain_candidates, ("max_features", "min_samples_leaf"))
+        return restrict(candidates, data.hints, ("max_features", "min_samples_leaf"))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         if data.n_classes > 2:
@@ -313,32 +328,55 @@ class _ExtraTrees(MemberType):
 
 
 class _Boosting(MemberType):
-    """Gradient boosting, with the number of rounds chosen on held-out domains."""
+    """Gradient boosting, with the size of trees and the number of rounds chosen by scores.
+
+    Trees are symmetric or, with more rows, those of HistGradientBoosting.
+    """
 
     name, path, max_rows, expensive = "boosting", "max_iter", None, True
-    shared_arguments: ClassVar[tuple[str, ...]] = ("max_depth",)
-    #: Tree sizes for few rows, and for many rows.
-    sizes: ClassVar[tuple[tuple[int, ...], tuple[int, ...]]] = grids.BOOSTING_DEPTHS
+    shared_arguments: ClassVar[tuple[str, ...]] = ("max_depth", "max_leaf_nodes")
+    #: Largest numbers of rounds for symmetric trees, and for HistGradientBoosting.
     max_rounds: ClassVar[int] = 120
+    histogram_rounds: ClassVar[int] = 200
     settings: ClassVar[Candidate] = {}  #: arguments that all candidates share
 
     def candidates(self, data: Any) -> list[Candidate]:
         round_counts = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]
-        sizes = self.sizes[len(data.X) > MANY_ROWS]
-        candidates = grid(**{self.shared_arguments[0]: sizes, self.path: round_counts})
-        return restrict(candidates, data.plain_candidates, self.shared_arguments)
+        candidates = grid(max_depth=data.sizes.symmetric_depths, max_iter=round_counts)
+        round_counts = [max(2, self.histogram_rounds // divisor) for divisor in (16, 8, 4, 2, 1)]
+        candidates += grid(max_leaf_nodes=data.sizes.boosting_leaves, max_iter=round_counts)
+        most_rounds = max((2 * hint[self.path] for hint in data.hints), default=np.inf)
+        candidates = [c for c in candidates if c[self.path] <= most_rounds]
+        return restrict(candidates, data.hints, self.shared_arguments)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         model = self.fit_candidate(data, batch[-1], data.sample(train, self.max_rows))
-        stage_outputs = model.staged(data.X[test], {candidate[self.path] for candidate in batch})
+        stage_outputs = staged_outputs(model, data.X[test], [c[self.path] for c in batch])
         if data.n_classes:
             classes, n_classes = model.classes_, data.n_classes
             stage_outputs = (decision_outputs(v, classes, n_classes) for v in stage_outputs)
         return [values.astype(np.float32) for values in stage_outputs]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
+        arguments = {"random_state": data.seed, **self.settings, **candidate}
+        if "max_leaf_nodes" in candidate:
+            histogram = ensemble.HistGradientBoostingRegressor
+            if data.n_classes:
+                histogram = ensemble.HistGradientBoostingClassifier
+            return histogram(early_stopping=False, l2_regularization=1.0, **arguments)
         model_type = SymmetricBoostingClassifier if data.n_classes else SymmetricBoostingRegressor
-        return model_type(**{"random_state": data.seed, **self.settings, **candidate})
+        return model_type(**arguments)
+
+
+def staged_outputs(model: Any, X: Array, round_counts: Sequence[int]) -> Iterator[Array]:
+    """Yield decision values or predictions of a boosting model after each of these rounds."""
+    if hasattr(model, "staged"):
+        yield from model.staged(X, set(round_counts))
+        return
+    stages = getattr(model, "staged_decision_function", None) or model.staged_predict
+    for n_rounds, values in enumerate(stages(X), 1):
+        if n_rounds in round_counts:
+            yield values.reshape(len(values), -1).copy()
 
 
 @dataclass(frozen=True)
@@ -363,6 +401,7 @@ class _OtherBoosting(_Boosting):
     """Gradient boosting from a package that the ``boosting`` extra installs."""
 
     rounds_argument: ClassVar[str]  #: argument of predict that sets the number of rounds
+    sizes: ClassVar[tuple[int, ...]]  #: sizes of trees
 
     def __init__(self) -> None:
         try:
@@ -372,6 +411,11 @@ class _OtherBoosting(_Boosting):
                 f"members contains {self.name!r}, which needs a package that cannot be imported "
                 f'({error}). Install it: pip install "domainwise[boosting]"'
             ) from error
+
+    def candidates(self, data: Any) -> list[Candidate]:
+        round_counts = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]
+        candidates = grid(**{self.shared_arguments[0]: self.sizes, self.path: round_counts})
+        return restrict(candidates, data.hints, self.shared_arguments)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         full_model = self.fit_candidate(data, batch[-1], data.sample(train, self.max_rows))
@@ -383,7 +427,7 @@ class _LightGBM(_OtherBoosting):
     """Gradient boosting with LightGBM."""
 
     name, path, rounds_argument = "lightgbm", "n_estimators", "num_iteration"
-    shared_arguments, sizes = ("num_leaves",), ((4, 16), (4, 16))
+    shared_arguments, sizes = ("num_leaves",), (4, 16)
     settings: ClassVar[Candidate] = {"reg_lambda": 1.0}
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
@@ -398,7 +442,7 @@ class _CatBoost(_OtherBoosting):
     """Gradient boosting with CatBoost."""
 
     name, path, rounds_argument = "catboost", "iterations", "ntree_end"
-    shared_arguments, sizes = ("depth",), ((2, 6), (2, 6))
+    shared_arguments, sizes = ("depth",), (2, 6)
     settings: ClassVar[Candidate] = {"learning_rate": 0.1}
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
@@ -439,10 +483,30 @@ class _InvariantRidge(MemberType):
 
     name, path, n_average, clip, max_rows = "invariant_ridge", "alpha", 10, 6.0, None
     shared_arguments, one_pass = ("kernel", "gamma"), True
-    #: Number of landmarks during the search, and in the final model.
-    SEARCH_LANDMARKS, LANDMARKS = 200, 400
     #: Number of best candidates without context whose kernels are also tried with context.
     CONTEXT_KERNELS = 3
+
+    def search(
+        self, data: Any, splits: Sequence[Split], score: HeldOutScore, name: str, **options: Any
+    ) -> tuple[Member, Array]:
+        """Compare kernels on a sample of the rows first if their number is limited."""
+        n_kernels = data.sizes.ridge_kernels
+        if n_kernels is None:
+            data = replace(data, hints=data.hints[: self.CONTEXT_KERNELS])
+            return super().search(data, splits, score, name, **options)
+        if not data.hints:
+            rows = data.sample(np.arange(len(data.X)), KERNEL_ROWS)
+            sample = data.at(rows)
+            sample = replace(sample, X=soft_clip(sample.X, self.clip))
+            sets = (tuple(np.flatnonzero(np.isin(rows, indices)) for indices in s) for s in splits)
+            sample_splits: list[Any] = [s for s in sets if len(s[0]) and len(s[1])]
+            rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
+            with threadpool_limits(1):
+                chosen = search(self, sample, sample_splits, score.take(rows), rule).chosen
+            data = replace(data, hints=chosen)
+        kernels = list(dict.fromkeys((c["kernel"], c["gamma"]) for c in data.hints))[:n_kernels]
+        hints = [c for c in data.hints if (c["kernel"], c["gamma"]) in kernels]
+        return super().search(replace(data, hints=hints), splits, score, name, **options)
 
     def candidates(self, data: Any) -> list[Candidate]:
         weight_pairs = [(0.0, False)]
@@ -455,14 +519,13 @@ class _InvariantRidge(MemberType):
             for gamma in gamma_grid(kernel, data.X)
             for (w, c), alpha in product(weight_pairs, grids.RIDGE_MEMBER_ALPHAS)
         ]
-        best_candidates = data.plain_candidates[: self.CONTEXT_KERNELS]
-        return restrict(candidates, best_candidates, ("kernel", "gamma"))
+        return restrict(candidates, data.hints, ("kernel", "gamma"))
 
     def outcomes(
         self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
         """Return the outputs of candidates with one kernel for the test rows of all splits."""
-        landmarks = data.X[data.sample(np.arange(len(data.X)), self.SEARCH_LANDMARKS)]
+        landmarks = data.X[data.sample(np.arange(len(data.X)), data.sizes.landmarks[0])]
         rows = Rows(data.X, data.target, data.domain)
         with one_thread():
             outputs = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)
@@ -474,7 +537,10 @@ class _InvariantRidge(MemberType):
         return [model.fit_candidates(data.X, data.y, data.domain.codes, candidates=chosen)]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
-        options = {"random_state": data.seed, "n_landmarks": min(self.LANDMARKS, len(data.X))}
+        options = {
+            "random_state": data.seed,
+            "n_landmarks": min(data.sizes.landmarks[1], len(data.X)),
+        }
         if not data.n_classes:
             return InvariantRidgeCV(**options)
         return InvariantRidgeClassifierCV(class_weight=data.class_weight, **options)
@@ -517,16 +583,16 @@ def restrict(
         return sum(
             abs(float(np.log(candidate[name] / reference[name])))
             if name == "gamma"
-            else 1e3 * (candidate[name] != reference[name])
+            else 1e3 * (candidate.get(name) != reference.get(name))
             for name in names
         )
 
     closest_candidates = [min(candidates, key=partial(distance, reference)) for reference in chosen]
-    allowed_values = [{name: candidate[name] for name in names} for candidate in closest_candidates]
-    return [c for c in candidates if not chosen or {n: c[n] for n in names} in allowed_values]
+    allowed_values = [
+        {name: candidate.get(name) for name in names} for candidate in closest_candidates
+    ]
+    return [c for c in candidates if not chosen or {n: c.get(n) for n in names} in allowed_values]
 
 
 _TYPES = (_Linear, _Boosting, _ExtraTrees, _InvariantRidge, _InvariantSVM, _LightGBM, _CatBoost)
 MEMBER_TYPES: dict[str, type[MemberType]] = {t.name: t for t in _TYPES}
-#: The member types for members="auto", which need no additional package.
-AUTO = tuple(name for name, t in MEMBER_TYPES.items() if not issubclass(t, _OtherBoosting))

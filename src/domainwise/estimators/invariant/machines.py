@@ -18,13 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.algebra.gram.tiles import tile_side
 from domainwise.base import inputs
 from domainwise.base.arguments import SVM_CONSTRAINTS
-from domainwise.base.arrays import Array, ArrayLike, ClassWeight, MaybeArray, Seed
+from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray, Seed
 from domainwise.base.messages import RowFoldsWarning, warn_caller
 from domainwise.base.signatures import InvarianceArguments, arguments, with_shared_arguments
 from domainwise.estimators.conformal import fit_rows
 from domainwise.estimators.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
 from domainwise.estimators.projections.projection import one_thread_if_small
-from domainwise.held_out.calibration.curves import Calibration
+from domainwise.held_out.calibration.curves import Calibration, equal_weights
+from domainwise.held_out.calibration.decisions import Decisions, choose_rule
 from domainwise.held_out.folds import domain_folds, row_folds
 
 #: Up to this many rows, ``solver="auto"`` is exact. The Gram matrix then takes up to 200 MB, and
@@ -139,7 +140,7 @@ def _check_proba(estimator: InvariantSVC) -> bool:
 
 @with_shared_arguments
 @arguments
-class InvariantSVC(ClassifierMixin, InvariantMachine):
+class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
     r"""Support vector classifier with a penalty on differences between domains.
 
     This is :class:`sklearn.svm.SVC` (one-vs-one for several classes) with the kernel of
@@ -151,13 +152,17 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         Weight of training errors, as in SVC.
     {kernel} {domain} {invariance}
     class_weight : dict or "balanced", default=None
-        As in SVC.
+        As in SVC. Probabilities do not depend on it: they are calibrated on rows without weights.
     {svm_solver}
     probability : bool, default=False
         Whether to enable ``predict_proba``. This needs more fits: source domains are held out, in
         at most ten groups, and a logistic regression turns their decision values into
         probabilities that are calibrated for unseen domains. Without ``sample_domain``, or if a
         class occurs in only one group of domains, rows are held out instead, with a warning.
+    decision : {"auto", "argmax", "balanced"} or float, default="auto"
+        How classes are predicted from probabilities, as in
+        :class:`~domainwise.selection.InvariantRidgeClassifierCV`. Without probabilities, the sign
+        of decision values is used.
 
     Attributes
     ----------
@@ -166,6 +171,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     {machine_fitted}
     calibration_ : object
         The fitted logistic regression; only if ``probability=True``.
+    {decided}
 
     See Also
     --------
@@ -189,20 +195,27 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 
     class_weight: ClassWeight = None
     probability: bool = False
+    decision: Decision = "auto"
     _svm_types, _extra_argument = (SVC, LinearSVC), "class_weight"
 
     def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
         target = inputs.check_classes(y, len(X))
         inputs.check_class_weight(self.class_weight, target.names)
+        if self.decision != "auto" and not self.probability:
+            raise ValueError(
+                f"decision={self.decision!r} needs probabilities, but probability=False. Use "
+                "probability=True, or decision='auto'."
+            )
         self.classes_, y = target.names, target.names[target.codes]
         self._fit_machine(X, y, sample_domain)
-        self.__dict__.pop("calibration_", None)  # from an earlier fit
+        for name in ("calibration_", "decision_rule_"):  # from an earlier fit
+            self.__dict__.pop(name, None)
         if self.probability:
-            self.calibration_: Calibration = self._calibrate(X, y, sample_domain)
+            self._calibrate(X, y, sample_domain)
 
-    def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> Calibration:
-        """Fit the calibration to decision values on held-out domains."""
+    def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> None:
+        """Fit the calibration to decision values on held-out domains, and set the rule."""
         domain_labels = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
         domains = None if sample_domain is None else np.asarray(sample_domain)
         with warnings.catch_warnings():
@@ -230,7 +243,27 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
             model = fit_rows(unfitted_model, X[:, columns], y, domains, train)
             outputs.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
         test_rows = np.concatenate([test for _, test in splits])
-        return Calibration.fit(np.concatenate(outputs), y[test_rows])
+        values, y_test = np.concatenate(outputs), y[test_rows]
+        domain_codes = np.zeros(len(y_test), dtype=np.intp)
+        if domain_labels.codes is not None:
+            domain_codes = np.unique(domain_labels.codes[test_rows], return_inverse=True)[1]
+        self.calibration_ = Calibration.fit(values, y_test, equal_weights(domain_codes))
+        class_codes = np.searchsorted(self.classes_, y_test)
+        probabilities = self.calibration_.probabilities(values)
+        self.decision_rule_ = choose_rule(self.decision, class_codes, domain_codes, probabilities)
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Predict the class of each row, by ``decision`` if there are probabilities.
+
+        {new_rows}
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        """
+        if self.decision_rule_ is None:
+            return super().predict(X)
+        return self.classes_[self.decision_rule_.codes(self.predict_proba(X))]
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return decision values: for the second of two classes, or for each of several classes.

@@ -23,7 +23,15 @@ from domainwise.algebra.kernels.functions import Kernel
 from domainwise.algebra.labels import LARGEST_WEIGHT, LabelSpace, RowLabels
 from domainwise.base import inputs
 from domainwise.base.arguments import validate_arguments
-from domainwise.base.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
+from domainwise.base.arrays import (
+    Array,
+    ArrayLike,
+    CrossValidator,
+    Decision,
+    Estimator,
+    MaybeArray,
+    Scoring,
+)
 from domainwise.base.inputs import check_sample_domain
 from domainwise.base.messages import NotAKernelWarning
 from domainwise.base.signatures import arguments, with_shared_arguments
@@ -38,10 +46,11 @@ from domainwise.estimators.invariant.kernel import (
 from domainwise.estimators.invariant.machines import InvariantMachine
 from domainwise.estimators.projections.exact_base import make_gram
 from domainwise.estimators.projections.projection import one_thread_if_small, resolved_kernel
-from domainwise.held_out.calibration.curves import class_columns
+from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
+from domainwise.held_out.calibration.decisions import Decisions
 from domainwise.held_out.folds import Split, domain_folds
-from domainwise.held_out.scoring.measures import check_task
-from domainwise.held_out.scoring.predictions import MetaEstimator, fit_with_domains
+from domainwise.held_out.scoring.measures import check_task, counts_by_domain
+from domainwise.held_out.scoring.predictions import HeldOut, MetaEstimator, fit_with_domains
 from domainwise.held_out.search import driver
 from domainwise.held_out.search.driver import Candidate, Data, Outcomes, SearchAttributes
 from domainwise.held_out.search.scores import Outcome, Score, SmoothScore, as_score
@@ -209,19 +218,26 @@ def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tu
 _Grid = Mapping[str, Sequence[Any]]
 
 
+def _has_curves(search: Any) -> bool:
+    """Return whether probabilities are available; not in some files from older versions."""
+    is_old = "estimators_" in vars(search) and "curves_" not in vars(search)
+    return hasattr(search.estimator, "predict_proba") if is_old else is_classifier(search.estimator)
+
+
 @with_shared_arguments
 @arguments
-class InvariantSearchCV(SearchAttributes, MetaEstimator):
+class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
     """Grid search for InvariantSVC and InvariantSVR that evaluates the kernel once per split.
 
-    Scores and the best candidate are the same as in :class:`sklearn.model_selection.GridSearchCV`.
-    Candidates that differ only in ``domain_weight``, ``conditional``, ``C``, ``epsilon``,
-    ``class_weight`` or ``tol`` share kernel values. For N rows, two N x N matrices are stored.
+    With ``scoring``, scores and the best candidate are the same as in
+    :class:`sklearn.model_selection.GridSearchCV`. Candidates that differ only in ``domain_weight``,
+    ``conditional``, ``C``, ``epsilon``, ``class_weight`` or ``tol`` share kernel values. For N
+    rows, two N x N matrices are stored.
 
     Scores on a few domains are noisy, and so is the choice of a single candidate. With
-    ``n_average`` above 1, several classifiers vote, or the predictions of several regressors are
-    averaged. The best ``C`` is selected for each kernel and weight, and the best ``n_average`` of
-    these candidates are used.
+    ``n_average`` above 1, the probabilities of several classifiers, or the predictions of several
+    regressors, are averaged. The best ``C`` is selected for each kernel and weight, and the best
+    ``n_average`` of these candidates are used.
 
     Parameters
     ----------
@@ -232,11 +248,13 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     cv : int, splitter or iterable, default=None
         None holds out one domain at a time. Domains are passed to splitters as ``groups``.
     scoring : str or callable, default=None
-        A scikit-learn scorer; None means the estimator's own ``score`` method.
+        A scikit-learn scorer. None means R² for a continuous target and, for classes, the log loss
+        of probabilities that a logistic curve computes from decision values on held-out domains.
     n_average : int, default=1
         Number of candidates whose predictions are combined.
     n_jobs : int, default=None
         Number of parallel jobs; each evaluates one kernel on one split.
+    {decision}
 
     Attributes
     ----------
@@ -253,6 +271,12 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     estimators_ : list of estimator
         The estimators with these arguments, each fitted to all rows.
     {scores}
+    curves_ : list of Curve
+        For each member of a classifier, the curve that turns decision values into probabilities. It
+        is fitted to held-out domains, which have equal weights.
+    {decided}
+    held_out_ : HeldOut
+        Probabilities of a classifier for held-out rows. Model files do not contain this attribute.
     held_out_outputs_ : ndarray of shape (n_members, n_samples, n_columns) or None
         Outputs of the members for rows that they were not fitted to, if the search computes them.
         Model files do not contain this attribute.
@@ -283,6 +307,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     scoring: Scoring = None
     n_average: int = 1
     n_jobs: int | None = None
+    decision: Decision = "auto"
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     _parameter_constraints: ClassVar[dict[str, Any]] = dict.fromkeys(
@@ -318,8 +343,11 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
             y_array, domain_codes, classification=is_classification, cv=self.cv, max_splits=None
         )
         check_task(self.scoring, is_classification)
+        smooth_score = SmoothScore(y_array, domain_codes, target.names)
         scorer: Any = self.scoring
-        if not isinstance(scorer, SmoothScore):
+        if scorer is None and is_classification:
+            scorer = smooth_score
+        elif not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
         score = as_score(scorer)
         kind = InvariantSearchKind(self.estimator, self.param_grid)
@@ -333,7 +361,34 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         self.members_ = search_result.chosen
         self.estimators_: list[Any] = kind.fit(data, self.members_)
         self.best_estimator_: Any = self.estimators_[0]
+        self.curves_: list[Curve] = []
+        self.held_out_: HeldOut | None = None
+        self.decision_rule_ = None
+        if is_classification:
+            values = search_result.held_out
+            if values is None:  # the scorer needs no outputs
+                values = driver.held_out_outputs(kind, data, splits, self.members_, smooth_score)
+            if domain_codes is None:
+                domain_codes = np.zeros(len(y_array), dtype=np.intp)
+            self._calibrate(values, target.codes, domain_codes)
         return self
+
+    def _calibrate(self, values: Array, class_codes: Array, domain_codes: Array) -> None:
+        """Fit curves to the members' values for held-out rows, and set the decision rule."""
+        is_held_out = np.isfinite(values).all(axis=(0, 2))
+        y, domains = class_codes[is_held_out], domain_codes[is_held_out]
+        weights = equal_weights(np.unique(domains, return_inverse=True)[1])
+        values = values[:, is_held_out]
+        self.curves_ = [fit_curve(v, y, weights)[0] for v in values]
+        pairs = zip(self.curves_, values, strict=True)
+        probabilities = np.mean([curve.probabilities(v) for curve, v in pairs], axis=0)
+        self.held_out_ = HeldOut.from_rows(y, domains, probabilities)
+        self._class_counts = counts_by_domain(class_codes, domain_codes, len(self.classes_))
+        self.decide(self.decision, self.scoring)
+
+    def __getstate__(self) -> Any:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "held_out_"}
 
     def _check_columns(self, X: Any) -> None:
         """Raise an error if columns differ from those in fit, or are in another order."""
@@ -346,7 +401,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         return np.asarray(self.best_estimator_.classes_)
 
     def predict(self, X: ArrayLike) -> Array:
-        """Predict by majority vote of all members, or by the mean of their predictions.
+        """Predict by the decision rule, or by the mean of all members' predictions.
 
         {new_rows}
 
@@ -356,10 +411,13 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
             Classes, or values of the target.
         """
         self._check_columns(X)
+        if self.decision_rule_ is not None:
+            return self.classes_[self.decision_rule_.codes(self.predict_proba(X))]
         if len(self.estimators_) == 1:
             return np.asarray(self.best_estimator_.predict(X))
         if not is_classifier(self.estimator):
             return np.mean([model.predict(X) for model in self.estimators_], axis=0)
+        # A file from an older version, whose members vote.
         return np.asarray(self.classes_[class_columns(self.decision_function(X)).argmax(axis=1)])
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))
@@ -387,9 +445,9 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
             return np.asarray(votes[:, 1] - votes[:, 0] + tie_breaker)
         return np.asarray(votes + tie_breaker)
 
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    @available_if(_has_curves)
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Return the mean of the members' probabilities.
+        """Return the mean of the members' probabilities, which are calibrated on held-out domains.
 
         {new_rows}
 
@@ -399,7 +457,13 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
             Columns are in the order of ``classes_``.
         """
         self._check_columns(X)
-        return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
+        curves = vars(self).get("curves_")
+        if not curves:  # a file from an older version, whose members have their own probabilities
+            return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
+        pairs = zip(curves, self.estimators_, strict=True)
+        return np.mean(
+            [c.probabilities(class_columns(m.decision_function(X))) for c, m in pairs], axis=0
+        )
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Score predictions with ``scoring``, by default accuracy or R2; larger is better.

@@ -34,7 +34,7 @@ from domainwise.held_out.search import driver
 from domainwise.held_out.search.driver import Candidate, Data, Outcomes, Rule
 from domainwise.held_out.search.grids import DCM_GAMMAS, DCM_RIDGES, DCM_WEIGHTS
 from domainwise.held_out.search.heads import quick_head
-from domainwise.held_out.search.scores import Outcome, Score, as_score, quiet_scores
+from domainwise.held_out.search.scores import Outcome, Score, SmoothScore, as_score, quiet_scores
 
 #: Up to this many rows, FastDCMCV chooses landmarks for each split; with more, all splits share
 #: landmarks and moments.
@@ -173,14 +173,18 @@ class DCMSearch(driver.SearchAttributes, Projection):
             self.estimator or (Ridge() if is_continuous else LinearDiscriminantAnalysis()),
             is_fast and self.estimator is None and len(X) > MAX_ROWS_FOR_SPLIT_LANDMARKS,
         )
-        scoring = "neg_root_mean_squared_error" if is_continuous else "balanced_accuracy"
+        scoring = self.scoring
+        if scoring is None:
+            scoring = "neg_root_mean_squared_error"
+            if not is_continuous:
+                scoring = SmoothScore(y_array, domain.codes, target.names)
         has_classes = not is_continuous
         splits, _ = domain_folds(y_array, domain.codes, classification=has_classes, cv=self.cv)
         search_result = driver.search(
             search_kind,
             Data(X, y_array, sample_domain, target, domain),
             splits,
-            as_score(scoring if self.scoring is None else self.scoring, has_classes),
+            as_score(scoring, has_classes),
             RULES[self.rule],
             n_jobs=self.n_jobs,
             verbose=10 * bool(self.verbose),

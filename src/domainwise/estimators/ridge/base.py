@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
+from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,7 +38,6 @@ from domainwise.base.inputs import (
     label_array,
     refuse_masked_targets,
     validate_rows,
-    warn_about_shares,
 )
 from domainwise.base.namespace import to_device_of, to_host
 from domainwise.base.signatures import arguments, batch_record, check_batch, check_same_arguments
@@ -45,7 +45,7 @@ from domainwise.estimators.adaptation.adapter import Adaptable
 from domainwise.estimators.projections.fast_base import OnePass, fourier_map, resolve_landmarks
 from domainwise.estimators.projections.projection import one_thread_if_small
 from domainwise.estimators.ridge.problem import Penalties, RidgeProblem, needs_predictions
-from domainwise.estimators.ridge.scores import ClassRule, NumberRule, Rows
+from domainwise.estimators.ridge.scores import NumberRule, Rows
 from domainwise.estimators.ridge.tuning import (
     RidgeSearch,
     RowSearch,
@@ -57,6 +57,7 @@ from domainwise.estimators.ridge.tuning import (
     problem_of,
 )
 from domainwise.held_out.folds import Split, draw_rows, leaves_domains_out
+from domainwise.held_out.scoring.measures import counts_by_domain
 from domainwise.held_out.scoring.predictions import HeldOut
 from domainwise.held_out.search.driver import (
     Candidate,
@@ -264,8 +265,6 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             if partitions is None:
                 rows, y = self._check_rows(backend, X, y)
                 target, domain = self._check_labels(backend, y, sample_domain, rows)
-                if is_classifier(self) and self.scoring is None:
-                    warn_about_shares(self.class_weight, target, domain)
                 self._reset()
                 self._search_rows(Rows(rows, target, domain))
                 return self
@@ -354,7 +353,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         maps, domain_codes = template._feature_maps(*map_args), to_host(rows.codes()[1])
         max_predicted_rows = max(MAX_HELD_OUT_ROWS, 2 * len(np.unique(domain_codes)))
         predicted_rows = draw_rows(domain_codes, max_predicted_rows, 0)
-        self._record_labels(rows.target.names, rows.domain.names)
+        self._record_labels(rows.target.names, rows.domain.names, self._count_classes(rows))
         row_search = RowSearch(self, maps, penalties, rows, predicted_rows)
         problems = self._search(row_search, self.n_jobs)
         if use_fewer:
@@ -365,7 +364,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             self.expansions_ = average_members(maps, final_problems, self.members_)
         mean_values = row_search.held_out(self.members_, problems)
         is_finite = np.isfinite(mean_values).all(axis=1)
-        self._record_held_out(rows, mean_values[is_finite], predicted_rows[is_finite])
+        self._record_held_out((rows, mean_values[is_finite], predicted_rows[is_finite]))
 
     def _search(self, ridge_search: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
         """Select and average the best candidates; return each map's ridge problem for all rows."""
@@ -386,8 +385,12 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return is_automatic and self.feature_map == "nystroem" and isinstance(X, np.ndarray)
 
     @abstractmethod
-    def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
-        """Store predictions for the rows at ``indices`` by members fitted without their domains."""
+    def _record_held_out(self, held_out: tuple[Rows, Array, Array] | None) -> None:
+        """Store predictions by members fitted without the domains of the predicted rows.
+
+        ``held_out`` contains all rows, the predicted values, and the indices of the predicted rows.
+        It is None if rows are not stored.
+        """
 
     # Candidates from callers that run their own search.
 
@@ -425,7 +428,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             nystrom, penalties = self._map_and_penalties(batch[0], grids, rows, landmarks)
             maps.append(nystrom)
             problems.append(problem_of(self, nystrom, rows, penalties))
-        self._record_labels(rows.target.names, rows.domain.names)
+        self._record_labels(rows.target.names, rows.domain.names, self._count_classes(rows))
         self.members_, self.best_params_ = list(candidates), dict(candidates[0])
         self.expansions_ = average_members(maps, problems, self.members_)
         return self
@@ -476,7 +479,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         labels = sorted({label for _, label in cell_keys}, key=lambda label: (label is None, label))
         classes = None if labels == [None] else label_array(labels, "y")
         domains = label_array(sorted({domain for domain, _ in cell_keys}), "sample_domain")
-        self._record_labels(classes, domains)
+        cells = self._sums.maps[0]
+        pairs = product(domains.tolist(), labels)
+        sizes = [cells[pair].n_samples if pair in cells else 0 for pair in pairs]
+        self._record_labels(classes, domains, np.reshape(sizes, (-1, len(labels))))
 
     def _search_sums(self, partitions: Any = None) -> None:
         """Run the search on the sums of all rows; ``partitions`` contains the rows, or is None."""
@@ -498,7 +504,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, classes)
         self._search(SumSearch(self, penalties, partitions))
-        self.held_out_ = None
+        self._record_held_out(None)
 
     # Differences between classification and regression.
 
@@ -520,15 +526,20 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> Labels:
         """Check y, and return it as labels."""
 
-    def _record_labels(self, classes: Array | None, domains: Array | None) -> None:
+    def _record_labels(self, classes: Array | None, domains: Array | None, counts: Array) -> None:
         """Store classes and domains; the calibration curve of a classifier is fitted later."""
         self.domains_ = domains
         if classes is not None:
-            self.classes_, self.curve_ = classes, None
+            self.classes_, self.curve_, self._class_counts = classes, None, counts
 
-    def _rule(self) -> Any:
+    def _count_classes(self, rows: Rows) -> Array:
+        """Return numbers of rows by domain and class; a continuous target has one class."""
+        class_codes, domain_codes = map(to_host, rows.codes())
+        return counts_by_domain(class_codes, domain_codes, rows.target.n_categories)
+
+    def _scored_rule(self) -> Any:
         """Return the fitted estimator that scorers call, with a candidate's values as X."""
-        return ClassRule(self.classes_) if self.target_kernel == "delta" else NumberRule()
+        return NumberRule()
 
     # Predicting.
 

@@ -7,17 +7,17 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.algebra.backends import Backend
-from domainwise.base.arrays import Array, ArrayLike, ClassWeight, MaybeArray, is_tensor
+from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray, is_tensor
 from domainwise.base.inputs import Labels, check_class_weight, check_classes, plain_array
 from domainwise.base.namespace import to_device_of, to_host
 from domainwise.base.signatures import arguments, with_shared_arguments
 from domainwise.estimators.ridge.base import InvariantRidge
-from domainwise.estimators.ridge.scores import Rows
+from domainwise.estimators.ridge.scores import ClassRule, Rows
 from domainwise.held_out.calibration.curves import class_columns, equal_weights, fit_curve
+from domainwise.held_out.calibration.decisions import Decisions, rule_for
 from domainwise.held_out.scoring.predictions import HeldOut
 
 
@@ -28,7 +28,7 @@ def _has_curve(model: Any) -> bool:
 
 @with_shared_arguments
 @arguments
-class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
+class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
     r"""Classifier that averages invariant kernel models with the best scores on held-out domains.
 
     Kernel ridge regression of class indicators minimizes :math:`\sum_i s_i |y_i - f(x_i)|^2 +
@@ -47,12 +47,15 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     class_weight : dict or "balanced", default=None
         Row weights :math:`s_i` by class, as in :class:`sklearn.svm.SVC`. A dict contains weights
         by class label; classes that are not in it have weight 1. "balanced" is
-        ``n_samples / (n_classes * n_samples_of_the_class)``.
+        ``n_samples / (n_classes * n_samples_of_the_class)``. Probabilities and decisions are
+        corrected for the weights.
+    {decision}
 
     Attributes
     ----------
     classes_ : ndarray
         Class labels.
+    {decided}
     curve_ : Curve or None
         Calibration curve that converts values into probabilities. None after ``partial_fit`` and
         after a fit to a Dask collection, which store no rows; ``predict_proba`` is then missing.
@@ -81,6 +84,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 
     conditionals: Sequence[bool] = (False, True)
     class_weight: ClassWeight = None
+    decision: Decision = "auto"
     target_kernel = "delta"
 
     def partial_fit(
@@ -140,9 +144,9 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
 
-        A single slope for all classes converts values into probabilities, so the class with
-        the highest probability is the predicted one. The slope is fitted to held-out source
-        domains, which have equal weights; classes are weighted by frequency or by ``class_weight``.
+        A slope and a bias for each class convert values into probabilities with the class
+        frequencies of the source domains. They are fitted to held-out source domains, which have
+        equal weights. The predicted class also depends on ``decision``.
 
         Parameters
         ----------
@@ -159,21 +163,37 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         values = self._values(X)
         return to_device_of(self.curve_.probabilities(class_columns(to_host(values))), values)
 
-    def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
-        values = class_columns(values)
-        class_codes, domain_codes = (to_host(codes)[indices] for codes in rows.codes())
-        domain_indices = np.unique(domain_codes, return_inverse=True)[1]
-        is_balanced = self.class_weight == "balanced"
-        weights = equal_weights(domain_indices, class_codes if is_balanced else None)
-        if isinstance(self.class_weight, dict):
-            weights = weights * compute_sample_weight(self.class_weight, self.classes_[class_codes])
-        self.curve_ = fit_curve(values, class_codes, weights, fit_bias=False)[0]
-        probabilities = self.curve_.probabilities(values)
-        self.held_out_ = HeldOut.from_rows(class_codes, domain_codes, probabilities)
+    def _record_held_out(self, held_out: tuple[Rows, Array, Array] | None) -> None:
+        self.held_out_ = None
+        if held_out is not None:
+            rows, values, indices = held_out
+            values = class_columns(values)
+            class_codes, domain_codes = (to_host(codes)[indices] for codes in rows.codes())
+            domain_indices = np.unique(domain_codes, return_inverse=True)[1]
+            self.curve_ = fit_curve(values, class_codes, equal_weights(domain_indices))[0]
+            probabilities = self.curve_.probabilities(values)
+            self.held_out_ = HeldOut.from_rows(class_codes, domain_codes, probabilities)
+        self.decide(self.decision, self.scoring)
+
+    def _scored_rule(self) -> ClassRule:
+        """Return the rule for values, which also predicts if there is no calibration curve."""
+        rule = vars(self).get("decision_rule_")
+        if rule is None and hasattr(self, "_class_counts"):
+            rule = rule_for(self.decision, self._class_counts, self.scoring)
+        if rule is None:  # in a file from an older version
+            return ClassRule(self.classes_)
+        return ClassRule(self.classes_, rule, self.class_weights)
+
+    @property
+    def class_weights(self) -> Array:
+        """Weight of each class in the fit."""
+        penalties = self._make_penalties([], [], self.classes_)
+        weights = penalties.class_weights(dict(enumerate(self._class_counts.sum(axis=0).tolist())))
+        return np.array(list(weights.values()))
 
     def _decisions(self, X: Any) -> Any:
         if not hasattr(self, "corrections_"):
-            return self._rule().decision_function(self._values(X))
+            return self._scored_rule().decision_function(self._values(X))
         probabilities = self._corrected_outputs(X)
         decisions = np.log(np.maximum(to_host(probabilities), 1e-300))
         if decisions.shape[1] == 2:
@@ -181,12 +201,14 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         return to_device_of(decisions, probabilities)
 
     def _predict_rows(self, X: Any) -> Any:
-        if hasattr(self, "corrections_"):
+        rule = self.decision_rule_
+        if hasattr(self, "corrections_") or (rule is not None and self.curve_ is not None):
             outputs = self._corrected_outputs(X)
-            y_pred = self.classes_[to_host(outputs).argmax(axis=1)]
+            p = to_host(outputs)
+            y_pred = self.classes_[p.argmax(axis=1) if rule is None else rule.codes(p)]
         else:
             outputs = self._values(X)
-            y_pred = self._rule().predict(to_host(outputs))
+            y_pred = self._scored_rule().predict(to_host(outputs))
         return to_device_of(y_pred, outputs) if y_pred.dtype.kind in "biuf" else y_pred
 
 
@@ -233,9 +255,12 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         self._flat = len(np.shape(y)) == 1
         return backend.check_target(y, rows, "rbf", min_classes=1)
 
-    def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
-        domain_codes = to_host(rows.codes()[1])[indices]
-        self.held_out_ = HeldOut.from_rows(rows.y[indices], domain_codes, values)
+    def _record_held_out(self, held_out: tuple[Rows, Array, Array] | None) -> None:
+        self.held_out_ = None
+        if held_out is not None:
+            rows, values, indices = held_out
+            domain_codes = to_host(rows.codes()[1])[indices]
+            self.held_out_ = HeldOut.from_rows(rows.y[indices], domain_codes, values)
 
     def _uncorrected_outputs(self, X: Any) -> Any:
         return self._values(X)

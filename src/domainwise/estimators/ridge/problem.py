@@ -268,10 +268,7 @@ def score_cells(
                 continue
             problem = penalties.problem(train_cells, columns)
             solutions = problem.solutions(penalties.domain_penalties, penalties.alphas)
-            # Each class of the held-out rows has the same total weight.
-            n = len(test_cells)
-            row_weights = {label: 1.0 / (n * cell.n_samples) for label, cell in test_cells.items()}
-            test_moments = weighted_moments(test_cells, row_weights, columns)
+            test_moments = weighted_moments(test_cells, dict.fromkeys(test_cells, 1.0), columns)
             scores[:, i] = score(i, problem, solutions, test_moments)
 
     is_on_device = not isinstance(next(iter(cells.values())).mean, np.ndarray)

@@ -15,6 +15,7 @@ from domainwise.base.arrays import Array
 from domainwise.base.inputs import Labels
 from domainwise.base.namespace import to_device_of, to_host
 from domainwise.held_out.calibration.curves import class_columns
+from domainwise.held_out.calibration.decisions import MIN_SHARE, DecisionRule, without_class_weights
 from domainwise.held_out.scoring.measures import check_task
 from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.held_out.search.scores import Scorer, quiet_scores
@@ -32,11 +33,21 @@ ROW_MEAN_METRICS = (
 class ClassRule(ClassifierMixin, BaseEstimator):
     """Fitted estimator that scorers call; it converts decision values, passed as X, into classes.
 
-    With ``only_classes=True``, it has no ``decision_function``.
+    Values of indicators -1 and 1 estimate probabilities, from which ``rule`` predicts classes. If
+    classes had ``weights`` in the fit, these probabilities are divided by them. With
+    ``only_classes=True``, values are not estimates, and there is no ``decision_function``.
     """
 
-    def __init__(self, classes: Any = None, only_classes: bool = False) -> None:
+    def __init__(
+        self,
+        classes: Any = None,
+        rule: DecisionRule | None = None,
+        weights: Any = 1.0,
+        only_classes: bool = False,
+    ) -> None:
         self.classes = classes
+        self.rule = rule
+        self.weights = weights
         self.only_classes = only_classes
 
     @property
@@ -45,8 +56,12 @@ class ClassRule(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def codes(self, values: Array) -> Array:
-        """Return class codes: by the sign for two classes, otherwise by the largest value."""
-        return np.asarray(class_columns(values).argmax(axis=1))
+        """Return class codes."""
+        values = class_columns(values)
+        if self.rule is None or self.only_classes:
+            return np.asarray(values.argmax(axis=1))
+        estimates = np.clip((1.0 + values) / 2.0, MIN_SHARE, None)
+        return self.rule.codes(without_class_weights(estimates, self.weights))
 
     def predict(self, values: Array) -> Array:
         """Return the predicted classes."""

@@ -82,7 +82,7 @@ class RidgeSearch:
         self.maps, self.penalties, self.cv = maps, penalties, estimator.cv
         self.scorer = None
         if estimator.scoring is not None:
-            self.scorer = candidate_scorer(estimator.scoring, estimator._rule())
+            self.scorer = candidate_scorer(estimator.scoring, estimator._scored_rule())
 
     def candidates(self, data: Data) -> list[Candidate]:
         """Return all combinations of kernels and penalties."""
@@ -171,8 +171,7 @@ class RowSearch(RidgeSearch):
                 for part_codes, splits in split_rows(row_splits, len(rows.X))
             ]
         self.splits = [split for _, splits in passes for split in splits]
-        # Classes are summed separately if they have different weights, in training or in the score.
-        needs_classes = self.scorer is None or _needs_class_moments(penalties, self.descriptors)
+        needs_classes = _needs_class_moments(penalties, self.descriptors)
         self.by_class = needs_classes and rows.target.codes is not None
         self.passes = [
             (cells_of(rows, part_codes, self.by_class, self.descriptors), part_codes, splits)
@@ -182,14 +181,12 @@ class RowSearch(RidgeSearch):
     def groups(self) -> list[list[NystromMap]]:
         """Return groups of maps whose sums share a pass; one map per group if memory is limited."""
         n_cells = max(len(cell_rows.cell_keys) for cell_rows, _, _ in self.passes)
-        n_extra_columns, advice = self.passes[0][0].n_extra_columns, ADVICE
-        if self.by_class and self.scorer is None and self.penalties.class_weight is None:
-            advice += ", or use scoring='balanced_accuracy', which needs no sums by class"
+        n_extra_columns = self.passes[0][0].n_extra_columns
 
         def check_memory(groups: list[list[NystromMap]]) -> list[list[NystromMap]]:
             for maps in groups:
                 widths = [nystrom.n_features + n_extra_columns for nystrom in maps]
-                check_cell_memory(n_cells, widths, self.rows.X, advice)
+                check_cell_memory(n_cells, widths, self.rows.X, ADVICE)
             return groups
 
         try:

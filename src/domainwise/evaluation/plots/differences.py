@@ -12,9 +12,9 @@ from sklearn.utils import check_array
 from domainwise.base.arguments import COUNT, StrOptions, check_arguments
 from domainwise.base.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
 from domainwise.base.inputs import check_same_length, checked_labels, is_quantity, label_array
+from domainwise.evaluation.columns import NORMAL_IQR, quantiles_by_domain
 from domainwise.evaluation.plots import style
 from domainwise.tables.shift.check import statistics_of_rows
-from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 
 #: Quantiles at the lower end, middle and upper end of each line.
 QUARTILES = (0.25, 0.5, 0.75)

@@ -16,6 +16,8 @@ from domainwise.base.inputs import check_sample_domain
 MAX_NEWTON_STEPS, MAX_EM_STEPS, TOLERANCE = 50, 1000, 1e-8
 #: Weight of the penalty on slope and biases; the rows have an average weight of 1.
 PENALTY_ROWS = 1.0
+#: Smallest probability for which a log loss is computed.
+SMALLEST = 1e-12
 #: A penalty so large that a parameter keeps its initial value.
 HUGE_PENALTY = 1e12
 
@@ -40,10 +42,11 @@ class Calibration:
     model: LogisticRegression
 
     @classmethod
-    def fit(cls, values: Array, y: Array) -> Calibration:
-        """Fit to the decision values and classes of held-out rows."""
+    def fit(cls, values: Array, y: Array, weights: Array) -> Calibration:
+        """Fit to the decision values and classes of held-out rows, whose weights sum to 1."""
         scale = float(values.std()) or 1.0
-        return cls(scale, LogisticRegression(max_iter=1000).fit(values / scale, y))
+        model = LogisticRegression(max_iter=1000)
+        return cls(scale, model.fit(values / scale, y, sample_weight=weights * len(y)))
 
     def probabilities(self, values: Array) -> Array:
         """Return the probability of each class."""
@@ -120,6 +123,30 @@ def fit_curve(
     losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in true_class_p]
     best_index = int(np.argmin(losses))
     return curves[best_index], losses[best_index]
+
+
+#: Maximum number of groups of domains that :func:`improves` holds out.
+MAX_GROUPS = 10
+
+
+def improves(values: Array, class_codes: Array, domain_codes: Array, curve: Curve) -> bool:
+    """Return whether a curve fitted to other domains has a lower log loss than ``curve``.
+
+    All domains have the same weight. With a single domain, the result is False.
+    """
+    codes, group_codes = np.unique(domain_codes, return_inverse=True)[0], domain_codes % MAX_GROUPS
+    weights, differences = equal_weights(domain_codes), np.zeros(len(values))
+    if len(codes) < 2:
+        return False
+    for group_code in np.unique(group_codes):
+        test = group_codes == group_code
+        fitted_curve, _ = fit_curve(values[~test], class_codes[~test], weights[~test])
+        new_loss, old_loss = (
+            -np.log(np.maximum(c.probabilities(values[test]), SMALLEST))
+            for c in (fitted_curve, curve)
+        )
+        differences[test] = (new_loss - old_loss)[np.arange(test.sum()), class_codes[test]]
+    return bool(weights @ differences < 0.0)
 
 
 def _newton_step(

@@ -33,7 +33,7 @@ _LABELS = {
     "neg_root_mean_squared_error": "RMSE",
     "neg_mean_absolute_error": "mean absolute error",
 }
-#: Scorers that give all classes equal weight; models are then fitted with balanced class weights.
+#: Scorers that give all classes equal weight.
 _CLASS_AVERAGED_SCORERS = (
     "balanced_accuracy",
     "f1_macro",
@@ -195,13 +195,35 @@ def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -
     """
     if not classification:
         return "neg_root_mean_squared_error"
-    _, class_codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-    is_balanced = counts.min() >= MIN_RELATIVE_SHARE * len(y) / len(counts)
-    if sample_domain is not None:
-        domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
-        shares = np.zeros((domain_codes.max() + 1, len(counts)))
-        np.add.at(shares, (domain_codes, class_codes), 1.0)
-        shares /= shares.sum(axis=1, keepdims=True)
+    class_codes = np.unique(y, return_inverse=True)[1]
+    domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
+    return default_class_metric(counts_by_domain(class_codes, domain_codes))
+
+
+def counts_by_domain(
+    class_codes: Array,
+    domain_codes: Array,
+    n_classes: int | None = None,
+    sample_weight: Array | None = None,
+) -> Array:
+    """Return numbers of rows, or sums of their weights, of shape (n_domains, n_classes)."""
+    domain_codes = np.unique(domain_codes, return_inverse=True)[1]
+    counts = np.zeros((domain_codes.max() + 1, n_classes or int(class_codes.max()) + 1))
+    np.add.at(counts, (domain_codes, class_codes), 1.0 if sample_weight is None else sample_weight)
+    return counts
+
+
+def has_rare_class(sizes: Array) -> bool:
+    """Return whether a class is rare, given the numbers of rows, or the shares, of the classes."""
+    return bool(sizes.min() < MIN_RELATIVE_SHARE * sizes.sum() / len(sizes))
+
+
+def default_class_metric(counts: Array) -> str:
+    """Return the name of the default scorer for classes, given :func:`counts_by_domain`."""
+    is_balanced = not has_rare_class(counts.sum(axis=0))
+    if len(counts) > 1:
+        counts = counts[counts.any(axis=1)]
+        shares = counts / counts.sum(axis=1, keepdims=True)
         # If class shares vary, accuracy rewards guessing the most frequent class of a domain.
         is_balanced = is_balanced and bool(np.ptp(shares, axis=0).max() <= MAX_SHARE_RANGE + 1e-9)
     return "accuracy" if is_balanced else "balanced_accuracy"

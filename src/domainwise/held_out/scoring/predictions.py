@@ -52,6 +52,13 @@ def requests_domains(estimator: Any, method: str = "fit") -> bool:
         return bool(get_routing_for_object(estimator).consumes(method, ["sample_domain"]))
 
 
+def weights_classes(estimator: Any) -> bool:
+    """Return whether an estimator weights classes, according to its parameters."""
+    suffixes = ("class_weight", "auto_class_weights", "scale_pos_weight")
+    parameters = estimator.get_params().items()
+    return any(v not in (None, 1) for name, v in parameters if name.endswith(suffixes))
+
+
 class MetaEstimator(MetaEstimatorMixin, BaseEstimator):
     """A meta-estimator with the type and input tags of its estimator."""
 
@@ -63,11 +70,14 @@ class MetaEstimator(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-def predicts_most_probable(estimator: Any) -> bool:
-    """Return whether an estimator predicts the class with the largest probability."""
+def applied_rule(estimator: Any) -> Any:
+    """Return the rule by which an estimator turns probabilities into classes; None if unknown.
+
+    The result is a :class:`~domainwise.held_out.calibration.decisions.DecisionRule`.
+    """
     while type(estimator) is Pipeline:
         estimator = estimator.steps[-1][1]
-    return bool(getattr(estimator, "predicts_most_probable", False))
+    return getattr(estimator, "applied_rule", None)
 
 
 def _provides(method: str) -> Callable[[Any], bool]:
@@ -120,10 +130,11 @@ class Predictions(BaseEstimator):
     @cached_property
     def labels(self) -> Array:
         """Predicted classes or numbers."""
-        if self.classes is None or not predicts_most_probable(self.estimator):
+        rule = None if self.classes is None else applied_rule(self.estimator)
+        if rule is None:
             labels = self._call("predict")  # CatBoost returns a 2-D column
             return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-        return np.asarray(self.estimator.classes_[self._predict_proba.argmax(axis=1)])
+        return np.asarray(self.estimator.classes_[rule.codes(self._predict_proba)])
 
     @cached_property
     def _predict_proba(self) -> Array:

@@ -206,10 +206,32 @@ def search(
     chosen_outcomes = [[outcomes[indices[i]][k] for k in finished_splits] for i in result.indices]
     if not isinstance(chosen_outcomes[0][0], np.ndarray):
         return replace(result, reusable=reusable)
+    outputs = _outputs_by_row(chosen_outcomes, data, splits)
+    return replace(result, held_out=outputs, reusable=reusable)
+
+
+def _outputs_by_row(outcomes: Any, data: Data, splits: Sequence[Split]) -> Array:
+    """Return outputs of candidates, of shape (candidates, rows, columns)."""
     test_sets = [test for _, test in splits]
     n_rows = 1 + max(int(test.max()) for test in test_sets) if data.y is None else len(data.y)
-    outputs = np.stack([outputs_by_row(values, test_sets, n_rows) for values in chosen_outcomes])
-    return replace(result, held_out=outputs, reusable=reusable)
+    return np.stack([outputs_by_row(values, test_sets, n_rows) for values in outcomes])
+
+
+def held_out_outputs(
+    kind: Searchable,
+    data: Data,
+    splits: Sequence[Split],
+    candidates: Sequence[Candidate],
+    score: Score,
+) -> Array:
+    """Return ``held_out`` of a search result for a score that returns outputs of candidates."""
+    outcomes: list[list[Outcome]] = [[] for _ in candidates]
+    for split in splits:
+        for batch in kind.batches(candidates):
+            values = kind.outcomes(data, [split], [candidates[i] for i in batch], score).values
+            for i, split_values in zip(batch, values, strict=True):
+                outcomes[i] += split_values
+    return _outputs_by_row(outcomes, data, splits)
 
 
 def limit_jobs(n_jobs: int | None, data: Data) -> int | None:

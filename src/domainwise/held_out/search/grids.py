@@ -24,12 +24,46 @@ MEMBER_GAMMAS = (0.3, 1.0, 3.0)
 LINEAR_COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 #: Number or share of features to try at a split; wide tables use only the first value.
 TREE_FEATURES: dict[str, tuple[Any, ...]] = {"classes": ("sqrt", 0.5), "numbers": (0.3, 1.0)}
-TREE_LEAVES = (1, 5)  #: minimum number of rows in a leaf
-BOOSTING_DEPTHS = ((4,), (5,))  #: tree depths for few rows, and for many
 SVM_COSTS = {"classes": (0.1, 1.0, 10.0), "numbers": (1.0, 10.0)}
 SVM_WEIGHTS = (0.0, 1.0)
 RIDGE_MEMBER_WEIGHTS = (1.0, 10.0)  #: domain weights, in addition to 0
 RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class EnsembleSizes:
+    """Members of an ensemble, and their candidates, up to a number of training rows."""
+
+    max_rows: float  #: largest number of training rows for which this entry is used
+    members: tuple[str, ...]  #: members that ``members="auto"`` tries
+    symmetric_depths: tuple[int, ...]  #: depths of symmetric trees that boosting tries
+    boosting_leaves: tuple[int, ...]  #: largest numbers of leaves that HistGradientBoosting tries
+    tree_leaves: tuple[
+        int, ...
+    ]  #: smallest numbers of rows in a leaf of extremely randomized trees
+    landmarks: tuple[int, int]  #: landmarks of invariant ridge, in the search and in the final fit
+    ridge_kernels: int | None  #: number of kernels compared on all rows; None for all
+
+
+_ALL = ("linear", "boosting", "extra_trees", "invariant_ridge", "invariant_svm")
+#: Members are compared on held-out domains at every size. Those that cannot use all rows are left
+#: out where this was never better on the development sets (``benchmarks/GROWTH.md``).
+ENSEMBLE = (
+    EnsembleSizes(1500, _ALL, (4,), (), (1, 5), (200, 400), None),
+    EnsembleSizes(2500, _ALL, (5,), (8, 31), (5,), (200, 400), None),
+    EnsembleSizes(5000, _ALL[:4], (5,), (8, 31), (5,), (200, 600), 2),
+    EnsembleSizes(
+        50_000, ("linear", "boosting", "invariant_ridge"), (), (8, 31), (5,), (300, 1000), 1
+    ),
+    EnsembleSizes(
+        np.inf, ("linear", "boosting", "invariant_ridge"), (), (31,), (5,), (300, 2000), 1
+    ),
+)
+
+
+def ensemble_sizes(n_rows: int) -> EnsembleSizes:
+    """Return the entry of ``ENSEMBLE`` for a number of training rows."""
+    return next(sizes for sizes in ENSEMBLE if n_rows <= sizes.max_rows)
 
 
 # Grids for the methods in models/registry.py; pairs are for classification and regression.
@@ -40,12 +74,13 @@ class InUnits:
     """Values to choose from, in a unit that depends on the rows.
 
     Units are "median" (gamma by the median rule), "deviation" (standard deviation of the target),
-    "tolerance" (the same, but at most 1), "rows" (number of rows), "per row" (1 / number of rows)
-    and "components" (1, but values are limited by the number of training rows).
+    "tolerance" (the same, but at most 1), "rows" (number of rows), "per row" (1 / number of rows),
+    "components" (1, but values are limited by the number of training rows) and "if a class is rare"
+    (values that are not numbers; otherwise, only the first is used).
     """
 
     unit: str
-    values: Sequence[float]
+    values: Sequence[Any]
 
 
 Grid = Mapping[str, InUnits | Sequence[Any]]
@@ -65,8 +100,11 @@ SVR: Grid = {
 KERNELS: Grid = {"kernel": ("rbf", "laplacian"), "gamma": GAMMAS}
 LINEAR = {"C": [1.0 / alpha for alpha in ALPHAS[::-1]]}, {"alpha": ALPHAS}
 BOOSTING: Grid = {"max_leaf_nodes": (4, 31)}
-SVM = {"gamma": GAMMAS, "C": COSTS}, {"gamma": GAMMAS, **SVR}
-INVARIANT_SVM = {**KERNELS, "C": COSTS}, {**KERNELS, **SVR}
+#: An SVM without class weights may ignore a rare class. Its probabilities, which are calibrated, do
+#: not depend on the weights.
+SVC: Grid = {"C": COSTS, "class_weight": InUnits("if a class is rare", (None, "balanced"))}
+SVM = {"gamma": GAMMAS, **SVC}, {"gamma": GAMMAS, **SVR}
+INVARIANT_SVM = {**KERNELS, **SVC}, {**KERNELS, **SVR}
 KPCA: Grid = {"gamma": GAMMAS, "n_components": InUnits("components", (5, 30))}
 DICA: Grid = {"gamma": GAMMAS, "lam": InUnits("rows", LAMBDAS)}
 SCATTER: Grid = {"gamma": GAMMAS, "ridge": (1e-4, 1e-2, 1.0), "domain_weight": (0.1, 1.0, 10.0)}

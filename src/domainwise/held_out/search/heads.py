@@ -18,9 +18,9 @@ from domainwise.held_out.calibration.curves import class_columns
 
 def quick_head(head: Any) -> Any:
     """Return an unfitted copy of a head, or an equivalent one that is faster to fit."""
-    is_lda = type(head) is LinearDiscriminantAnalysis or hasattr(head, "equal_priors")
+    is_lda = type(head) is LinearDiscriminantAnalysis
     if is_lda and repr(head.get_params()) == repr(LinearDiscriminantAnalysis().get_params()):
-        return QuickDiscriminant(getattr(head, "equal_priors", False))
+        return QuickDiscriminant()
     return clone(head)
 
 
@@ -106,12 +106,8 @@ class QuickRidge(RegressorMixin, BaseEstimator):
 class QuickDiscriminant(ClassifierMixin, BaseEstimator):
     """Linear discriminant analysis with scikit-learn's defaults, but without input validation.
 
-    Validation takes most of the time if there are few rows. ``equal_priors`` assumes that all
-    classes are equally frequent.
+    Validation takes most of the time if there are few rows.
     """
-
-    def __init__(self, equal_priors: bool = False) -> None:
-        self.equal_priors = equal_priors
 
     def fit(self, X: Array, y: Array) -> Self:
         """Fit to rows, which must be finite."""
@@ -149,8 +145,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         V = V[between_singular_values > 1e-4 * between_singular_values.max(initial=0.0)]
         deviations = deviations @ V.T
         coef = deviations @ (whitening @ V.T).T
-        bias = -0.5 * (deviations**2).sum(axis=1) - coef @ overall_mean
-        bias += 0.0 if self.equal_priors else np.log(counts / n)
+        bias = -0.5 * (deviations**2).sum(axis=1) - coef @ overall_mean + np.log(counts / n)
         if k == 2:
             coef, bias = coef[1] - coef[0], bias[1] - bias[0]
         self.classes_, self._coef, self._bias = classes, coef.T, bias

@@ -2,9 +2,9 @@
 
 Accuracy on a few domains is noisy, because it ignores confidence. The smooth score of classes is
 the negative log loss of probabilities that a logistic curve computes from outputs for held-out
-domains; for a continuous target, it is the negative squared error. All domains have equal
-weights, and so do the classes within a domain. One curve is fitted to the outputs for all splits; a
-search therefore collects these outputs instead of a score for each split.
+domains; for a continuous target, it is the negative squared error. All domains have equal weights.
+One curve is fitted to the outputs for all splits; a search therefore collects these outputs instead
+of a score for each split.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,9 +22,11 @@ from sklearn.metrics import get_scorer
 
 from domainwise.base.arrays import Array
 from domainwise.held_out.calibration.curves import class_columns, equal_weights, fit_curve
+from domainwise.held_out.calibration.decisions import DecisionRule
 from domainwise.held_out.folds import draw_rows
-from domainwise.held_out.scoring.measures import check_task
+from domainwise.held_out.scoring.measures import Measure, check_task
 from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.statistics import defined_score
 
 Outcome = float | Array  #: a score, or outputs for the test rows of a split
 
@@ -148,6 +151,10 @@ class SmoothScore:
     y: Array  #: class names or a continuous target, for all rows of the search
     domains: Array | None  #: the domain of each row; None for a single domain
     classes: Array | None  #: names of the classes; None for a continuous target
+    #: A metric of classes by which splits are scored instead, with the probabilities of the curve
+    #: and the classes that ``rule`` predicts from them; None for the log loss.
+    measure: Measure | None = None
+    rule: DecisionRule | None = None
 
     def __call__(self, model: Any, X: Any, y: Array) -> float:
         """Score a model on these rows, with a curve that is fitted to the same rows."""
@@ -169,16 +176,35 @@ class SmoothScore:
         domain_codes = np.unique(domains, return_inverse=True)[1]
         max_rows = max(MAX_ROWS, 2 * (int(domain_codes.max()) + 1))
         sample = draw_rows(domain_codes, max_rows, 0)
-        y, n_classes, class_codes = self.y[rows[sample]], 0, None
+        y, n_classes = self.y[rows[sample]], 0
         if self.classes is not None:
-            y = class_codes = codes_of(y, self.classes)
-            n_classes = len(self.classes)
-        row_weights = equal_weights(domain_codes[sample], class_codes)
+            y, n_classes = codes_of(y, self.classes), len(self.classes)
+        row_weights = equal_weights(domain_codes[sample])
         n_splits = len(test_sets)
         split_indices = np.repeat(np.arange(n_splits), [len(test) for test in test_sets])[sample]
         sampled_outputs = (np.concatenate(values)[sample] for values in outcomes)
+        if self.measure is not None:
+            split_rows = [np.flatnonzero(split_indices == k) for k in range(n_splits)]
+            return np.array(
+                [self._measured(o, y, row_weights, split_rows) for o in sampled_outputs]
+            )
         losses = [row_losses(values, y, row_weights, n_classes) for values in sampled_outputs]
         return np.array([-n_splits * np.bincount(split_indices, loss, n_splits) for loss in losses])
+
+    def _measured(
+        self, values: Array, y: Array, row_weights: Array, split_rows: list[Array]
+    ) -> list[float]:
+        """Score each split by ``measure``; NaN where it is not defined."""
+        assert self.measure is not None
+        assert self.classes is not None
+        assert self.rule is not None
+        probabilities = fit_curve(values, y, row_weights)[0].probabilities(values)
+        predictions = self.classes[self.rule.codes(probabilities)]
+        record = {"target": self.classes[y], "prediction": predictions, "decisions": None}
+        order = self.rule.positive_last
+        record["probabilities"] = probabilities[:, order]
+        score = partial(self.measure.score_record, self.classes[order], record)
+        return [defined_score(score, rows) for rows in split_rows]
 
     def outputs(self, model: Any, X: Any) -> Array:
         """Return log-probabilities, decision values or numbers, with one column per class."""

@@ -26,7 +26,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,6 +37,7 @@ from domainwise.base.namespace import to_host
 from domainwise.estimators import ensemble as own_ensemble
 from domainwise.estimators import invariant, ridge
 from domainwise.estimators.adaptation import SiteAdapter
+from domainwise.estimators.adaptation.corrections import SMOOTHING
 from domainwise.estimators.conformal import DomainConformal
 from domainwise.estimators.ensemble.members import Member
 from domainwise.estimators.ensemble.symmetric import (
@@ -48,6 +49,7 @@ from domainwise.estimators.projections import exact, fast
 from domainwise.estimators.projections.dcmcv import DCMCV, FastDCMCV
 from domainwise.estimators.projections.projection import Expansion
 from domainwise.held_out.calibration.curves import Curve
+from domainwise.held_out.calibration.decisions import MIN_SHARE, DecisionRule
 from domainwise.held_out.search.scores import MIN_PROBABILITY
 from domainwise.models.export.graph import (
     ClassifierOutput,
@@ -67,7 +69,7 @@ OPSETS = {"": 19, "ai.onnx.ml": 3}
 LABEL_TYPES = {"i": Int64TensorType, "f": DoubleTensorType}
 #: Types that predict with another model, and the attribute that contains this model.
 WRAPPERS: dict[type, str] = {
-    **dict.fromkeys((MethodSearch, DomainConformal), "estimator_"),
+    DomainConformal: "estimator_",
     **dict.fromkeys((GridSearchCV, RandomizedSearchCV), "best_estimator_"),
     FrozenEstimator: "estimator",
 }
@@ -120,7 +122,9 @@ def convert(model: Any) -> Any:
 
 def _iter_steps(model: Any) -> Iterator[Any]:
     """Yield the estimators of a model in order, without wrappers and ShiftWatch."""
-    if type(model) in WRAPPERS:
+    if type(model) is MethodSearch and not model.decides:
+        yield from _iter_steps(model.estimator_)
+    elif type(model) in WRAPPERS:
         yield from _iter_steps(getattr(model, WRAPPERS[type(model)]))
     elif isinstance(model, Pipeline):
         for _, step in model.steps:
@@ -150,7 +154,7 @@ def _declare_outputs(scope: Any, model: Any, inputs: Any, custom_parsers: Any = 
     """Declare the outputs of a model, with their types."""
     operator = scope.declare_local_operator(None, model)
     operator.inputs = inputs
-    is_text = isinstance(inputs[0].type, StringTensorType)
+    is_text = isinstance(inputs[0].type, StringTensorType) and not isinstance(model, OneHotEncoder)
     types = [(StringTensorType if is_text else DoubleTensorType)([None, None])]
     if is_classifier(model):
         types.insert(0, LABEL_TYPES.get(_get_classes(model).dtype.kind, StringTensorType)([None]))
@@ -160,7 +164,8 @@ def _declare_outputs(scope: Any, model: Any, inputs: Any, custom_parsers: Any = 
 
 def _add_nodes(scope: Any, operator: Any, container: Any) -> None:
     model, model_input = operator.raw_operator, operator.inputs[0]
-    X = Tensor(scope, container, model_input.full_name)
+    X, *others = [Tensor(scope, container, entry.full_name) for entry in operator.inputs]
+    X = X.op("Concat", *others, axis=1) if others else X
     if not isinstance(model_input.type, DoubleTensorType | StringTensorType):
         X = X.cast("DOUBLE")
     outputs = [output := CONVERTERS[type(model)](model, X)]
@@ -225,6 +230,38 @@ def _convert_imputer(model: SimpleImputer, X: Tensor) -> Tensor:
     is_missing = X.op("IsNaN") if is_nan else X.op("Equal", float(marker))
     kept_columns = np.flatnonzero(~np.isnan(fills))  # the imputer drops columns without values
     return X.where(is_missing, np.nan_to_num(fills)[None]).op("Gather", kept_columns, axis=1)
+
+
+@converts(OneHotEncoder)
+def _convert_one_hot(model: OneHotEncoder, X: Tensor) -> Tensor:
+    """Return an indicator of each category, and one of the pooled (infrequent) categories.
+
+    skl2onnx refuses pooled categories in several columns, and unknown ones fail in its graphs.
+    """
+    refuse(model, "with the argument drop", model.drop is not None)
+    pooled_categories = getattr(model, "infrequent_categories_", [None] * len(model.categories_))
+    blocks = []
+    for j, (categories, pooled) in enumerate(
+        zip(model.categories_, pooled_categories, strict=True)
+    ):
+        pools_unknown = pooled is not None and model.handle_unknown == "infrequent_if_exist"
+        refuse(
+            model,
+            "with unknown categories that are not pooled",
+            pooled is not None and not pools_unknown,
+        )
+        is_pooled = np.isin(categories.astype(str), [] if pooled is None else pooled.astype(str))
+        kept = categories[~is_pooled]
+        kept = np.where(kept == kept, kept, "") if kept.dtype.kind in "OU" else kept.astype(float)
+        column = X.op("Gather", np.array([j]), axis=1)
+        indicators = column.op("Equal", kept[None]).cast("DOUBLE")
+        n_matches = indicators.reduce_rows("Sum")
+        if pools_unknown:
+            indicators = indicators.op("Concat", n_matches * -1.0 + 1.0, axis=1)
+        elif model.handle_unknown == "error":
+            indicators = indicators / n_matches  # NaN for an unknown category
+        blocks.append(indicators)
+    return blocks[0].op("Concat", *blocks[1:], axis=1)
 
 
 @converts(Ridge, LinearRegression, LinearSVR)
@@ -412,8 +449,8 @@ def _convert_invariant_machine(model: Any, X: Tensor) -> Any:
     # The scale divides the coefficients: ONNX Runtime would apply a separate factor in float32.
     logistic, scale = model.calibration_.model, model.calibration_.scale
     values = output.decisions @ (logistic.coef_ / scale).T + np.atleast_2d(logistic.intercept_)
-    calibrated_output = _make_output(logistic, values)
-    return ClassifierOutput(output.codes, output.decisions, calibrated_output.probabilities)
+    probabilities = _make_output(logistic, values).probabilities
+    return _decide(model.decision_rule_, probabilities, output.decisions, output.codes)
 
 
 @converts(ridge.InvariantRidgeCV, ridge.InvariantRidgeClassifierCV)
@@ -424,14 +461,46 @@ def _convert_ridge(model: Any, X: Tensor) -> Any:
     if not is_classifier(model):
         return _correct(model, values)
     class_values = class_columns(values, len(model.classes_))
-    curve = vars(model).get("curve_")
+    curve, rule = vars(model).get("curve_"), model.decision_rule_
+    if curve is None and rule is not None:  # fitted to sums
+        estimates = ((class_values + 1.0) * 0.5).op("Max", MIN_SHARE) / model.class_weights
+        codes = _decide(rule, estimates / estimates.reduce_rows("Sum")).codes
+        return ClassifierOutput(codes, values)
     probabilities = curve and _apply_curve(curve, class_values)
     if not hasattr(model, "corrections_"):
-        return ClassifierOutput(class_values.argmax(), values, probabilities)
+        return _decide(rule, probabilities, values, class_values.argmax())
     probabilities = _correct(model, probabilities)
     log_values = probabilities.op("Max", 1e-300).op("Log")
     decisions = log_values @ np.array([[-1.0], [1.0]]) if len(model.classes_) == 2 else log_values
-    return ClassifierOutput(probabilities.argmax(), decisions, probabilities)
+    return _decide(rule, probabilities, decisions, probabilities.argmax())
+
+
+def _decide(
+    rule: DecisionRule | None, probabilities: Any, decisions: Any = None, codes: Any = None
+) -> ClassifierOutput:
+    """Return the output of a classifier, with codes by a rule; ``codes`` if there is no rule."""
+    if rule is not None and rule.kind == "argmax":
+        codes = probabilities.argmax()
+    elif rule is not None and rule.threshold is not None:
+        is_last = rule.positive == 1
+        selection = np.eye(2)[:, [rule.positive]]
+        excess = probabilities @ selection - rule.threshold
+        # In a tie, the positive class is predicted.
+        codes = class_columns(excess if is_last else excess * -1.0, 2).argmax(last=is_last)
+    elif rule is not None:
+        codes = (probabilities / rule.shares).argmax()
+    return ClassifierOutput(codes, decisions, probabilities)
+
+
+@converts(MethodSearch)
+def _convert_search(model: MethodSearch, X: Tensor) -> Any:
+    """Calibrate the outputs of the estimator, and decide by the rule."""
+    output = convert_inner(model.estimator_, X)
+    probabilities = output.probabilities
+    if model.curve_ is not None:
+        class_values = _class_values(model.estimator_, output, X, len(model.classes_))
+        probabilities = _apply_curve(model.curve_, class_values)
+    return _decide(model.applied_rule, probabilities, output.decisions, output.codes)
 
 
 def _correct(model: Any, output: Tensor) -> Tensor:
@@ -453,18 +522,27 @@ def _apply_curve(curve: Curve, values: Tensor) -> Tensor:
 @converts(InvariantSearchCV)
 def _convert_invariant_search(model: Any, X: Tensor) -> Any:
     outputs = [convert_inner(member, X) for member in model.estimators_]
-    if len(outputs) == 1 or not is_classifier(model):
-        return outputs[0] if len(outputs) == 1 else weighted_sum(outputs)
-    n, mean_decisions = len(model.classes_), weighted_sum([output.decisions for output in outputs])
+    if not is_classifier(model):
+        return weighted_sum(outputs)
+    n, curves = len(model.classes_), vars(model).get("curves_")
+    member_probabilities = [output.probabilities for output in outputs]
+    if curves:
+        pairs = zip(curves, outputs, strict=True)
+        member_probabilities = [_apply_curve(c, class_columns(o.decisions, n)) for c, o in pairs]
+    probabilities = None
+    if member_probabilities[0] is not None:
+        probabilities = weighted_sum(member_probabilities)
+    if len(outputs) == 1:
+        (output,) = outputs
+        return _decide(model.decision_rule_, probabilities, output.decisions, output.codes)
+    mean_decisions = weighted_sum([output.decisions for output in outputs])
     votes = weighted_sum(
         [output.codes.lookup_in(np.eye(n)) for output in outputs], [1.0] * len(outputs)
     )
     votes = votes @ np.array([[-1.0], [1.0]]) if n == 2 else votes
     decisions = votes + mean_decisions / ((mean_decisions.op("Abs") + 1.0) * 3.0)
-    probabilities = None
-    if hasattr(model, "predict_proba"):
-        probabilities = weighted_sum([output.probabilities for output in outputs])
-    return ClassifierOutput(class_columns(decisions, n).argmax(), decisions, probabilities)
+    codes = class_columns(decisions, n).argmax()
+    return _decide(model.decision_rule_, probabilities, decisions, codes)
 
 
 @converts(own_ensemble.DomainEnsembleRegressor, own_ensemble.DomainEnsembleClassifier)
@@ -483,7 +561,7 @@ def _convert_ensemble(model: Any, X: Tensor) -> Any:
     if not is_classifier(model):
         return _correct(model, model.on_target_scale(mean))
     probabilities = _correct(model, mean)
-    return ClassifierOutput(probabilities.argmax(), None, probabilities)
+    return _decide(model.decision_rule_, probabilities, None, probabilities.argmax())
 
 
 @converts(SiteAdapter)
@@ -494,30 +572,46 @@ def _convert_adapter(model: Any, X: Tensor) -> Any:
     probabilities, n = output.probabilities, len(model.classes_)
     curve = model.curves_.get("plain")
     if curve is not None:
-        probabilities = _apply_curve(curve, class_columns(output.decisions, n))
-    corrected_probabilities = _correct(model, probabilities)
-    codes = corrected_probabilities.argmax() if hasattr(model, "corrections_") else output.codes
-    return ClassifierOutput(codes, None, corrected_probabilities)
+        values = class_columns(output.decisions, n) if probabilities is None else probabilities
+        if probabilities is not None:
+            values = (values * (1.0 - SMOOTHING) + SMOOTHING / n).op("Log")
+        probabilities = _apply_curve(curve, values)
+    probabilities = _correct(model, probabilities)
+    codes = probabilities.argmax() if hasattr(model, "corrections_") else output.codes
+    return _decide(model.decision_rule_, probabilities, None, codes)
 
 
 def _convert_member(member: Member, Z: Tensor) -> Tensor:
     Z = Z if member.clip is None else (Z / member.clip).op("Tanh") * member.clip
     mean = weighted_sum([_score_classes(model, Z, member.n_classes) for model in member.estimators])
-    return mean if member.curve is None else _apply_curve(member.curve, mean)
+    if member.curve is not None:
+        return _apply_curve(member.curve, mean)
+    return (
+        mean
+        if member.bounds is None
+        else mean.op("Max", member.bounds[0]).op("Min", member.bounds[1])
+    )
 
 
 def _score_classes(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     """Return outputs by class, like :func:`~domainwise.held_out.search.scores.outputs`."""
     output = convert_inner(model, Z)
-    if not n_classes:
-        return output
-    class_codes = np.asarray(model.classes_, dtype=np.intp)
+    return _class_values(model, output, Z, n_classes) if n_classes else output
+
+
+def _class_values(model: Any, output: ClassifierOutput, Z: Tensor, n_classes: int) -> Tensor:
+    """Return decision values or log-probabilities of all classes."""
+    class_codes = np.arange(n_classes)
+    if len(model.classes_) < n_classes:  # classes are codes
+        class_codes = np.asarray(model.classes_, dtype=np.intp)
     if hasattr(model, "decision_function"):
         class_values = class_columns(output.decisions, len(class_codes))
         smallest_value = class_values.reduce_rows("Min").op("Min", 0.0)
     else:
         class_values = output.probabilities.op("Max", MIN_PROBABILITY).op("Log")
         smallest_value = Z.repeat_row(np.log([MIN_PROBABILITY]))
+    if len(class_codes) == n_classes:
+        return class_values
     # Classes that the model was not fitted to get the smallest value.
     column_indices = np.full(n_classes, len(class_codes))
     column_indices[class_codes] = np.arange(len(class_codes))

@@ -32,6 +32,7 @@ PARTS = {
     "SiteQuantiles Spread",
     "domainwise.estimators.conformal": "DomainConformal",
     "domainwise.held_out.calibration.curves": "Calibration Curve",
+    "domainwise.held_out.calibration.decisions": "DecisionRule",
     "domainwise.held_out.calibration.quantiles": "DomainQuantiles",
     "domainwise.estimators.ensemble.batches": "SourceRange Trust",
     "domainwise.estimators.ensemble.held_out": "ShareRange",

@@ -25,7 +25,7 @@ from domainwise.base.inputs import check_sample_domain, validate_rows
 from domainwise.base.namespace import group_sums
 from domainwise.base.signatures import with_domain_checks
 from domainwise.estimators.ensemble.moments import Moments, rows_moments
-from domainwise.tables.statistics import column_kind, missing_cells
+from domainwise.tables.cells import column_kind, missing_cells
 
 #: Maximum number of points at which kernel means are computed.
 MAX_LANDMARKS = 100

@@ -1,29 +1,20 @@
-"""Column statistics for preprocessing, plots, and checks for shift and for data errors.
+"""Column statistics by domain, for plots and for checks of a table.
 
-For rows in memory, :func:`columns_of` lists columns, and :func:`quantiles_by_domain` and
-:func:`describe_column` describe them by domain. Means and variances are computed by
-:class:`~domainwise.estimators.ensemble.moments.Moments`.
-
-For rows in chunks, the :class:`Statistics` of two chunks can be merged; :class:`Preprocessing` is
-computed from them. Medians come from a sketch (2,000 weighted values) with rank errors up to 1 %.
+:func:`columns_of` lists the columns of a table, and :func:`quantiles_by_domain` and
+:func:`describe_column` describe them by domain.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from numbers import Real
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
 from domainwise.base.arrays import Array
-from domainwise.estimators.ensemble.moments import Moments
-from domainwise.tables.cells import MAX_CATEGORIES, as_labels
-from domainwise.tables.errors import TableError, import_pandas
-from domainwise.tables.schema import Schema, make_preprocessor
+from domainwise.tables.cells import missing_cells
 
 #: Probabilities of the quantiles in :func:`describe_column`.
 PROBABILITIES = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -33,30 +24,6 @@ NORMAL_IQR, MAD_FACTOR = 1.349, 1.4826
 MIN_VALUES = 10
 #: Maximum number of listed categories. Those with fewer than ``MIN_CATEGORY_ROWS`` rows are merged.
 MAX_CATEGORIES_SHOWN, MIN_CATEGORY_ROWS = 4, 5
-#: Number of values in a sketch. A merge shifts a rank by at most 1 / (2 * SKETCH_SIZE) of the rows.
-SKETCH_SIZE = 2000
-
-
-def missing_cells(column: Any) -> Array:
-    """Return a mask of the missing cells in an array or in a data frame column."""
-    if hasattr(column, "isna"):
-        return np.asarray(column.isna(), dtype=bool)
-    column = np.asarray(column)
-    if column.dtype.kind == "O":
-        return np.array([value is None or value != value for value in column], dtype=bool)
-    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
-
-
-def column_kind(column: Any) -> str:
-    """Return the type of a column's cells: "number", "text" or "other", such as dates.
-
-    >>> column_kind(np.array([1, None, 2.5], dtype=object))
-    'number'
-    """
-    if column.dtype.kind not in "OUST":
-        return "number" if column.dtype.kind in "biuf" else "other"
-    types = {type(value) for value in column[~missing_cells(column)]}
-    return "number" if types and all(issubclass(t, Real) for t in types) else "text"
 
 
 def columns_of(X: Any) -> list[tuple[str, Array]]:
@@ -186,119 +153,3 @@ def _describe_text(x: Array, domain_codes: Array, n: int) -> tuple[dict[str, Any
     domain_shares = [shares[d, : len(categories)].tolist() if n_rows[d] else None for d in range(n)]
     distances = np.abs(shares - other_shares).sum(axis=1) / 2
     return {"categories": categories, "shares": domain_shares}, distances, areas
-
-
-Sketch = tuple[Array, Array]  #: Sorted values, and the number of rows that each represents.
-
-
-def make_sketch(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
-    """Sort weighted values; if there are more than ``size``, select ``size`` with equal weights."""
-    order = np.argsort(values, kind="stable")
-    values, weights = values[order], weights[order]
-    if len(values) <= size:
-        return values, weights
-    mid_ranks, total_weight = np.cumsum(weights) - weights / 2, float(weights.sum())
-    ranks = (np.arange(size) + 0.5) * (total_weight / size)
-    indices = np.searchsorted(mid_ranks, ranks).clip(max=len(values) - 1)
-    return values[indices], np.full(size, total_weight / size)
-
-
-def merge_sketches(sketches: Sequence[Sketch]) -> Sketch:
-    """Merge several sketches into one sketch of all rows."""
-    values, weights = (np.concatenate(arrays) for arrays in zip(*sketches, strict=True))
-    return make_sketch(values, weights)
-
-
-def quantile(sketch: Sketch, probability: float) -> float:
-    """Return a quantile of the rows that a sketch represents; 0 for a sketch without values."""
-    values, weights = sketch
-    index = np.searchsorted(np.cumsum(weights), probability * weights.sum())
-    return float(values[min(index, len(values) - 1)]) if len(values) else 0.0
-
-
-@dataclass(frozen=True)
-class Preprocessing:
-    """Preprocessing parameters; ``mean`` and ``variance`` include imputed values."""
-
-    n_rows: int
-    medians: Array
-    mean: Array
-    variance: Array
-    categories: list[list[str]]
-    frequent: list[str | None]  #: the most frequent category of each column; None without values
-
-    def preprocessor(self, schema: Schema) -> Any:
-        """Return a preprocessor with these parameters, equal to one fitted to all rows."""
-        pandas = import_pandas()
-        # scikit-learn cannot create a fitted transformer from known statistics, and transform needs
-        # private attributes that only fit sets. So the preprocessor is fitted to made-up rows with
-        # all categories, and public attributes of the imputers and the scaler are set afterwards.
-        n = max([1, *map(len, self.categories)])
-        columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
-        for name, categories in zip(schema.categorical, self.categories, strict=True):
-            category_cells: list[Any] = list(categories) or [np.nan]
-            columns[name] = pandas.Series(category_cells * n, dtype=object)[:n]
-        preprocessor = make_preprocessor(schema).fit(pandas.DataFrame(columns, index=range(n)))
-        steps = preprocessor.named_transformers_
-        if schema.numbers:
-            imputer, scaler = steps["numeric"][0], steps["numeric"][1]
-            imputer.statistics_ = self.medians
-            scaler.mean_, scaler.var_ = self.mean, self.variance
-            scaler.scale_ = np.where(scaler.var_ > 0, np.sqrt(scaler.var_), 1.0)
-            scaler.n_samples_seen_ = np.int64(self.n_rows)
-        if schema.categorical:
-            fill_values = [np.nan if name is None else name for name in self.frequent]
-            steps["categorical"][0].statistics_ = np.array(fill_values, dtype=object)
-        return preprocessor
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Statistics of a table chunk: numbers, categories, classes and domains."""
-
-    n_left_out: int  #: number of rows without a target or domain
-    numbers: Moments
-    sketches: list[Sketch]
-    categories: list[Counter[str]]
-    classes: Counter[str]
-    domains: Counter[str]
-
-    def merged(self, other: Statistics) -> Statistics:
-        """Return the statistics of all rows in both chunks."""
-        return Statistics(
-            self.n_left_out + other.n_left_out,
-            self.numbers.merged(other.numbers),
-            [merge_sketches(pair) for pair in zip(self.sketches, other.sketches, strict=True)],
-            [a + b for a, b in zip(self.categories, other.categories, strict=True)],
-            self.classes + other.classes,
-            self.domains + other.domains,
-        )
-
-    def medians(self) -> Array:
-        """Return the median of each numeric column; 0 for a column without values."""
-        return np.array([quantile(sketch, 0.5) for sketch in self.sketches])
-
-    def preprocessing(self, schema: Schema) -> Preprocessing:
-        """Return the preprocessing parameters for these rows."""
-        categories, modes = [], []
-        for column, counts in zip(schema.categorical, self.categories, strict=True):
-            if len(counts) > max(MAX_CATEGORIES, counts.total() // 2):
-                raise TableError(
-                    f"column {column!r} has {len(counts)} distinct values in {counts.total()} "
-                    "rows, so it looks like an identifier. Drop it"
-                )
-            categories.append(sorted(counts))
-            modes.append(min(counts, key=lambda text: (-counts[text], text), default=None))
-        p = len(schema.numbers)
-        n_values, means, squares = (np.asarray(m)[0, :p] for m in vars(self.numbers).values())
-        n, medians = self.domains.total(), self.medians()[:p]
-        n_missing = n - n_values
-        all_means = (n_values * means + n_missing * medians) / n  # after imputation
-        increases = n_values * (means - all_means) ** 2 + n_missing * (medians - all_means) ** 2
-        return Preprocessing(n, medians, all_means, (squares + increases) / n, categories, modes)
-
-
-def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
-    """Map labels that were read as text to integers if all are whole numbers, otherwise to text."""
-    column = import_pandas().Series(sorted(texts), dtype=object)
-    return dict(zip(column, as_labels(column).tolist(), strict=True))
