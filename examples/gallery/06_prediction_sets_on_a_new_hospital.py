@@ -110,5 +110,6 @@ plt.show()
 
 # %%
 # Twenty hospitals are used for calibration here. With K calibration hospitals, no coverage above
-# K/(K + 1) can be guaranteed, so a coverage of 90 % needs nine. Section 16 of :doc:`/theory`
-# contains the derivation, and :doc:`/guide/uncertainty` explains the limits of prediction sets.
+# K/(K + 1) can be guaranteed, so a coverage of 90 % needs nine. With three to eight hospitals,
+# ``calibration="cv"`` uses an approximate rule. Section 16 of :doc:`/theory` contains the
+# derivation, and :doc:`/guide/uncertainty` explains the limits of prediction sets.

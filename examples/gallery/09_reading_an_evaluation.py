@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 
 from domainwise import check_shift, evaluate
 from domainwise.datasets import load_heart
-from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay, ShiftDisplay
+from domainwise.plots import CalibrationDisplay, DomainScoresDisplay, ShiftDisplay
 
 heart = load_heart(as_frame=True).frame
 measurements = heart[["age", "trestbps", "chol", "thalach", "oldpeak"]]
@@ -80,7 +80,7 @@ plt.show()
 # more are ill than the model predicts, because nearly all patients there are ill. A few labels from
 # the new hospital correct this (:doc:`/guide/labels`).
 
-CalibrationByDomainDisplay.from_predictions(
+CalibrationDisplay.from_predictions(
     best_rows["target"].to_numpy(),
     best_rows["probability_1"].to_numpy(),
     best_rows["domain"].to_numpy(),

@@ -1,10 +1,19 @@
 """Displays in the style of scikit-learn; matplotlib is imported when a plot is drawn."""
 
 from domainwise.evaluation.plots import (
-    CalibrationByDomainDisplay,
+    CalibrationDisplay,
+    DecisionCurveDisplay,
     DomainMapDisplay,
     DomainScoresDisplay,
+    ForestDisplay,
     ShiftDisplay,
 )
 
-__all__ = ["CalibrationByDomainDisplay", "DomainMapDisplay", "DomainScoresDisplay", "ShiftDisplay"]
+__all__ = [
+    "CalibrationDisplay",
+    "DecisionCurveDisplay",
+    "DomainMapDisplay",
+    "DomainScoresDisplay",
+    "ForestDisplay",
+    "ShiftDisplay",
+]

@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
         assert done.exit_code == 0, done.output
         assert "on a single new domain (90 % interval)" in " ".join(done.output.split())
         assert "prediction sets" in done.output
-        expected = "approximate coverage, calibrated on 5 held-out domains"
+        expected = "approximate coverage (few sites), calibrated on 5 held-out domains"
         assert expected in " ".join(done.output.split())
     return folder
 
@@ -92,20 +92,29 @@ def test_intervals_reach_as_far_as_left_out_domains_say(folder, tmp_path):
     held_out = evaluate(frame[["age", "dose"]], frame["risk"], frame["site"], methods=["linear"],
                     progress=False).predictions_  # fmt: skip
     errors = np.abs(held_out["target"] - held_out["prediction"])
-    radius = DomainQuantiles.from_scores(
-        errors.to_numpy(), held_out["domain"].to_numpy()
+    radius = DomainQuantiles.approximately(
+        errors.to_numpy(), held_out["domain"].to_numpy(), are_probabilities=False
     ).threshold(0.8)
     written = pandas.read_csv(out)
     np.testing.assert_allclose(written["high"] - written["prediction"], radius, rtol=1e-6)
     np.testing.assert_allclose(written["prediction"] - written["low"], radius, rtol=1e-6)
 
 
-def test_more_coverage_than_domains_allow_returns_everything_and_says_so(folder, tmp_path):
+def test_five_domains_are_enough_for_a_large_coverage_and_two_are_not(folder, tmp_path):
     done = run("predict", folder / "classes.skops", folder / "new.csv", "-o", tmp_path / "o.csv",
                "--coverage", "0.9")  # fmt: skip
     assert done.exit_code == 0
-    assert "needs at least 9 calibration domains, but there are 5" in done.stderr
+    assert "needs at least" not in done.stderr
     written = pandas.read_csv(tmp_path / "o.csv")
+    assert not written[["in_set_no", "in_set_yes"]].all(axis=None)
+    frame = make_frame()
+    frame[frame["site"] < "C"].to_csv(tmp_path / "two.csv", index=False)
+    run("fit", tmp_path / "two.csv", "--target", "ill", "--domain", "site", "--drop", "risk",
+        "--method", "linear", "-o", tmp_path / "two.skops")  # fmt: skip
+    done = run("predict", tmp_path / "two.skops", folder / "new.csv", "-o", tmp_path / "p.csv",
+               "--coverage", "0.9")  # fmt: skip
+    assert "needs at least 3 calibration domains, but there are 2" in done.stderr
+    written = pandas.read_csv(tmp_path / "p.csv")
     assert written[["in_set_no", "in_set_yes"]].all(axis=None)
 
 
@@ -132,11 +141,12 @@ def test_a_model_that_was_not_checked_has_no_sets(folder, tmp_path):
 def test_info_tells_the_calibration(folder):
     check = json.loads(run("info", folder / "classes.skops", "--json").stdout)["info"]["check"]
     assert check["low"] < check["model"] < check["high"]
-    assert check["calibration"]["promise"] == "approximate"
-    assert len(check["calibration"]["thresholds"]) == 83  # 5 domains of 6
-    assert check["calibration"]["coverage"] == 0.8
+    assert check["true_range"][0] < check["model"] < check["true_range"][1]
+    assert check["calibration"]["promise"] == "approximate, few sites"
+    assert len(check["calibration"]["thresholds"]) == 99
+    assert check["calibration"]["coverage"] == 0.9
     words = " ".join(run("info", folder / "classes.skops").stdout.split())
-    assert "classes on average at a coverage of 80 %" in words
+    assert "classes on average at a coverage of 90 %" in words
 
 
 def test_an_evaluation_has_expected_scores_and_calibrations_and_fit_takes_them(folder, tmp_path):
@@ -156,6 +166,7 @@ def test_an_evaluation_has_expected_scores_and_calibrations_and_fit_takes_them(f
     assert done.exit_code == 0, done.output
     check = json.loads(run("info", tmp_path / "m.skops", "--json").stdout)["info"]["check"]
     assert check["calibration"] == linear["calibration"]
+    assert check["true_range"] == linear["between_sites"]["true_range"]
 
 
 def test_classes_without_values_are_judged_by_what_was_predicted():

@@ -201,7 +201,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_result(table, tmp_path, monkeypatc
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(page, "methods_picture", broken)
+        patch.setattr(page, "forest_picture", broken)
         result = run(table, "--out", out)
     assert result.exit_code == 1
     assert "no ink" in result.stderr

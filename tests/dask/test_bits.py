@@ -60,24 +60,6 @@ def test_results_do_not_depend_on_the_schedule_or_the_number_of_workers(
         assert_same_bits(serial, fit())
 
 
-def test_blas_uses_one_thread_while_any_task_runs():
-    from domainwise.algebra.gram.dask.graphs import one_blas_thread
-    from domainwise.algebra.gram.tiles import blas_limit, n_threads
-
-    limit = blas_limit(2)
-    try:
-        before = n_threads()
-        first, second = one_blas_thread(), one_blas_thread()
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)
-        assert n_threads() == 1  # the second task is still running
-        second.__exit__(None, None, None)
-        assert n_threads() == before
-    finally:
-        limit.restore_original_limits()
-
-
 @pytest.mark.parametrize("n", [1, 2, FAN_IN, FAN_IN + 1, 3 * FAN_IN**2 + 1])
 def test_a_tree_merges_neighbours_in_order(n):
     def merge(parts):

@@ -146,6 +146,18 @@ DEFECTS = [
         "len(domain_sizes)",
         ("held_out/calibration/test_conformal.py",),
     ),
+    Defect(
+        "the restricted likelihood without the weight of the mean",
+        "return np.asarray(residuals - weights.sum(axis=-1) + squares / weights.sum(axis=-1))",
+        "return np.asarray(residuals - weights.sum(axis=-1))",
+        ("held_out/scoring/test_pooling.py",),
+    ),
+    Defect(
+        "few domains without the standard error of their shares",
+        "shares.mean(axis=1) - 0.5 * errors >= coverage - TOLERANCE",
+        "shares.mean(axis=1) >= coverage - TOLERANCE",
+        ("held_out/calibration/test_conformal.py",),
+    ),
     # Tables, files, pages, commands -------------------------------------------------------------
     Defect(
         "codes such as 007 read as numbers",

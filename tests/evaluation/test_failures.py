@@ -19,7 +19,8 @@ from domainwise.evaluation.failures import (
     predictions_by_domain,
 )
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.evaluation.plots.performance import reliability
+from domainwise.evaluation.plots.sites import reliability
+from domainwise.held_out.calibration.quantiles import DomainQuantiles
 
 METHODS = ["constant", "linear", "kpca"]
 
@@ -99,7 +100,7 @@ def test_sentences_and_columns_about_classes_agree_with_the_predictions(binary):
     assert f"class {b} instead of class {a}, in {count} of {total} rows of class {a}" in said
 
 
-@pytest.mark.parametrize("asked", [0.5, 0.8])
+@pytest.mark.parametrize("asked", [0.5, 0.9])
 def test_coverage_is_computed_with_thresholds_from_the_other_domains(binary, asked):
     predicted = predictions_by_domain(binary.records[binary.best.key], binary.domains)
     classes = np.array(binary.facts["classes"])
@@ -107,18 +108,12 @@ def test_coverage_is_computed_with_thresholds_from_the_other_domains(binary, ask
     frame = predictions(binary)
     names = [f"probability_{c}" for c in classes]
     for domain in binary.domains:
-        scores, weights = [0.0], [0.0]
-        others = [name for name in binary.domains if name != domain]
-        for name in others:
-            part = frame[frame["domain"] == name]
-            own = [
-                1 - part.iloc[i][f"probability_{part.iloc[i]['target']}"] for i in range(len(part))
-            ]
-            scores += own
-            weights += [1 / len(own) / (len(others) + 1)] * len(own)
-        order = np.argsort(scores)
-        level = np.cumsum(np.array(weights)[order])
-        reach = np.array(scores)[order][np.argmax(level >= asked - 1e-9)]
+        others = frame[frame["domain"] != domain]
+        scores = [1 - row[f"probability_{row['target']}"] for _, row in others.iterrows()]
+        quantiles = DomainQuantiles.approximately(
+            np.array(scores), others["domain"].to_numpy(), are_probabilities=True
+        )
+        reach = quantiles.threshold(asked)
         part = frame[frame["domain"] == domain]
         sets = 1 - part[names].to_numpy() <= reach
         true = [sets[i, list(classes).index(t)] for i, t in enumerate(part["target"])]
@@ -207,15 +202,19 @@ def test_a_page_without_predictions_says_why_errors_are_not_shown(
     assert said(copy) == f"{start} (the results folder has no subfolder jobs)."
 
 
-def test_each_of_six_domains_has_a_colour_and_a_panel(binary):
+def test_each_of_six_domains_has_a_panel_and_a_calibration(binary):
     parts = {part.title: part for part in failure_sections(binary)["sections"]}
     picture = parts["Classification errors"].pictures[0]
     assert picture.caption.endswith(
         "Each domain has a panel, with its number of rows in parentheses"
     )
     assert "the other" not in picture.svg
-    calibration = parts["Calibration"].pictures[0].svg
-    assert " others: up to" not in calibration
+    calibration = parts["Calibration"]
+    assert "5 other sites" in calibration.pictures[0].svg
+    assert "Net benefit" in calibration.pictures[1].alt
+    ratios = [float(text.split()[0]) for text in calibration.columns["O/E"].values()]
+    assert len(ratios) == 6
+    assert calibration.sentences[1].startswith("Pooled over domains, O/E is ")
 
 
 def test_only_the_worst_of_forty_domains_are_named_in_pictures():
@@ -238,7 +237,7 @@ def test_only_the_worst_of_forty_domains_are_named_in_pictures():
     ]
     assert "the other 35" in parts[0].pictures[0].svg
     assert "5 worst of 40 domains" in parts[0].pictures[0].caption
-    assert "35 others" in parts[1].pictures[0].svg
+    assert "39 other sites" in parts[1].pictures[0].svg
 
 
 def test_a_method_without_probabilities_is_ranked_by_its_decisions():

@@ -101,7 +101,7 @@ def test_the_section_is_omitted_if_the_gain_cannot_be_computed(case, levels, sha
         evaluation = run(*sites(n=9))
     elif case == "no predictions":
         calibration = calibrate_sets(levels.records[levels.best_], None)
-        evaluation = replace(levels, records={}, calibration=calibration)
+        evaluation = replace(levels, records={}, set_calibration=calibration)
     elif case == "no probabilities":
         records = [{**r, "probabilities": None} for r in shares.records[shares.best_]]
         evaluation = replace(shares, records={shares.best_: records})

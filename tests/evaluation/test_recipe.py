@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, m
 
 import domainwise
 from domainwise import evaluate
-from domainwise.evaluation import results
+from domainwise.held_out.scoring import pooling
 from domainwise.tables.schema import load_table
 
 pandas = pytest.importorskip("pandas")
@@ -110,7 +110,7 @@ def test_predictions_for_held_out_domains_have_the_reported_scores(evaluation):
     ],
 )
 def test_pos_label_sets_the_positive_class(positive, scoring, monkeypatch):
-    monkeypatch.setattr(results, "SLOW_DRAWS", 2)  # intervals are tested elsewhere
+    monkeypatch.setattr(pooling, "N_DRAWS", 2)  # intervals are tested elsewhere
     frame, asked = make_frame(), {"methods": ["linear"], "scoring": scoring}
     named = evaluate(frame, "ill", "hospital", pos_label=positive, **asked)
     coded = frame.assign(ill=(frame["ill"] == (positive or "yes")).astype(int))

@@ -76,7 +76,10 @@ def test_bootstrap_scores_of_other_measures_come_from_the_scorer():
              "probabilities": None, "decisions": decisions}  # fmt: skip
     measure = choose_measure("roc_auc", y, True)
     draws = resampled(measure, np.array([0, 1]), [site], 0)
-    rows = np.random.default_rng([0, 200]).integers(200, size=(100, 200))
+    rng, rows = np.random.default_rng([0, 200]), np.empty((100, 200), dtype=int)
+    for label in (0, 1):  # classes keep their sizes
+        own = np.flatnonzero(y == label)
+        rows[:, own] = rng.choice(own, (100, len(own)))
     expected = [roc_auc_score(y[at], decisions[at]) for at in rows]
     np.testing.assert_allclose(draws[:100], expected)
 
@@ -87,6 +90,9 @@ def test_the_best_method_and_the_baseline_have_intervals_for_every_metric():
     evaluation = evaluate(X, y, domain, methods=methods, scoring="roc_auc", progress=False)
     wide = {r.key: [high > low for low, high in r.ends.values()] for r in evaluation.results}
     assert all(all(wide[r.key]) for r in (evaluation.best, evaluation.baseline))
+    # The standard error of an AUC has a formula, so all methods can be pooled.
+    assert all(min(r.errors.values()) > 0 for r in evaluation.results)
+    assert evaluation.between_sites("two").n_sites == 3
     assert all(np.isfinite(result.generalization_gap) for result in evaluation.described)
 
 

@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from domainwise.evaluation.constant import compare_with_constant
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.gather import holm, with_p_values
 from domainwise.evaluation.results import MethodResult, domain_weights
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.statistics import expected_range, in_words
+from domainwise.metrics import pool_scores
 
 CLASSES = np.array([0, 0, 1, 1])
 
 
-def make_evaluation(scores, *, scoring="accuracy", seen=None):
-    """An evaluation with these scores: {key: [one score per domain]}."""
+def make_evaluation(scores, *, scoring="accuracy", seen=None, error=None):
+    """An evaluation with these scores, {key: [one score per domain]}, and standard errors."""
     kinds = {"constant": "baseline", "svm": "baseline"}
     classification = not scoring.startswith("neg_")
     results = []
@@ -25,10 +27,14 @@ def make_evaluation(scores, *, scoring="accuracy", seen=None):
         inside = dict.fromkeys(by_domain, np.nan)
         kind = kinds.get(key, "projection")
         known = {} if seen is None else dict.fromkeys(by_domain, seen)
-        results.append(MethodResult(key, key.upper(), kind, "", by_domain, inside, seen=known))
+        errors = {} if error is None else dict.fromkeys(by_domain, error)
+        result = MethodResult(key, key.upper(), kind, "", by_domain, inside, seen=known)
+        results.append(replace(result, errors=errors))
     measure = choose_measure(scoring, CLASSES, classification)
     domains = list(results[0].scores)
-    return Evaluation(with_p_values(results), domains, measure, {}, {"classes": None})
+    evaluation = Evaluation(with_p_values(results), domains, measure, {}, {"classes": None})
+    evaluation.row_counts = dict.fromkeys(domains, 200)
+    return evaluation
 
 
 SVM = [0.70, 0.71, 0.72, 0.73, 0.74, 0.75, 0.76, 0.77]
@@ -147,14 +153,15 @@ def test_the_range_is_a_prediction_interval_from_students_t_distribution():
     assert evaluation.to_dict()["answer"]["range"] == pytest.approx([low, high])
 
 
-def test_the_range_uses_the_method_recommended_by_the_other_domains():
+def test_the_range_is_that_of_the_recommended_method_and_the_choice_has_a_cost():
     up = [0.99, *[score + 0.005 for score in SVM[1:]]]  # its lead is that of one domain
     evaluation = make_evaluation({"svm": SVM, "ensemble": up})
     assert evaluation.recommended.key == "ensemble"
     assert evaluation.choose("site 0").key == "svm"
-    scores = [SVM[0], *up[1:]]
-    assert evaluation.next_site == pytest.approx(expected_range(scores, "accuracy"))
-    assert evaluation.next_site != pytest.approx(evaluation.range_of(evaluation.recommended))
+    assert evaluation.next_site == pytest.approx(expected_range(up, "accuracy"))
+    assert evaluation.choice_cost == pytest.approx((0.99 - SVM[0]) / 8)
+    assert "The choice of the method itself costs about 0.036." in evaluation.answer.expect
+    assert make_evaluation({"svm": SVM}).choice_cost == 0
 
 
 @pytest.mark.parametrize(("n", "chance"), [(2, "one third"), (3, "one half")])
@@ -169,26 +176,67 @@ def test_two_or_three_domains_have_no_range_but_a_probability(n, chance):
     assert evaluation.answer.certainty == "low"
 
 
-def test_confidence_is_low_with_few_domains_medium_if_they_differ_and_otherwise_high():
+def test_scores_that_are_not_defined_for_one_method_on_one_domain_are_ignored():
+    nan, scores = np.nan, [0.9, 0.69, 0.7, 0.74]
+    others = {"svm": [nan, 0.7, 0.72, nan], "dica": [nan, nan, nan, 0.6]}
+    evaluation = make_evaluation({"constant": [0.5, nan, 0.5, nan], "dcm": scores, **others})
+    assert evaluation.recommended.key == "dcm"
+    assert evaluation.choose("site 0").key == "svm"  # which has no score on this site
+    assert evaluation.next_site == pytest.approx(expected_range(scores, "accuracy"))
+    assert "at the next site, with a probability of 90 %" in evaluation.answer.expect
+    check = compare_with_constant("accuracy", {"a": 0.9, "b": 0.8, "c": 0.8}, {"a": 0.5, "c": 0.5})
+    assert (check.better, check.n_domains) == (True, 2)
+
+
+def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_otherwise_high():
+    constant = [0.5] * 8
     few = make_evaluation({"constant": [0.5] * 5, "svm": SVM[:5]}).answer
     assert few.certainty == "low"
     expected = "Five domains are not enough to predict the score at the next site reliably."
     assert few.certain == expected
-    clear = make_evaluation({"constant": [0.5] * 8, "svm": SVM}).answer
-    assert (clear.certainty, clear.certain[-8:]) == ("high", "remains.")
-    assert "more than half of the gain over a constant prediction (0.500)" in clear.certain
-    apart = make_evaluation({"constant": [0.5] * 8, "svm": [0.5, 0.55, *[0.9] * 6]}).answer
-    assert (apart.certainty, apart.certain[:15]) == ("medium", "Domains differ:")
-    assert "may be no better than a constant" in apart.certain
-    half = make_evaluation({"constant": [0.5] * 8, "svm": [0.63, 0.63, *[0.8] * 6]}).answer
-    assert half.certainty == "medium"
-    assert "more than half of the gain" in half.certain
-    errors = [-1.0] * 4 + [-1.2] * 4
-    clear = make_evaluation(
-        {"constant": [-5.0] * 8, "svm": errors}, scoring="neg_root_mean_squared_error"
+    clear = make_evaluation({"constant": constant, "svm": SVM}, error=0.03)
+    assert not clear.between_sites().differ
+    low, high = clear.between_sites().true_range
+    assert (clear.answer.certainty, clear.answer.certain) == (
+        "high",
+        "There is no evidence that domains differ: the true accuracy at the next site is between "
+        f"{low:.3f} and {high:.3f} (90 %). At the worse end, more than half of the gain over a "
+        "constant prediction (0.500) remains.",
     )
+    # The same scores, with more rows: the differences are real, and small.
+    real = make_evaluation({"constant": constant, "svm": SVM}, error=0.003).answer
+    assert (real.certainty, real.certain[:15]) == ("high", "Domains differ:")
+    # The same scores, with fewer rows: they may differ a lot.
+    unknown = make_evaluation({"constant": constant, "svm": SVM}, error=0.3).answer
+    assert unknown.certainty == "medium"
+    assert unknown.certain.startswith("There is no evidence that domains differ:")
+    apart = [0.5, 0.55, *[0.9] * 6]
+    apart = make_evaluation({"constant": constant, "svm": apart}, error=0.02).answer
+    assert apart.certainty == "medium"
+    assert apart.certain.endswith("worse end is no better than a constant prediction (0.500).")
+    half = [0.65, 0.65, *[0.8] * 6]
+    half = make_evaluation({"constant": constant, "svm": half}, error=0.01).answer
+    assert half.certainty == "medium"
+    assert half.certain.endswith("over a constant prediction (0.500) is lost.")
+    scores = {"constant": [-5.0] * 8, "svm": [-1.0] * 4 + [-1.2] * 4}
+    clear = make_evaluation(scores, scoring="neg_root_mean_squared_error", error=0.02)
     assert clear.answer.certainty == "high"
+    assert "the true RMSE at the next site is between 0." in clear.answer.certain
     assert clear.next_site[1] < 3
+
+
+def test_differences_between_sites_are_pooled_on_the_scale_of_the_metric():
+    evaluation = make_evaluation({"svm": SVM}, error=0.02)
+    pooled = evaluation.between_sites()
+    expected = pool_scores(SVM, [0.02] * 8, scale="logit")
+    assert pooled.to_dict() == {**expected.to_dict(), "table": pooled.table}
+    assert pooled.table["score"].tolist() == SVM
+    assert pooled.table["domain"].tolist() == [f"site {i}" for i in range(8)]
+    errors = make_evaluation({"svm": [-3.0, -4.0, -5.0, -4.5]}, scoring="neg_mean_absolute_error")
+    with pytest.raises(ValueError, match="standard errors of SVM are not known"):
+        errors.between_sites()
+    with pytest.raises(ValueError, match="was not evaluated; use one of svm"):
+        errors.between_sites("dcm")
 
 
 def test_a_domain_with_few_rows_has_less_weight_in_the_recommendation():

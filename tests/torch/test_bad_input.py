@@ -5,6 +5,7 @@ import pytest
 
 import domainwise
 from domainwise import DCM, FastDCM
+from domainwise.base.process import matmul_precision
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -121,3 +122,21 @@ def test_lists_of_labels_are_checked_before_conversion(data, odd, message):
         DCM().fit(torch.as_tensor(X), labels, sample_domain=domain)
     with pytest.raises(ValueError, match=message):
         DCM().fit(torch.as_tensor(X), y, sample_domain=labels)
+
+
+def test_the_precision_of_products_is_restored_after_blocks_that_overlap():
+    before = torch.get_float32_matmul_precision()
+    tf32, exact = (matmul_precision(torch.ones(1), allow_tf32=allow) for allow in (True, False))
+    torch.set_float32_matmul_precision("medium")
+    try:
+        tf32.__enter__()
+        assert torch.get_float32_matmul_precision() == "high"
+        exact.__enter__()
+        assert torch.get_float32_matmul_precision() == "highest"
+        tf32.__exit__(None, None, None)
+        with matmul_precision(torch.ones(1), allow_tf32=True):
+            assert torch.get_float32_matmul_precision() == "highest"
+        exact.__exit__(None, None, None)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -28,9 +28,11 @@ ARBITRARY = {
     "scores": "by domain",
     "intervals": "by domain",
     "reference": "by domain",
+    "errors": "by domain",
+    "notes": "by domain",
     # Descriptions that become JSON, or come from it.
     "facts": "numbers and names",
-    "calibration": "numbers and names",
+    "set_calibration": "numbers and names",
     "differences": "numbers and names",
 }
 #: Methods that return anything: plain values for JSON, rows as they came, and any model.

@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score
 import domainwise as dw
 from domainwise.datasets import make_synthetic
 from domainwise.metrics import invariance_report, worst_domain_score
-from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
+from domainwise.plots import CalibrationDisplay, DomainScoresDisplay
 from domainwise.selection import (
     DomainConformal,
     InvariantSearchCV,
@@ -80,7 +80,7 @@ reveal_type(display)  # R: DomainScoresDisplay
 reveal_type(display.ax_)  # R: Axes
 display.plot(ax=5)  # E: arg-type
 DomainScoresDisplay.from_estimator("mine", X, y, d)  # E: arg-type
-reveal_type(CalibrationByDomainDisplay.from_predictions(y, X[:, 0], d).figure_)  # R: Figure
+reveal_type(CalibrationDisplay.from_predictions(y, X[:, 0], d).figure_)  # R: Figure
 
 for finding in dw.check_shift(machine, X, sample_domain=d):
     reveal_type(finding.kind)  # R: str

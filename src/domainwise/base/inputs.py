@@ -19,6 +19,7 @@ from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 from domainwise.base.arrays import Array, is_dask, is_tensor
 from domainwise.base.messages import NoDomainsWarning, warn_caller
 from domainwise.base.namespace import to_host
+from domainwise.base.process import filtered_warnings
 
 #: Sums of squares of larger numbers may overflow.
 LARGEST_NUMBER = 1e150
@@ -220,7 +221,7 @@ def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_row
 @contextmanager
 def quiet_about_domains() -> Iterator[None]:
     """Suppress warnings about domains, for fits that are part of another fit."""
-    with warnings.catch_warnings():
+    with filtered_warnings():
         warnings.simplefilter("ignore", NoDomainsWarning)
         yield
 

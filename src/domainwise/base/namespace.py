@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -56,24 +56,6 @@ def as_type_of(values: Any, X: Any) -> Any:
 def precision_name(X: Any) -> str:
     """Return the name of the dtype of an array or a tensor, such as ``"float32"``."""
     return str(X.dtype).removeprefix("torch.")
-
-
-@contextmanager
-def matmul_precision(X: Any, *, allow_tf32: bool = False) -> Iterator[None]:
-    """Multiply float32 tensors in full precision, or in TF32, regardless of torch's settings.
-
-    Products of NumPy arrays are not affected.
-    """
-    xp, setting = namespace(X), "high" if allow_tf32 else "highest"
-    previous_setting = setting if xp is np else xp.get_float32_matmul_precision()
-    if previous_setting == setting:
-        yield
-        return
-    xp.set_float32_matmul_precision(setting)
-    try:
-        yield
-    finally:
-        xp.set_float32_matmul_precision(previous_setting)
 
 
 def squared_norms(X: Any) -> Any:

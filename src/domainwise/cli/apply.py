@@ -171,7 +171,8 @@ def _apply(
     calibration = (model.info.get("check") or {}).get("calibration")
     if coverage is not None and calibration is not None:
         notes.append(
-            f"the coverage of prediction sets is {calibration['promise']}: they were calibrated on "
+            f"the coverage of prediction sets is {calibration['promise'].partition(',')[0]}: they "
+            "were calibrated on "
             f"{calibration['n_domains']} held-out domains and should contain the true value for "
             f"{100 * coverage:g} % of the rows from a new domain, on average over domains"
         )

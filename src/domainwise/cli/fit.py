@@ -247,4 +247,7 @@ class Recipe:
         if not scores or not constant_scores:
             return None
         calibration = results_by_key[key].get("calibration")
-        return compare_with_constant(self.recipe["scoring"], scores, constant_scores, calibration)
+        true_range = (results_by_key[key]["between_sites"] or {}).get("true_range")
+        return compare_with_constant(
+            self.recipe["scoring"], scores, constant_scores, calibration, true_range
+        )

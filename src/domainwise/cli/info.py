@@ -184,6 +184,9 @@ def describe_check(check: dict[str, Any]) -> str:
         low, high = sorted(sign * bound for bound in check["range"])
         model_text += f" on average, {low:{number_format}} to {high:{number_format}} on a single "
         model_text += "new domain (90 % interval)"
+    if check.get("true_range") is not None:
+        low, high = sorted(sign * bound for bound in check["true_range"])
+        model_text += f", true score {low:{number_format}} to {high:{number_format}}"
     metric_name = "RMSE" if metric_name == "root mean squared error" else metric_name
     scores_text = f"{model_text}, worst domain {worst_text} ({check['worst_domain']})"
     return f"{metric_name} {scores_text}; constant prediction {constant_text}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from domainwise.held_out.calibration.quantiles import (
     DomainQuantiles,
     PredictionIntervals,
     PredictionSets,
+    promise,
     record_scores,
     scores_by_class,
 )
@@ -30,9 +32,6 @@ from domainwise.held_out.scoring.predictions import (
     fit_with_domains,
     requests_domains,
 )
-
-#: Value of ``promise_`` for each value of ``calibration``.
-PROMISES = {"cv": "approximate", "split": "guaranteed"}
 
 
 def calibration_split(
@@ -173,8 +172,9 @@ class DomainConformal(DomainMetaEstimator):
         ``calibration_domains_``.
     calibration_domains_ : ndarray
         The domains whose rows were scored.
-    promise_ : {"approximate", "guaranteed"}
-        Whether the coverage of sets and intervals is approximate or guaranteed.
+    promise_ : {"approximate", "approximate, few sites", "guaranteed"}
+        Whether the coverage of sets and intervals is approximate or guaranteed. With three to eight
+        domains and "cv", it is approximate and rests on few sites.
     classes_ : ndarray
         Class labels of a classifier.
 
@@ -184,8 +184,11 @@ class DomainConformal(DomainMetaEstimator):
 
     Notes
     -----
-    With K domains, the coverage can be at most K / (K + 1). For a higher coverage, sets contain all
-    classes and intervals are infinite, with a warning. The coverage is an average, and is lower on
+    With K domains, a coverage of at most K / (K + 1) can be guaranteed. For a higher coverage,
+    "split" returns sets with all classes and infinite intervals, with a warning. "cv" does so only
+    with one or two domains. With three to eight domains, it widens the pooled quantile of the
+    scores until, on average, each domain is covered by the scores of the others; with nine or more,
+    a coverage above K / (K + 1) gets the largest score. The coverage is an average, and is lower on
     some domains. A set is empty if a row is unusual for all classes. Use "split" for models that
     interpolate their training rows or choose among many candidates, because the coverage of "cv"
     may then be too low.
@@ -241,20 +244,28 @@ class DomainConformal(DomainMetaEstimator):
         else:
             splits, _ = domain_folds(y, domain.codes, classification=is_classification, cv=self.cv)
         scores_by_mode: dict[str, list[Array]] = {}
+        output_name = ""
         for train, test in splits:
             predictions_by_mode = self._held_out_predictions(X, y, sample_domain, train, test)
             for mode, predictions in predictions_by_mode.items():
                 record = predictions.outputs() | {"target": y[test]}
-                target_scores = record_scores(record, predictions.classes)[2]
+                output_name, _, target_scores = record_scores(record, predictions.classes)
                 scores_by_mode.setdefault(mode, []).append(target_scores)
             self.estimator_ = predictions_by_mode["plain"].estimator
         if self.calibration == "cv":
             self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
         domain_codes = domain.codes[np.concatenate([test for _, test in splits])]
         self.calibration_domains_ = domain.names[np.unique(domain_codes)]
-        self.promise_ = PROMISES[self.calibration]
+        self.promise_ = promise(self.calibration, len(self.calibration_domains_))
+        quantiles = (
+            DomainQuantiles.from_scores
+            if self.calibration == "split"
+            else partial(
+                DomainQuantiles.approximately, are_probabilities=output_name == "probabilities"
+            )
+        )
         self._quantiles = {
-            mode: DomainQuantiles.from_scores(np.concatenate(split_scores), domain_codes)
+            mode: quantiles(np.concatenate(split_scores), domain_codes)
             for mode, split_scores in scores_by_mode.items()
         }
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from scipy.special import stdtrit
 from domainwise.evaluation.problem import make_problem
 from domainwise.evaluation.results import plain
 from domainwise.evaluation.run import compare_methods
+from domainwise.evaluation.sites import pool_method
 from domainwise.held_out.calibration.quantiles import calibrate_sets
 from domainwise.held_out.scoring.statistics import expected_range, expected_score
 from domainwise.models.registry import METHODS, TRIVIAL, Method, find_method
@@ -36,6 +37,7 @@ class Check:
     calibration: dict[str, Any] | None = None  #: calibration of prediction sets
     #: 90 % prediction interval for the score on one new domain.
     range: tuple[float, float] | None = None
+    true_range: tuple[float, float] | None = None  #: the same for the true score (theory 20)
 
 
 def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
@@ -64,7 +66,14 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
     model_evaluation = run(replace(problem, overrides=overrides), [method_without_context])
     calibration = calibrate_sets(model_evaluation.records[model_evaluation.best_], problem.classes)
     model_scores, constant_scores = model_evaluation.best.known, constant_evaluation.best.known
-    return compare_with_constant(problem.measure.name, model_scores, constant_scores, calibration)
+    pooled = pool_method(model_evaluation, model_evaluation.best)
+    return compare_with_constant(
+        problem.measure.name,
+        model_scores,
+        constant_scores,
+        calibration,
+        None if pooled is None else pooled.true_range,
+    )
 
 
 def compare_with_constant(
@@ -72,9 +81,14 @@ def compare_with_constant(
     model_scores: Mapping[Any, float],
     constant_scores: Mapping[Any, float],
     calibration: dict[str, Any] | None = None,
+    true_range: Sequence[float] | None = None,
 ) -> Check:
-    """Compare scores of a model and of a constant prediction by domain; larger is better."""
-    gains = np.array([score - constant_scores[domain] for domain, score in model_scores.items()])
+    """Compare scores of a model and of a constant prediction by domain; larger is better.
+
+    ``true_range`` is as displayed: errors are positive.
+    """
+    common_domains = [domain for domain in model_scores if domain in constant_scores]
+    gains = np.array([model_scores[d] - constant_scores[d] for d in common_domains])
     n, scores = len(gains), list(model_scores.values())
     # A one-sided t-test at 10 %: one in ten models that are no better than the constant passes.
     min_gain = gains.std(ddof=1) / np.sqrt(n) * stdtrit(n - 1, 0.9)
@@ -83,6 +97,21 @@ def compare_with_constant(
     mean, constant_mean = float(np.mean(scores)), float(np.mean(list(constant_scores.values())))
     low, high = plain(expected_score(scores, 0)[1:])
     worst, ends = model_scores[worst_domain], expected_range(scores, metric)
+    if true_range is not None:
+        sign = -1 if metric.startswith("neg_") else 1
+        true_low, true_high = sorted(sign * end for end in true_range)
+        true_range = true_low, true_high
     return Check(
-        metric, mean, constant_mean, worst, worst_domain, n, is_better, low, high, calibration, ends
+        metric,
+        mean,
+        constant_mean,
+        worst,
+        worst_domain,
+        n,
+        is_better,
+        low,
+        high,
+        calibration,
+        ends,
+        true_range,
     )

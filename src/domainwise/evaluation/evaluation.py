@@ -14,11 +14,14 @@ import numpy as np
 from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
-from domainwise.base.arrays import Frame
+from domainwise.base.arrays import ArrayLike, Frame
+from domainwise.evaluation import sites
 from domainwise.evaluation.results import MethodResult, Record, Results, finite_mean, plain
+from domainwise.evaluation.sites import BetweenSites, SiteCalibration, ValidationSize
 from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.held_out.calibration.quantiles import calibrate_sets
 from domainwise.held_out.scoring.predictions import fit_with_domains
+from domainwise.held_out.scoring.site_calibration import DecisionCurves
 from domainwise.held_out.scoring.statistics import p_text
 from domainwise.held_out.search.grids import InUnits
 from domainwise.models.registry import CONTEXT
@@ -36,7 +39,8 @@ STORED_AS = {
 }
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
-MAIN_ONLY |= {"answer", "domain_weights", "recommended"}
+MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
+MAIN_ONLY |= {"site_calibration", "validation_size"}
 
 
 class Evaluation(Results):
@@ -68,7 +72,7 @@ class Evaluation(Results):
         Scores of the same predictions, computed with other measures.
     chosen_for : Measure or None
         The measure for which parameters were chosen.
-    calibration : dict
+    set_calibration : dict
         Stored calibration of the recommended method's prediction sets, used if its predictions are
         not available.
     differences : dict
@@ -77,6 +81,8 @@ class Evaluation(Results):
         The reason given in the report if the predictions that it needs are not available.
     weights : dict
         Weight of each domain in the mean that decides which method is recommended.
+    row_counts : dict
+        Number of scored rows of each domain.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
@@ -98,12 +104,7 @@ class Evaluation(Results):
         model : Pipeline
             Predicts rows that have the columns of X; :func:`domainwise.save` writes it to a file.
         """
-        result = self.find(self.recommended_ if method is None else method)
-        if result is None:
-            raise ValueError(
-                f"method={method!r} was not evaluated; use one of "
-                f"{', '.join(result.key for result in self.results)}"
-            )
+        result = self._evaluated(method)
         if self.source is None:
             raise ValueError(
                 "this evaluation was read from a folder, which does not contain the rows of the "
@@ -157,7 +158,8 @@ class Evaluation(Results):
         Returns
         -------
         table : data frame
-            Columns: method, domain, score, low, high, seen, within, and worst (True or False).
+            Columns: method, domain, score, low, high, seen, within, error (the standard error of
+            the score), and worst (True or False).
         """
         rows = [
             {"method": result.label, **row, "worst": row["domain"] == result.worst_domain}
@@ -165,6 +167,107 @@ class Evaluation(Results):
             for row in self._domain_scores(result)
         ]
         return import_pandas().DataFrame(rows)
+
+    def between_sites(self, method: str | None = None) -> BetweenSites:
+        """Pool a method's scores over domains: what differs between sites, and what is chance.
+
+        Parameters
+        ----------
+        method : str, default=None
+            Key or label of an evaluated method; None uses ``recommended_``.
+
+        Returns
+        -------
+        pooled : BetweenSites
+            The pooled mean, the standard deviation between sites, their intervals, and ranges for
+            a new site, as :func:`domainwise.metrics.pool_scores` returns them. Its ``table`` has a
+            row for each domain.
+        """
+        return sites.between_sites(self, self._evaluated(method))
+
+    def calibration(self, method: str | None = None) -> SiteCalibration:
+        """Calibration of a method's predictions on held-out domains, by domain and pooled.
+
+        For classes: observed divided by expected events, calibration intercept and slope, as in
+        :func:`domainwise.metrics.observed_expected` and
+        :func:`domainwise.metrics.calibration_slope`; with more than two classes, for each class
+        against the others. For a continuous target: bias, and slope of the target on the
+        prediction.
+
+        Parameters
+        ----------
+        method : str, default=None
+            Key or label of an evaluated method; None uses ``recommended_``.
+
+        Returns
+        -------
+        calibration : SiteCalibration
+            ``table`` has a row for each domain, with 95 % intervals. ``pooled`` contains each
+            quantity pooled over domains, with 90 % intervals and ranges for a new site.
+        """
+        return sites.site_calibration(self, self._evaluated(method))
+
+    def decision_curve(
+        self, method: str | None = None, *, thresholds: ArrayLike | None = None
+    ) -> DecisionCurves:
+        """Net benefit of a method on held-out domains, by threshold.
+
+        Parameters
+        ----------
+        method : str, default=None
+            Key or label of an evaluated method; None uses ``recommended_``.
+        thresholds : array-like, default=None
+            Probabilities above which a row is treated; None means 0.01 to 0.99.
+
+        Returns
+        -------
+        curves : DecisionCurves
+            Net benefit of the method and of treating all rows, by domain and on average.
+        """
+        return sites.method_decision_curves(self, self._evaluated(method), thresholds)
+
+    def validation_size(
+        self, *, oe: float = 0.2, slope: float = 0.3, auc: float = 0.05
+    ) -> ValidationSize:
+        """Compute how many rows are needed to validate the recommended method at a new site.
+
+        The number is large enough for all criteria. The new site is assumed to be like the held-out
+        domains on average.
+
+        Parameters
+        ----------
+        oe : float, default=0.2
+            Observed divided by expected events should be known within a factor of 1 + ``oe`` (95 %
+            interval). For a continuous target, this is the factor for the RMSE.
+        slope : float, default=0.3
+            The calibration slope should be known within ± ``slope``.
+        auc : float, default=0.05
+            The AUC should be known within ± ``auc``.
+
+        Returns
+        -------
+        size : ValidationSize
+            ``rows``, ``events`` (of the rarest class), and the rows needed for each criterion.
+
+        References
+        ----------
+        R. D. Riley et al. (2021), "Minimum sample size for external validation of a clinical
+        prediction model with a binary outcome", Statistics in Medicine 40.
+
+        L. Archer et al. (2021), "Minimum sample size for external validation of a clinical
+        prediction model with a continuous outcome", Statistics in Medicine 40.
+        """
+        return sites.validation_size(self, self.recommended, oe, slope, auc)
+
+    def _evaluated(self, method: str | None) -> MethodResult:
+        """Return the result of a method, or of the recommended one."""
+        result = self.find(self.recommended_ if method is None else method)
+        if result is None:
+            raise ValueError(
+                f"method={method!r} was not evaluated; use one of "
+                f"{', '.join(result.key for result in self.results)}"
+            )
+        return result
 
     @property
     def answer(self) -> Answer:
@@ -223,7 +326,7 @@ class Evaluation(Results):
         content : dict
             The content of ``evaluation.json``.
         """
-        source, grids = self.source, {}
+        source, grids, has_outputs = self.source, {}, sites.has_outputs(self, self.recommended)
         if source is not None:
             grids = {m.key: describe_grid(m.grid(source.classification)) for m in self.methods}
         content = {
@@ -244,6 +347,9 @@ class Evaluation(Results):
             "next_step": self.next_step,
             "answer": {**asdict(self.answer), "range": self.next_site},
             "domain_weights": [self.weights.get(domain, 1.0) for domain in self.domains],
+            "site_calibration": self.calibration().to_dict() if has_outputs else None,
+            "validation_size": asdict(self.validation_size()) if has_outputs else None,
+            "domain_rows": [self.row_counts.get(domain, 0) for domain in self.domains],
             "recipe": source
             and {  # the arguments of fit, without the rows
                 "task": source.task,
@@ -327,6 +433,7 @@ class Evaluation(Results):
                 **dict(zip(("low", "high"), self.ends(result, domain), strict=True)),
                 "seen": to_displayed(result.seen.get(domain, float("nan"))),
                 "within": to_displayed(result.within[domain]),
+                "error": result.errors.get(domain, float("nan")),
             }
             for domain, score in result.scores.items()
         ]
@@ -335,7 +442,7 @@ class Evaluation(Results):
         """A method's entry in :meth:`to_dict`."""
         records, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
-        rows = self._domain_scores(result)
+        rows, pooled = self._domain_scores(result), sites.pool_method(self, result)
         return {
             **{key: getattr(result, name) for name, key in STORED_AS.items()},
             **summary,
@@ -347,6 +454,7 @@ class Evaluation(Results):
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
             "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in rows],
             "warnings": result.warnings,
+            "between_sites": pooled and pooled.to_dict(),
         }
 
 

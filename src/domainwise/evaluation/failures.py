@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_s
 
 from domainwise.base.arrays import Array
 from domainwise.evaluation.html import INK, Picture, TextCell, TextTable, drawing, to_svg
-from domainwise.evaluation.plots import CalibrationByDomainDisplay
+from domainwise.evaluation.plots import CalibrationDisplay, DecisionCurveDisplay
 from domainwise.evaluation.plots.style import ACCENT, GRAY, short
 from domainwise.evaluation.results import Record, Results, grouped, joined, percent
 from domainwise.evaluation.verdict import in_sentence, names_of
@@ -21,7 +21,6 @@ from domainwise.held_out.calibration.quantiles import (
     reported_coverage,
 )
 from domainwise.held_out.scoring.predictions import codes_of
-from domainwise.held_out.scoring.statistics import in_words
 
 #: Maximum number of domains with their own panel or color, and of domains in a plot.
 MAX_PANELS, MAX_DOMAINS = 5, 15
@@ -191,11 +190,10 @@ def calibration_section(name: str, predictions: DomainPredictions, classes: Any)
             (record["target"], record["probabilities"], np.full(len(record["target"]), domain))
             for domain, record in predictions.items()
         ]
-        display = CalibrationByDomainDisplay.from_predictions(
+        display = CalibrationDisplay.from_predictions(
             *map(np.concatenate, zip(*arrays, strict=True)),
             classes=classes,
             ax=figure.subplots(),
-            max_domains=MAX_PANELS,
         )
         errors = {domain: curve.error for domain, curve in display.curves.items()}
         alt = f"Probabilities of {name} against observed frequencies by held-out domain"
@@ -215,7 +213,48 @@ def calibration_section(name: str, predictions: DomainPredictions, classes: Any)
         f"{percent(counts @ probabilities / counts.sum())}, and {outcome}."
     )
     columns = {"calibration error": {d: f"{error:.2f}" for d, error in errors.items()}}
-    return Section("Calibration", [sentence], [picture], columns)
+    pooled_texts = []
+    named = {"O/E": display.ratio, "calibration slope": display.slope}
+    for quantity, estimates in named.items() if len(classes) == 2 else ():
+        if estimates is None or estimates.pooled is None:
+            continue
+        columns[quantity] = {
+            domain: f"{site.value:.2f} ({site.interval[0]:.2f} to {site.interval[1]:.2f})"
+            for domain, site in estimates.sites.items()
+            if np.isfinite(site.value)
+        }
+        range_text = ""
+        if (ends := estimates.pooled.true_range) is not None:
+            range_text = (
+                f" (at a new site, {ends[0]:.2f} to {ends[1]:.2f} with a probability of 90 %)"
+            )
+        pooled_texts.append(f"{quantity} is {estimates.value:.2f}{range_text}")
+    sentences = [sentence]
+    if pooled_texts:
+        sentences.append(
+            f"Pooled over domains, {' and '.join(pooled_texts)}. O/E is the observed number of "
+            f"rows of class {display.about} divided by the number expected from the probabilities, "
+            "and a slope below 1 means that probabilities are too extreme."
+        )
+    pictures = [picture]
+    if len(classes) == 2:
+        pictures.append(_decision_picture(name, arrays, classes))
+    return Section("Calibration", sentences, pictures, columns)
+
+
+def _decision_picture(name: str, arrays: Sequence[tuple[Any, ...]], classes: Any) -> Picture:
+    """Plot the net benefit of treating the rows above a threshold."""
+    targets, probabilities, domains = map(np.concatenate, zip(*arrays, strict=True))
+    with drawing(4.3, 4.0) as figure:
+        DecisionCurveDisplay.from_predictions(
+            targets, probabilities[:, 1], domains, pos_label=classes[1], ax=figure.subplots()
+        )
+        alt = f"Net benefit of {name} by threshold, on held-out domains"
+        caption = (
+            f"Net benefit of treating the rows whose probability of class {classes[1]} is at least "
+            "the threshold: true positives minus weighted false positives, per row"
+        )
+        return Picture(to_svg(figure, "decisions", alt), alt, caption)
 
 
 def residual_section(name: str, predictions: DomainPredictions, classes: Any = None) -> Section:
@@ -273,10 +312,9 @@ def coverage_section(name: str, predictions: DomainPredictions, classes: Any) ->
         lowest_text = f"; this share is lowest on {names_of(lowest_domain)}: {percent(min_share)}"
     sentence = (
         f"A prediction {noun} is a {definition} that should contain the true {target} of a row "
-        "with a given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; "
-        f"with {in_words(len(shares))} domains, this report uses {percent(level)}. On average over "
-        f"held-out domains, {size_text}, and {percent(_mean(shares))} of the {noun}s of {name} "
-        f"contain the true {target} (the coverage){lowest_text}. "
+        f"with a given probability, here {percent(level)}. On average over held-out domains, "
+        f"{size_text}, and {percent(_mean(shares))} of the {noun}s of {name} contain the true "
+        f"{target} (the coverage){lowest_text}. "
         "These numbers are approximate, because the predictions used to calibrate a domain's "
         f"{noun}s come from models whose training data included that domain."
     )
@@ -297,9 +335,13 @@ def coverage_by_domain(
     pooled_scores = np.concatenate(true_score_arrays)
     domain_codes = np.repeat(np.arange(len(scores)), [len(array) for array in true_score_arrays])
     coverage_and_size = {}
-    for i, (domain, (_, class_scores, true_scores)) in enumerate(scores.items()):
+    for i, (domain, (output_name, class_scores, true_scores)) in enumerate(scores.items()):
         is_other = domain_codes != i
-        quantiles = DomainQuantiles.from_scores(pooled_scores[is_other], domain_codes[is_other])
+        quantiles = DomainQuantiles.approximately(
+            pooled_scores[is_other],
+            domain_codes[is_other],
+            are_probabilities=output_name == "probabilities",
+        )
         threshold = quantiles.threshold(level)
         sizes = (class_scores <= threshold).sum(axis=1)
         mean_size = 2 * threshold if classes is None else sizes.mean()

@@ -70,9 +70,11 @@ _METHOD: Form = {
         | dict.fromkeys(("coverage", "size"), Maybe(NUMBER))
     ),
     "per_domain": [
-        {"domain": NAME, "ends": ENDS} | dict.fromkeys(("score", "within", "seen"), Maybe(NUMBER))
+        {"domain": NAME, "ends": ENDS, "error": Maybe(NUMBER)}
+        | dict.fromkeys(("score", "within", "seen"), Maybe(NUMBER))
     ],
     "warnings": [str],
+    "between_sites": Maybe({str: Maybe((*NUMBER, list, str, bool))}),
 }
 _SCORES: Form = {
     "measure": {"name": str, "label": str, "greater_is_better": bool},
@@ -124,6 +126,9 @@ _EVALUATION: Form = {
     ],
     "next_step": str,
     "domain_weights": [NUMBER],
+    "domain_rows": [int],
+    "site_calibration": Maybe({str: (list, dict)}),
+    "validation_size": Maybe({"rows": int, "events": Maybe(int), "criteria": {str: int}}),
     "recommended": str,
     "recipe": Maybe(
         {
@@ -411,7 +416,8 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
         ends: Any = {d: tuple(map(to_score, e["ends"][::sign])) for d, e in entries.items()}
         attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
         attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
-        results.append(MethodResult(**attributes, **scores_by_attribute, ends=ends))
+        errors = {d: to_score(entry["error"]) * sign for d, entry in entries.items()}
+        results.append(MethodResult(**attributes, **scores_by_attribute, ends=ends, errors=errors))
     evaluation = Evaluation(
         results,
         content["domains"],
@@ -422,9 +428,10 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
         next_step=content["next_step"],
         differences=content["differences"],
         weights=dict(zip(content["domains"], content["domain_weights"], strict=False)),
+        row_counts=dict(zip(content["domains"], content["domain_rows"], strict=False)),
     )
     calibrations = {method["key"]: method["calibration"] for method in content["methods"]}
-    evaluation.calibration = calibrations[evaluation.recommended_] or {}
+    evaluation.set_calibration = calibrations[evaluation.recommended_] or {}
     # The gain from labels is not computed again, because that would need the scorer.
     evaluation.label_gain = [
         {name: float("nan") if value is None else value for name, value in entry.items()}

@@ -135,11 +135,11 @@ def scored_evaluation(
         methods=list({m.key: m for m, key, _, _ in variants if key in held_out_records}.values()),
     )
     evaluation.results = with_intervals(evaluation, records_by_fold[SEEN])
-    n_rows_by_domain = {
+    evaluation.row_counts = {
         domain: len(np.unique(np.concatenate([record["row"] for record in records])))
         for domain, records in grouped(evaluation.records[evaluation.best.key]).items()
     }
-    evaluation.weights = domain_weights(evaluation.results, n_rows_by_domain)
+    evaluation.weights = domain_weights(evaluation.results, evaluation.row_counts)
     selected_on = {job.get("selected_on") for method_jobs in jobs.values() for job in method_jobs}
     evaluation.notes = _notes(problem, evaluation, "rows" in selected_on)
     return evaluation

@@ -14,11 +14,11 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from threadpoolctl import threadpool_limits
 
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import quiet_about_domains
 from domainwise.base.messages import ContextWarning, RowFoldsWarning
+from domainwise.base.process import filtered_warnings, one_thread
 from domainwise.base.runner import Row
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.evaluation.results import Record
@@ -96,12 +96,12 @@ class MethodJob:
         context_flags = [context for _, _, context in variants]
         start_time = time.perf_counter()
         with (
-            threadpool_limits(limits=1),
+            one_thread(),
             # Built-in methods pass valid arguments; scikit-learn would check them for each tree.
             config_context(
                 transform_output="default", skip_parameter_validation=self.method.kind != "own"
             ),
-            warnings.catch_warnings(record=True) as caught_warnings,
+            filtered_warnings(record=True) as caught_warnings,
         ):
             warnings.resetwarnings()  # many filters are slow: forests copy them for every tree
             warnings.simplefilter("always")
@@ -287,7 +287,7 @@ def can_score(method: Method, problem: Problem) -> bool:
     predictions.labels = np.repeat(problem.classes, 2)
     predictions.probabilities = np.full((n_rows, n_classes), 1 / n_classes)
     predictions.decisions = np.zeros(n_rows if n_classes == 2 else (n_rows, n_classes))
-    with warnings.catch_warnings():
+    with filtered_warnings():
         warnings.simplefilter("ignore")
         try:
             problem.measure.scorer(predictions, None, predictions.labels)
@@ -310,7 +310,7 @@ class Scorer:
         """
         if "error" in row:
             return row
-        with warnings.catch_warnings(record=True) as caught_warnings:
+        with filtered_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             records = {(r["domain"], r["fold"]): r for r in row["predictions"]}
             codes = [code for code, fold in records if fold == HELD_OUT]
@@ -432,7 +432,7 @@ def partial_records(
     half_codes = (np.arange(n_rows) >= n_rows // 2).astype(np.intp)
     tenth_codes = np.random.default_rng(seed).permutation(n_rows) % 10
     for fold, part_codes in ((HALVES, half_codes), (TENTHS, tenth_codes)):
-        with warnings.catch_warnings():
+        with filtered_warnings():
             warnings.simplefilter("ignore", ContextWarning)
             predictions = Predictions(model, X, classes, part_codes, scored_rows)
             yield {**record, "fold": fold, **predictions.outputs()}

@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from domainwise.base.arrays import Array
+from domainwise.base.process import filtered_warnings
 from domainwise.held_out.folds import row_folds
 
 #: Minimum number of rows in a domain that is checked, and of rows inside and outside a class.
@@ -222,7 +223,7 @@ def _score_without(
     outcomes = [y == c for c in np.unique(y)] if is_classification else [y]
     best_score = 0.0
     for model in (forest, make_pipeline(StandardScaler(), linear_model)):
-        with warnings.catch_warnings():
+        with filtered_warnings():
             warnings.simplefilter("ignore")  # a class may be absent from a fold
             outputs = cross_val_predict(model, Z, y, cv=folds, method=output_method)
         ranks = rankdata(outputs.reshape(len(y), -1), axis=0)

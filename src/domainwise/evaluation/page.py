@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from domainwise.base.process import filtered_warnings
 from domainwise.evaluation import verdict
 from domainwise.evaluation.failures import failure_sections
 from domainwise.evaluation.html import (
-    FAINT,
-    INK,
     Picture,
     TextCell,
     TextTable,
@@ -23,9 +22,11 @@ from domainwise.evaluation.html import (
     render_page,
     to_svg,
 )
-from domainwise.evaluation.plots import DomainScoresDisplay, ShiftDisplay
-from domainwise.evaluation.plots.style import ACCENT, PALETTE, short
+from domainwise.evaluation.plots import DomainScoresDisplay, ForestDisplay, ShiftDisplay
+from domainwise.evaluation.plots.sites import forest_height
+from domainwise.evaluation.plots.style import PALETTE
 from domainwise.evaluation.results import PROBABILITY_SCORES, MethodResult, Results
+from domainwise.evaluation.sites import pool_method
 from domainwise.held_out.scoring.statistics import p_text
 from domainwise.models.registry import TRIVIAL
 
@@ -60,12 +61,11 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         evaluation=evaluation,
         answer=answer,
         no_fault=verdict.NO_FAULT,
-        next_site_picture=next_site_picture(evaluation),
+        forest_picture=forest_picture(evaluation),
         other_faults=[problem for problem in problems if problem not in answer.faults],
         show=show,
         interval=partial(verdict.interval, evaluation),
         methods_table=methods_table(evaluation),
-        methods_picture=methods_picture(evaluation),
         n_shown=len(shown_methods(evaluation)),
         domains_picture=domains_picture(evaluation),
         domains_table=verdict.domains_table(evaluation, shown_methods(evaluation)),
@@ -111,68 +111,46 @@ def methods_table(evaluation: Results) -> TextTable:
     return TextTable(headings, rows, [r.kind for r in evaluation.results]).without_empty_columns()
 
 
-def next_site_picture(evaluation: Results) -> Picture:
-    """Plot the scores on held-out domains, and the 90 % range for a new domain, on one axis."""
-    method, measure, show = evaluation.recommended, evaluation.measure, evaluation.show
-    ends, constant = evaluation.next_site, None if method.trivial else evaluation.find(TRIVIAL)
-    scores = {domain: measure.shown(score) for domain, score in method.known.items()}
-    worst_domain, mean = evaluation.worst_domain, measure.shown(method.mean)
-    low, high = (select([*scores.values(), *(ends or ())]) for select in (min, max))
-    left, right, max_distance = low, high, 4 * (high - low)
-    constant_score = np.nan if constant is None else measure.shown(constant.mean)
-    is_near = low - max_distance <= constant_score <= high + max_distance
-    if is_near:
-        left, right = min(low, constant_score), max(high, constant_score)
-    pad = 0.04 * (right - left) or 0.01
-    left, right = left - pad, right + pad
-
-    with drawing(4.2, 1.3) as figure:
-        axes = figure.subplots()
-
-        def write(x: float, y: float, text: str, color: str) -> None:
-            """Write text, aligned so that it stays inside the axes."""
-            relative_x = (x - left) / (right - left)
-            alignment = "left" if relative_x < 0.3 else "right" if relative_x > 0.7 else "center"
-            axes.text(x, y, text, ha=alignment, va="center", color=color, fontsize=9)
-
-        if ends is not None:
-            axes.fill_between(ends, -0.62, 0.62, color=PALETTE[1], alpha=0.25, linewidth=0)
-        axes.plot([mean, mean], [-0.62, 0.62], color=INK, linewidth=1.6)
-        heights = _dot_heights(list(scores.values()), (right - left) / 45)
-        for (domain, score), height in zip(scores.items(), heights, strict=True):
-            color = ACCENT if domain == worst_domain else PALETTE[1]
-            axes.plot(score, height, "o", color=color, markersize=5.5, zorder=3)
-        worst_text = f"worst: {short(worst_domain)}, {show(method.worst)}"
-        write(scores[worst_domain], -1.0, worst_text, ACCENT)
-        constant_x = float(np.clip(constant_score, left, right))  # NaN if constant is None
-        if is_near:
-            axes.plot([constant_score] * 2, [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
+def forest_picture(evaluation: Results) -> Picture:
+    """Plot the recommended method's score on each domain, their mean, and ranges for a new one."""
+    method, measure = evaluation.recommended, evaluation.measure
+    constant = None if method.trivial else evaluation.find(TRIVIAL)
+    pooled = pool_method(evaluation, method)
+    ranges = {"next site (90 %)": evaluation.next_site}
+    ranges |= {"its true score (90 %)": None if pooled is None else pooled.true_range}
+    notes = {}
+    described_domains = {d["name"]: d for d in evaluation.differences.get("domains", ())}
+    for name in method.scores:
+        n_rows = evaluation.row_counts.get(name)
+        class_counts = described_domains.get(str(name), {}).get("classes", ())
+        events_text = f" ({class_counts[1]:,})" if len(class_counts) == 2 else ""
+        notes[name] = f"{n_rows:,}{events_text}" if n_rows else ""
+    classes = evaluation.facts["classes"]
+    has_events = any("(" in note for note in notes.values())
+    notes_label = f"rows (class {classes[1]})" if classes and has_events else "rows"
+    display = ForestDisplay(
+        scores={name: measure.shown(score) for name, score in method.scores.items()},
+        intervals={name: evaluation.ends(method, name) for name in method.known},
+        pooled=pooled,
+        ranges={name: ends for name, ends in ranges.items() if ends is not None},
+        notes=notes,
+        notes_label=notes_label,
+        chance=None if constant is None else measure.shown(constant.mean),
+        label=measure.label,
+        greater_is_better=measure.sign > 0,
+    )
+    with drawing(5.6, forest_height(len(method.scores), len(display.ranges))) as figure:
+        display.plot(figure.subplots())
+        caption = "Squares are scores on held-out domains, with 95 % intervals; the worst is red"
+        caption += "; the diamond is their pooled mean" if pooled is not None else ""
+        caption += "; bars are ranges for the next site" if display.ranges else ""
         if constant is not None:
-            constant_text = f"{constant.label}: {show(constant.mean)}"
-            arrows = ("", "") if is_near else ("← ", "") if constant_score < low else ("", " →")
-            write(constant_x, 1.0, constant_text.join(arrows), FAINT)
-        if not abs(constant_x - mean) <= 0.35 * (right - left):
-            write(mean, 1.0, f"mean: {show(method.mean)}", INK)
-        axes.set(ylim=(-1.25, 1.25), xlim=(left, right), yticks=[])
-        axes.spines[["left", "top", "right"]].set_visible(False)
-        axes.set_xlabel(f"{measure.label} ({measure.direction})")
-        caption = "Dots are scores on held-out domains; the line is their mean"
-        caption += "; the 90 % range for the next site is shaded" if ends is not None else ""
-        score_texts = [f"{d} {show(method.scores[d])}" for d in evaluation.hardest_first[:12]]
-        score_texts += ["and others"] * (len(scores) > 12)
+            caption += f"; the dashed line is {constant.label} ({evaluation.show(constant.mean)})"
+        names = evaluation.hardest_first[:12]
+        score_texts = [f"{name} {evaluation.show(method.scores[name])}" for name in names]
+        score_texts += ["and others"] * (len(method.scores) > 12)
         alt = f"{method.label}. {caption}. {'; '.join(score_texts)}"
         return Picture(to_svg(figure, "expect", alt), alt, caption)
-
-
-def _dot_heights(positions: list[float], min_distance: float) -> list[float]:
-    """Choose a height for each dot, given its horizontal position, so that dots do not overlap."""
-    last_x_by_height = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)
-    heights = [0.0] * len(positions)
-    for i in np.argsort(positions):
-        free_heights = (h for h, x in last_x_by_height.items() if positions[i] - x >= min_distance)
-        heights[i] = next(free_heights, 0.0)
-        last_x_by_height[heights[i]] = positions[i]
-    return heights
 
 
 def _selected_parameters(result: MethodResult) -> str:
@@ -256,32 +234,6 @@ def domains_picture(evaluation: Results) -> Picture:
         return Picture(to_svg(figure, "domains", alt), alt, caption, wide=True)
 
 
-def methods_picture(evaluation: Results) -> Picture:
-    """Plot the mean score of each method, and its score on each domain."""
-    results, measure = shown_methods(evaluation), evaluation.measure
-    heights = range(len(results))[::-1]
-    with drawing(4.3, 0.6 + 0.3 * len(results)) as figure:
-        axes = figure.subplots()
-        for height, result in zip(heights, results, strict=True):
-            color = color_of(result)
-            scores = [measure.shown(score) for score in result.known.values()]
-            axes.plot([min(scores), max(scores)], [height] * 2, color=color, alpha=0.45, lw=4)
-            axes.plot(scores, [height] * len(scores), "|", color=color, markersize=6)
-            axes.plot(measure.shown(result.mean), height, "o", color=color, markersize=7)
-            axes.plot(measure.shown(result.worst), height, "x", color=INK, markersize=5)
-        axes.set_yticks(heights, [result.label for result in results])
-        axes.set_ylim(-0.6, len(results) - 0.4)
-        axes.set_xlabel(f"{measure.label} ({measure.direction})")
-        axes.grid(axis="x")
-        scores_text = "; ".join(
-            f"{result.label} {measure.format(result.mean)}, worst {measure.format(result.worst)}"
-            for result in results
-        )
-        alt = f"Mean and worst {measure.label} over held-out domains: {scores_text}"
-        caption = "Ticks are scores on held-out domains, dots are their means, and crosses are "
-        return Picture(to_svg(figure, "methods", alt), alt, f"{caption}the worst scores")
-
-
 def shift_picture(evaluation: Results) -> Picture | None:
     """Plot numeric columns by domain, and highlight the worst domain; None without such columns."""
     differences, worst_domain = evaluation.differences, str(evaluation.worst_domain)
@@ -291,7 +243,7 @@ def shift_picture(evaluation: Results) -> Picture | None:
     nans = [np.nan] * 5  # for a domain without values
     quantiles = np.array([[q or nans for q in c["quantiles"]] for c in columns], dtype=np.float64)
     deviations = np.array([column["deviation"] for column in columns])
-    with warnings.catch_warnings():
+    with filtered_warnings():
         warnings.simplefilter("ignore")  # about columns without values
         scaled_quantiles = (quantiles.T - np.nanmedian(quantiles[:, :, 2], axis=1)) / deviations
     display = ShiftDisplay(

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from threadpoolctl import threadpool_limits
 
+from domainwise.base.process import one_thread
 from domainwise.base.runner import Progress, Row, format_duration, on_cluster, worker_count
 from domainwise.evaluation.jobs import ON_HELD_OUT, MethodJob, Scorer, job_key
 from domainwise.evaluation.problem import Problem, outer_splits
@@ -51,7 +51,7 @@ def seconds_per_cost(problem: Problem, split: Split) -> float:
     boosting_type = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
     model = boosting_type(max_iter=TIMED_ITERATIONS, early_stopping=False)
     trees_per_iteration = n_classes if n_classes > 2 else 1
-    with threadpool_limits(limits=1):  # as in MethodJob.run
+    with one_thread():  # as in MethodJob.run
         start_seconds = time.thread_time()
         model.fit(X, problem.y[train])
         iteration_seconds = (time.thread_time() - start_seconds) / TIMED_ITERATIONS

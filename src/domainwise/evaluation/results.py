@@ -22,6 +22,7 @@ from domainwise.evaluation.problem import Problem
 from domainwise.held_out.calibration.curves import SMALLEST
 from domainwise.held_out.calibration.decisions import DecisionRule, rule_for
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
+from domainwise.held_out.scoring.pooling import bootstrap_scores_of, score_error
 from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.held_out.scoring.statistics import (
     TAIL,
@@ -63,6 +64,8 @@ class MethodResult:
     seen: Mapping[Any, float] = field(default_factory=dict)
     #: 95 % interval for the score on each domain.
     ends: Mapping[Any, Ends] = field(default_factory=dict)
+    #: Standard error of the score on each domain, as displayed; NaN if it is unknown.
+    errors: Mapping[Any, float] = field(default_factory=dict)
     #: Drop in the score on held-out domains when a column is shuffled, by column.
     importance: Mapping[str, float] = field(default_factory=dict)
     #: Means over domains of :func:`probability_scores`; empty unless there are two classes.
@@ -142,10 +145,11 @@ class Results:
     next_step: str = ""
     others: list[Self] = field(default_factory=list)
     chosen_for: Measure | None = None
-    calibration: dict[str, Any] = field(default_factory=dict)
+    set_calibration: dict[str, Any] = field(default_factory=dict)
     differences: dict[str, Any] = field(default_factory=dict)
     lacking: str = ""
     weights: dict[Label, float] = field(default_factory=dict)
+    row_counts: dict[Label, int] = field(default_factory=dict)
 
     @property
     def classes(self) -> Array | None:
@@ -192,7 +196,7 @@ class Results:
         """Mean score over all domains except ``excluded``, weighted by :func:`domain_weights`."""
         weights = {name: self.weights.get(name, 1.0) for name in result.known if name != excluded}
         weighted_sum = sum(weight * result.known[name] for name, weight in weights.items())
-        return weighted_sum / sum(weights.values())
+        return weighted_sum / sum(weights.values()) if weights else -np.inf
 
     def leader(self, excluded: Label | None = None) -> MethodResult:
         """The method with the best weighted mean among those without context."""
@@ -206,7 +210,8 @@ class Results:
         """
         leader, margin = self.leader(excluded), self.margin
         leader_mean = self.weighted_mean(leader, excluded)
-        leader_worst = min(score for name, score in leader.known.items() if name != excluded)
+        leader_scores = (score for name, score in leader.known.items() if name != excluded)
+        leader_worst = min(leader_scores, default=-np.inf)
         eligible_results = [
             result
             for result in self.row_by_row
@@ -217,22 +222,21 @@ class Results:
 
     @property
     def next_site(self) -> Ends | None:
-        """90 % range for the score on one new domain, as displayed; None for fewer than 4 domains.
-
-        Each domain contributes the score of the method that would be recommended without it.
-        """
-        domains = self.recommended.known
-        scores = [self.choose(d).scores[d] for d in domains] if len(domains) > 3 else []
-        return self._range(scores)
+        """90 % range for the recommended method's score on one new domain; see :meth:`range_of`."""
+        return self.range_of(self.recommended)
 
     def range_of(self, result: MethodResult) -> Ends | None:
-        """90 % range for the score of a method on one new domain, as displayed."""
-        return self._range(list(result.known.values()))
-
-    def _range(self, scores: Sequence[float]) -> Ends | None:
-        """90 % range for the score on one new domain, given scores on other domains."""
-        ends = expected_range(scores, None if self.measure.is_custom else self.measure.name)
+        """90 % range for a method's score on a new domain; None for fewer than four domains."""
+        scorer_name = None if self.measure.is_custom else self.measure.name
+        ends = expected_range(list(result.known.values()), scorer_name)
         return ends and self._shown(ends)
+
+    @property
+    def choice_cost(self) -> float:
+        """Decrease of the mean score if the method is chosen without the domain that is scored."""
+        scores = self.recommended.known if len(self.recommended.known) > 3 else {}
+        costs = [score - self.choose(name).known.get(name, score) for name, score in scores.items()]
+        return float(np.nan_to_num(max(finite_mean(costs), 0.0)))
 
     def _shown(self, ends: Iterable[float]) -> Ends:
         """Two scores as displayed (errors are positive), the smaller one first."""
@@ -286,14 +290,13 @@ class Results:
     def label_gain(self) -> list[dict[str, float]]:
         """Expected score of the recommended method with 0 to 50 labels from a new domain.
 
-        Each held-out domain is treated as the new one in turn. Each entry has the number of
-        labels (``n_labels``), the score as displayed, its 95 % interval (``low``, ``high``), and
-        the number of domains with enough rows (``domains``). The list is empty for a custom scorer,
-        if predictions or probabilities are missing, and if all domains have fewer than 10 rows.
+        Each held-out domain is treated as the new one in turn. ``low`` and ``high`` are ends of a
+        95 % interval, and ``domains`` counts those with enough rows. The list is empty for a custom
+        scorer, if outputs are missing, and if all domains have fewer than 10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
         records = grouped(self.records.get(method.key, ()))
-        outputs = _held_out_outputs([records.get(name, []) for name in method.scores], classes)
+        outputs = held_out_outputs([records.get(name, []) for name in method.scores], classes)
         if measure.is_custom or outputs is None or not outputs.rows_by_domain(2 * LABEL_COUNTS[1]):
             return []
         rule = None
@@ -436,8 +439,8 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-#: Number of bootstrap samples of a domain's rows, and a smaller number for scikit-learn scorers.
-ROW_DRAWS, SLOW_DRAWS = 400, 100
+#: Number of bootstrap samples of a domain's rows.
+ROW_DRAWS = 400
 #: If a domain has more rows than this, bootstrap samples are drawn from representative rows.
 MANY_ROWS = 2000
 #: Measures that are computed for all samples at once; scikit-learn scorers take 1 ms per sample.
@@ -450,7 +453,7 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
     """Add intervals for domain scores, and scores on seen domains, to the results.
 
     ``seen`` contains records from random folds, by method. If a measure needs a scikit-learn
-    scorer, only the main methods get intervals.
+    scorer, only the main methods get intervals, and standard errors for which there is no formula.
     """
     measure, classes = evaluation.measure, evaluation.classes
     main_keys = [result.key for result in evaluation.main]
@@ -460,13 +463,21 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
         seen_records = grouped(seen.get(result.key, ()))
         seen_scores = dict.fromkeys(result.scores, float("nan"))
         ends = dict.fromkeys(result.known, UNKNOWN)
+        errors = dict.fromkeys(result.known, float("nan"))
         for seed, name in enumerate(result.known):
             if name in seen_records:
                 seen_scores[name] = pooled_score(measure, classes, seen_records[name])
-            if measure.name in VECTORIZED or (result.key in main_keys and not measure.is_custom):
-                bootstrap_scores = resampled(measure, classes, held_out_records[name], seed)
-                ends[name] = domain_interval(measure, held_out_records[name], bootstrap_scores)
-        results.append(replace(result, seen=seen_scores, ends=ends))
+            if measure.is_custom:
+                continue
+            records, bootstrap_scores = held_out_records[name], None
+            if measure.name in VECTORIZED or result.key in main_keys:
+                bootstrap_scores = resampled(measure, classes, records, seed)
+                ends[name] = domain_interval(measure, records, bootstrap_scores)
+            record, rows = joined(records), np.concatenate([r["row"] for r in records])
+            error = score_error(measure, classes, record, result.scores[name], bootstrap_scores)
+            # A domain that was held out several times has no more rows than before.
+            errors[name] = float(np.sqrt(len(rows) / len(np.unique(rows)))) * error
+        results.append(replace(result, seen=seen_scores, ends=ends, errors=errors))
     return results
 
 
@@ -511,8 +522,8 @@ def joined(records: Sequence[Record]) -> Record:
 def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Record]) -> float:
     """Score of all rows of a domain together, even if several models predicted them."""
     if measure.is_custom:
-        row_counts = [len(record["row"]) for record in records]
-        return float(np.average([record["score"] for record in records], weights=row_counts))
+        weights = [len(record["row"]) for record in records]
+        return float(np.average([record["score"] for record in records], weights=weights))
     return _score(measure, classes, joined(records), slice(None))
 
 
@@ -538,9 +549,7 @@ def resampled(
             row_counts = rng.multinomial(n, row_shares, size=ROW_DRAWS).astype(np.float64)
             scores = weighted_scores(measure.name, representatives, row_counts, classes)
         else:
-            samples = rng.integers(n, size=(SLOW_DRAWS, n))
-            scores = np.array([_score(measure, classes, record, rows) for rows in samples])
-            scores = np.resize(scores, ROW_DRAWS)
+            scores = np.resize(bootstrap_scores_of(measure, classes, record, rng), ROW_DRAWS)
         scores_by_model.append(np.where(np.isfinite(scores), scores, finite_mean(scores)))
     return np.asarray(np.mean(scores_by_model, axis=0))
 
@@ -595,7 +604,7 @@ def _score_outputs(
     return _score(measure, classes, {**record, "decisions": None}, slice(None))
 
 
-def _held_out_outputs(
+def held_out_outputs(
     records_by_domain: Sequence[Sequence[Record]], classes: Array | None
 ) -> SourceOutputs | None:
     """Outputs for held-out rows, in table order; None if they are not available.

@@ -13,6 +13,7 @@ import numpy as np
 
 from domainwise.evaluation.html import TextCell, TextTable
 from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
+from domainwise.evaluation.sites import has_outputs, pool_method, validation_size
 from domainwise.held_out.scoring.statistics import MIN_PAIRS, compare, in_words, listed, p_text
 from domainwise.models.registry import CONTEXT, TRIVIAL
 
@@ -20,9 +21,6 @@ from domainwise.models.registry import CONTEXT, TRIVIAL
 SIGNIFICANCE_LEVEL = 0.05
 #: Maximum number of problems on the first screen of the report.
 MAX_FAULTS = 5
-#: If there is no constant prediction to compare with, confidence is high if the 90 % range is at
-#: most this wide; for error metrics, relative to the mean.
-MAX_RANGE_WIDTH = 0.2
 #: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
 #: Names of methods in sentences, if they differ from the labels in tables.
@@ -53,6 +51,7 @@ class Answer:
     faults: list[dict[str, str]]  #: each with a "problem" and an "action"
     more_faults: int  #: number of faults that are not in the list
     labels: str  #: gain from labels at the next site
+    validation: str  #: number of rows needed to validate the model at the next site
     command: str  #: command that fits the recommended method
     watch: str  #: how to check new rows for shift
 
@@ -63,7 +62,8 @@ class Answer:
         problems = [f"Check first: {' '.join(fault.values()).strip()}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
         outlook = f"Expect {self.expect}"
-        texts = (recommendation, self.context, outlook, confidence, *problems, self.labels, command)
+        texts = (recommendation, self.context, outlook, confidence, *problems, self.labels)
+        texts = (*texts, self.validation, command)
         return [text for text in texts if text]
 
     def lines(self, width: int = 80) -> list[str]:
@@ -124,6 +124,7 @@ def make_answer(results: Results) -> Answer:
         first_problems,
         len(problems) + len(faults) - len(severe_faults) - len(first_problems),
         label_sentence(results),
+        validation_sentence(results),
         command,
         "" if method.trivial else watch,
     )
@@ -222,9 +223,12 @@ def _expectation(results: Results) -> str:
         comparison = f" {rerun_text}{comparison}"
     if ends is not None:
         low, high = (show(measure.sign * end) for end in ends)
+        choice = ""
+        if (cost := results.choice_cost) >= 0.1 * results.margin:
+            choice = f" The choice of the method itself costs about {show(measure.sign * cost)}."
         return (
             f"{measure.label} between {low} and {high} at the next site, with a probability of "
-            f"90 %. The mean over held-out domains is {show(method.mean)}.{comparison}"
+            f"90 %. The mean over held-out domains is {show(method.mean)}.{choice}{comparison}"
         )
     summary = f"{measure.label} {show(method.mean)} on average"
     if n < 2:
@@ -244,31 +248,34 @@ def _constant(results: Results) -> str:
 
 
 def _certainty(results: Results) -> tuple[str, str]:
-    """Confidence (low, medium or high), and the reason."""
+    """Confidence (low, medium or high), and the reason; the guide to the report states the rule."""
     method, constant, show = results.recommended, results.find(TRIVIAL), results.show
-    n, sign, ends = len(method.known), results.measure.sign, results.next_site
+    n, sign, label = len(method.known), results.measure.sign, results.measure.label
     faults = results.differences.get("faults", ())
     leaking_columns = [name for fault in faults if fault["leak"] for name in fault["columns"]]
     if leaking_columns:
         names_text = listed(leaking_columns)
         return "low", f"The scores may be too good, because {names_text} may contain the answer."
-    if n < MIN_PAIRS or ends is None:
+    if n < MIN_PAIRS:
         subject = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
         return "low", f"{subject} not enough to predict the score at the next site reliably."
-    worse_end, better_end = (sign * end for end in ends[::sign])
+    pooled = pool_method(results, method)
+    if pooled is None or pooled.true_range is None:
+        return "medium", "The uncertainty of each domain's score is not known for this scorer."
+    claim = "Domains differ" if pooled.differ else "There is no evidence that domains differ"
+    low, high = pooled.true_range
+    range_text = f"the true {label} at the next site is between {show(sign * low)} and "
+    claim = f"{claim}: {range_text}{show(sign * high)} (90 %)."
     if constant is None or method.trivial:
-        if (better_end - worse_end) / (1.0 if sign > 0 else abs(method.mean)) > MAX_RANGE_WIDTH:
-            worst_text = f"{show(method.worst)}, on {names_of(method.worst_domain)}"
-            return "medium", f"Domains differ: the worst score is {worst_text}."
-        return "high", f"The scores on {in_words(n)} domains are similar."
+        return "medium" if pooled.differ else "high", claim
     constant_text = f"a constant prediction ({show(constant.mean)})"
     gain_text = f"more than half of the gain over {constant_text}"
+    worse_end = low if sign > 0 else -high
     if worse_end >= (method.mean + constant.mean) / 2:
-        return "high", f"Even at the worse end of the 90 % range, {gain_text} remains."
-    risk = f"{gain_text} may be lost"
+        return "high", f"{claim} At the worse end, {gain_text} remains."
     if worse_end <= constant.mean:
-        risk = f"{in_sentence(method)} may be no better than {constant_text}"
-    return "medium", f"Domains differ: at the next site, {risk}."
+        return "medium", f"{claim} The worse end is no better than {constant_text}."
+    return "medium", f"{claim} At the worse end, {gain_text} is lost."
 
 
 def in_sentence(method: MethodResult) -> str:
@@ -350,6 +357,33 @@ def label_sentence(results: Results) -> str:
     text += f"instead of {show(initial_score)}"
     text += f"; with {n_enough}, it is {show(scores[n_enough])}" * (n_enough != n_first)
     return text + (". More labels add little." if n_enough < n_max else ".")
+
+
+def validation_sentence(results: Results) -> str:
+    """The number of rows needed to validate the model at the next site; empty if unknown."""
+    method, classes = results.recommended, results.facts["classes"]
+    if method.trivial or not has_outputs(results, method):
+        return ""
+    size = validation_size(results, method)
+    goal, events_text = "RMSE within a factor of 1.2 and the slope within ±0.3", ""
+    if size.events is not None:
+        goal = "O/E within a factor of 1.2, the calibration slope within ±0.3 and AUC within ±0.05"
+        subject = f"class {classes[1]}" if len(classes) == 2 else "the rarest class"
+        events_text = f" (about {size.events:,} of {subject})"
+    return (
+        f"To know {goal} (95 %) at the next site, collect about {rounded(size.rows):,} rows with "
+        f"known values of the target{events_text}."
+    )
+
+
+def rounded(number: int) -> int:
+    """Round a number up to three significant digits.
+
+    >>> rounded(1526), rounded(84)
+    (1530, 84)
+    """
+    unit = 10 ** max(len(str(number)) - 3, 0)
+    return -(-number // unit) * unit
 
 
 def difference_sentence(results: Results) -> str:

@@ -24,6 +24,7 @@ from domainwise.base.arrays import Array, ArrayLike, MaybeArray, Seed
 from domainwise.base.inputs import check_sample_domain, count_rows
 from domainwise.base.messages import RowFoldsWarning, warn_caller
 from domainwise.base.namespace import evenly_spaced
+from domainwise.base.process import filtered_warnings
 
 
 @dataclass(eq=False, repr=False)
@@ -199,7 +200,7 @@ def domain_folds(
     if cv is not None or has_domains:
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
         splitter = check_cv(cv, y, classifier=classification)
-        with warnings.catch_warnings():
+        with filtered_warnings():
             # Splitters such as KFold ignore the domains.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
             index_pairs = splitter.split(placeholder_X, y, domains if has_domains else None)
@@ -258,7 +259,7 @@ def row_folds(
         return []
     splitter_class = StratifiedKFold if classification else KFold
     splitter = splitter_class(n_folds, shuffle=True, random_state=random_state)
-    with warnings.catch_warnings():
+    with filtered_warnings():
         warnings.filterwarnings("ignore", message="The least populated class")
         return list(splitter.split(np.zeros((len(y), 1)), y))
 

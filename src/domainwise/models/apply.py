@@ -20,6 +20,7 @@ from sklearn import config_context
 
 from domainwise.base.arrays import Array
 from domainwise.base.files import replacing_folder
+from domainwise.base.process import filtered_warnings
 from domainwise.estimators.ensemble.batches import random_numbers, row_keys
 from domainwise.estimators.ensemble.context import DomainContext, DomainStatistics
 from domainwise.estimators.ensemble.moments import Moments
@@ -201,7 +202,7 @@ class Application:
         if self.first_pass:
             summaries = {} if domains is None else summarize_domains(model.pipeline, X, domains)
             return ApplyResult(n_rows=len(frame), statistics=statistics, summaries=summaries)
-        with warnings.catch_warnings(record=True) as caught_warnings:
+        with filtered_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always", UserWarning)
             if self.project:
                 output = model.projection(X)

@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import Array
 from domainwise.base.messages import ContextWarning, warn_caller
+from domainwise.base.process import filtered_warnings
 from domainwise.held_out.calibration.decisions import check_decision
 from domainwise.held_out.calibration.quantiles import scores_by_class, stored_quantiles
 from domainwise.held_out.scoring.measures import choose_measure
@@ -160,7 +161,7 @@ class TableModel:
             raise TableError(text, *remedy)
         prepare = self.pipeline[:-1].transform
         X_unlabelled = None if X_site is None else prepare(X_site)
-        with warnings.catch_warnings():
+        with filtered_warnings():
             warnings.simplefilter("ignore", ContextWarning)
             adapted_estimator = estimator.adapt(prepare(X), y, X_site=X_unlabelled)
         steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], adapted_estimator)]
@@ -274,7 +275,7 @@ def fit_table(
         refuse_rows(method.key, method.key not in WITHOUT_ROWS)
     setting = table_setting(table, **options)
     pipeline = method.pipeline(setting, make_preprocessor(table.schema), watch=True)
-    with warnings.catch_warnings(record=True) as caught_warnings:
+    with filtered_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
     if not rows:

@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from domainwise.base.process import csv_field_size
 from domainwise.tables.errors import Argument, TableError, quoted
 from domainwise.tables.names import unnamed_column_name
 
@@ -209,18 +210,16 @@ def _read_header(stream: IO[str], path: Path) -> tuple[list[str], str, int]:
     if not first_line:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
     lines = [first_line, *islice(filter(str.strip, stream), HEADER_LINES - 1)]
-    old_limit = csv.field_size_limit(sum(map(len, lines)) + 1)  # a field may span several lines
     try:
-        n_fields = {s: [len(row) for row in csv.reader(lines, delimiter=s)] for s in SEPARATORS}
-        candidates = [s for s in SEPARATORS if n_fields[s][0] > 1] or ["\t"]
-        # Prefer the same number of fields in all lines, then more fields.
-        separator = max(candidates, key=lambda s: (len({*n_fields[s]}) == 1, n_fields[s][0]))
-        reader = csv.reader(lines, delimiter=separator)
-        names = next(reader)
+        with csv_field_size(sum(map(len, lines)) + 1):  # a field may span several lines
+            n_fields = {s: [len(row) for row in csv.reader(lines, delimiter=s)] for s in SEPARATORS}
+            candidates = [s for s in SEPARATORS if n_fields[s][0] > 1] or ["\t"]
+            # Prefer the same number of fields in all lines, then more fields.
+            separator = max(candidates, key=lambda s: (len({*n_fields[s]}) == 1, n_fields[s][0]))
+            reader = csv.reader(lines, delimiter=separator)
+            names = next(reader)
     except csv.Error as error:
         raise TableError(f"{path} is not a valid CSV file: {error}. Export it again") from None
-    finally:
-        csv.field_size_limit(old_limit)
     unnamed_indices = [i for i, name in enumerate(names) if not name.strip()]
     if unnamed_indices not in ([], [0]):
         where = f"{path}: column {unnamed_indices[-1] + 1}"

@@ -114,9 +114,9 @@ def test_few_domains_and_enough_labels_use_the_labels_for_intervals():
     for code in range(6):
         rows, (X_site, y_site) = held_out_site(X, y, domain, code)
         model = fit_adapter(LinearRegression(), rows)
-        with pytest.warns(UserWarning, match="needs at least 9 calibration domains"):
-            assert np.isinf(model.predict_interval(X_site)).all()
+        wide = np.ptp(model.predict_interval(X_site[:1]))
         ends = model.adapt(X_site[:40], y_site[:40]).predict_interval(X_site[40:])
+        assert np.ptp(ends[0]) < 0.4 * wide
         inside.append(np.mean((ends[:, 0] <= y_site[40:]) & (y_site[40:] <= ends[:, 1])))
     assert 0.82 <= np.mean(inside) <= 0.97
 

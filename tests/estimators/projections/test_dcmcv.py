@@ -16,6 +16,7 @@ from domainwise import DCM, FastDCM
 from domainwise.algebra.gram.iterative import StreamedGram
 from domainwise.datasets import make_synthetic
 from domainwise.estimators.projections.dcmcv import RULES
+from domainwise.held_out.search import heads
 from domainwise.selection import DCMCV, FastDCMCV, LeaveDomainsOut
 
 GRID = {"gammas": [0.05, 0.2], "ridges": [1e-3, 0.1, np.inf], "domain_weights": [0.0, 0.1, 1.0]}
@@ -147,6 +148,15 @@ def test_a_domain_with_all_rows_of_a_class_is_not_held_out():
     y[:5] = 0  # class 1 occurs in domain 0 only
     search = DCMCV(gammas=[0.1], ridges=[0.1], domain_weights=[0.0])
     assert search.fit(X, y, sample_domain=domain).n_splits_ == 2
+
+
+@pytest.mark.parametrize("search", [DCMCV(gammas=[0.1]), FastDCMCV(gammas=[0.1], n_landmarks=6)])
+@pytest.mark.parametrize("lost", [0, 1])  # depends on the version of scikit-learn
+def test_classes_with_one_row_each_are_accepted(search, lost, monkeypatch):
+    monkeypatch.setattr(heads, "lost_degrees_of_freedom", lambda: lost)
+    X, y = np.random.default_rng(0).normal(size=(12, 3)), np.tile(np.arange(6), 2)
+    search = clone(search).fit(X, y, sample_domain=np.repeat([0, 1], 6))
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 def test_another_predictor_and_scorer_can_be_used(data):

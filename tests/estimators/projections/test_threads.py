@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score
 from sklearn.metrics.pairwise import rbf_kernel
+from threadpoolctl import threadpool_limits
 
 from domainwise import DCM, KPCA, InvariantKernel, InvariantSVC
-from domainwise.algebra.gram.tiles import blas_limit, n_threads
+from domainwise.base.process import n_threads
 from domainwise.estimators.projections import projection
 from domainwise.selection import InvariantSearchCV
 
@@ -45,14 +46,14 @@ def test_the_number_of_threads_depends_on_the_number_of_rows(name, most, small, 
     y = (X[:, 0] > 0).astype(int)
     thread_counts = set()
     monkeypatch.setattr(projection, "SMALL_ROWS", most)
-    with blas_limit(2):
+    with threadpool_limits(2):
         before = n_threads()
         model = ESTIMATORS[name](thread_counts).fit(X, y, sample_domain=domain)
         getattr(model, "predict" if hasattr(model, "predict") else "transform")(X)
         assert thread_counts == {1 if small else before}
         assert n_threads() == before
     thread_counts.clear()
-    with blas_limit(1):  # the caller's limit is not exceeded
+    with threadpool_limits(1):  # the caller's limit is not exceeded
         ESTIMATORS[name](thread_counts).fit(X, y, sample_domain=domain)
         assert thread_counts == {1}
 
@@ -67,7 +68,7 @@ def frames():
 @pytest.mark.parametrize(("most", "small"), [(100, True), (99, False)])
 def test_rows_are_counted_in_every_kind_of_table(most, small, monkeypatch):
     monkeypatch.setattr(projection, "SMALL_ROWS", most)
-    with blas_limit(2):
+    with threadpool_limits(2):
         before = n_threads()
         for X in frames():
             with projection.one_thread_if_small(X):

@@ -11,12 +11,15 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 
 from domainwise import KPCA, ShiftWatch
-from domainwise.evaluation.plots.performance import reliability
+from domainwise.evaluation.plots.sites import reliability
 from domainwise.held_out.scoring.statistics import row_interval
+from domainwise.metrics import calibration_slope, observed_expected, pool_scores
 from domainwise.plots import (
-    CalibrationByDomainDisplay,
+    CalibrationDisplay,
+    DecisionCurveDisplay,
     DomainMapDisplay,
     DomainScoresDisplay,
+    ForestDisplay,
     ShiftDisplay,
 )
 
@@ -139,7 +142,7 @@ def test_few_domains_are_drawn(rows, n_domains):
     DomainMapDisplay.from_predictions(X, domain, y=y).figure_.canvas.draw()
     scores = DomainScoresDisplay.from_estimator(model, X, y, domain)
     scores.figure_.canvas.draw()
-    curves = CalibrationByDomainDisplay.from_estimator(model, X, y, domain)
+    curves = CalibrationDisplay.from_estimator(model, X, y, domain)
     curves.figure_.canvas.draw()
     assert len(scores.order_) == len(curves.curves) == n_domains
 
@@ -244,32 +247,88 @@ def test_equal_probabilities_share_a_bin_and_few_rows_form_one_bin():
 def test_calibration_is_for_the_positive_class_or_the_predicted_class(rows):
     X, y, domain = rows
     model = LogisticRegression().fit(X, y)
-    display = CalibrationByDomainDisplay.from_estimator(model, X, y, domain)
+    display = CalibrationDisplay.from_estimator(model, X, y, domain)
     p = model.predict_proba(X)
     expected = reliability(p[:50, 1][domain[:50] == "A"], y[:40] == "yes").error
     assert display.curves["A"].error == pytest.approx(expected)
     assert display.about == "yes"
-    other = CalibrationByDomainDisplay.from_predictions(y, p[:, 0], domain, pos_label="no")
+    other = CalibrationDisplay.from_predictions(y, p[:, 0], domain, pos_label="no")
     assert other.about == "no"
     assert other.curves["B"].error == pytest.approx(display.curves["B"].error, abs=0.05)
     three = np.where(X[:, 1] > 1, "maybe", y)
     many = LogisticRegression().fit(X, three)
     sure = many.predict_proba(X).max(axis=1)[domain == "C"]
     right = (many.predict(X) == three)[domain == "C"]
-    found = CalibrationByDomainDisplay.from_estimator(many, X, three, domain)
+    found = CalibrationDisplay.from_estimator(many, X, three, domain)
     assert found.curves["C"].error == pytest.approx(reliability(sure, right).error)
     assert found.about == "the predicted class"
 
 
-def test_most_of_forty_domains_are_grey():
+def test_the_worst_site_and_all_sites_together_are_marked():
     rng = np.random.default_rng(0)
     domain, p = np.repeat(np.arange(40), 30), rng.uniform(size=1200)
-    display = CalibrationByDomainDisplay.from_predictions(rng.uniform(size=1200) < p, p, domain)
+    y = rng.uniform(size=1200) < p
+    y[domain == 7] = 1 - y[domain == 7]
+    display = CalibrationDisplay.from_predictions(y, p, domain)
     texts = [text.get_text() for text in display.figure_.legends[0].get_texts()]
-    assert len(texts) == 6
-    assert texts[-1].startswith("35 others")
-    errors = sorted((curve.error for curve in display.curves.values()), reverse=True)
-    assert texts[0].endswith(f"{errors[0]:.2f}")
+    ratio, slope = observed_expected(y, p, domain), calibration_slope(y, p, domain)
+    assert texts == [
+        f"7: O/E {ratio.sites[7].value:.2f}, slope {slope.sites[7].value:.2f}",
+        "39 other sites",
+        f"all sites: O/E {ratio.value:.2f}, slope {slope.value:.2f}",
+    ]
+    np.testing.assert_array_equal(display.pooled.predicted, reliability(p, y).predicted)
+    assert len(display.ax_.lines) == 1 + 40 + 1  # diagonal, sites, all sites
+
+
+def test_decision_curves_show_each_site_and_the_mean():
+    y, p, site = [0, 1, 0, 1], [0.1, 0.6, 0.4, 0.9], ["A", "A", "B", "B"]
+    display = DecisionCurveDisplay.from_predictions(
+        y, p, site, thresholds=[0.2, 0.5], threshold=0.2
+    )
+    np.testing.assert_allclose(display.curves.sites["B"], [0.5 - 0.5 * 0.25, 0.5])
+    np.testing.assert_allclose(display.curves.mean, [(0.5 + 0.375) / 2, 0.5])
+    drawn = [list(line.get_ydata()) for line in display.ax_.lines]
+    assert display.curves.mean.tolist() in drawn
+    assert {"treat all", "treat nobody", "threshold 0.2"} <= set(_texts(display.figure_))
+    yes = DecisionCurveDisplay.from_predictions(
+        ["no", "yes", "no", "yes"], p, site, pos_label="yes"
+    )
+    assert len(yes.curves.thresholds) == 99
+
+
+def test_a_forest_plot_is_sorted_and_has_a_diamond_and_a_bar():
+    rng = np.random.default_rng(1)
+    scores = {f"site {i}": 5.0 + rng.normal() for i in range(6)} | {"empty": np.nan}
+    errors = dict.fromkeys(scores, 0.4)
+    display = ForestDisplay.from_scores(
+        scores, errors, label="RMSE", greater_is_better=False, notes={"site 0": "412 (29)"}
+    )
+    known = {name: score for name, score in scores.items() if name != "empty"}
+    assert display.order_ == [*sorted(known, key=known.get, reverse=True), "empty"]
+    assert display.intervals["site 0"] == pytest.approx(
+        (scores["site 0"] - 1.96 * 0.4, scores["site 0"] + 1.96 * 0.4), abs=1e-4
+    )
+    expected = pool_scores(list(known.values()), [0.4] * 6)
+    assert display.pooled.mean == expected.mean
+    bar = display.ax_.patches[-1]
+    assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx(expected.true_range)
+    labels = [label.get_text() for label in display.ax_.get_yticklabels()]
+    assert labels == [*display.order_, "mean over sites", "new site (90 %)"]
+    texts = _texts(display.figure_)
+    assert any(text.endswith("412 (29)") for text in texts)
+    assert "no score" in texts
+
+
+def test_with_many_sites_the_worst_and_the_best_have_a_row():
+    scores = {i: 0.5 + 0.01 * i for i in range(25)}
+    display = ForestDisplay.from_scores(scores, dict.fromkeys(scores, 0.02), chance=0.5)
+    labels = [label.get_text() for label in display.ax_.get_yticklabels()]
+    assert labels[:12] == [*map(str, range(10)), "5 other sites", "15"]
+    assert len(labels) == 10 + 1 + 10 + 2
+    display.figure_.canvas.draw()
+    with pytest.raises(ValueError, match="errors contains 'x', which is unknown"):
+        ForestDisplay.from_scores({"a": 0.5}, {"x": 0.1})
 
 
 # Maps
@@ -321,7 +380,8 @@ def test_names_are_text_in_every_display(rows):
         ShiftDisplay.from_features(X, domain),
         DomainScoresDisplay.from_estimator({"$m$": model}, X, y, domain),
         DomainMapDisplay.from_predictions(X, domain, y=y),
-        CalibrationByDomainDisplay.from_estimator(model, X, y, domain),
+        CalibrationDisplay.from_estimator(model, X, y, domain),
+        ForestDisplay.from_scores({"$5 to $6": 0.5, "b": 0.6}, {"$5 to $6": 0.1, "b": 0.1}),
     ]
     for display in displays:
         display.figure_.canvas.draw()  # a formula that cannot be read would raise
@@ -340,7 +400,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
     display = DomainMapDisplay.from_predictions(X, domain, ax=left)
     assert (display.ax_, display.figure_) == (left, figure)
     model = LogisticRegression().fit(X, y)
-    assert CalibrationByDomainDisplay.from_estimator(model, X, y, domain, ax=right).ax_ is right
+    assert CalibrationDisplay.from_estimator(model, X, y, domain, ax=right).ax_ is right
     assert left.get_legend() is not None
     again = display.plot()
     assert again.figure_ is not figure
@@ -416,32 +476,30 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
             "X has 9 entries, but y has 151",
         ),
         (
-            lambda X, y, d: CalibrationByDomainDisplay.from_predictions(y, X[:, 0] * np.nan, d),
+            lambda X, y, d: CalibrationDisplay.from_predictions(y, X[:, 0] * np.nan, d),
             "y_prob contains NaN",
         ),
         (
-            lambda X, y, d: CalibrationByDomainDisplay.from_predictions(X[:, 0], y, d),
+            lambda X, y, d: CalibrationDisplay.from_predictions(X[:, 0], y, d),
             "y_prob must contain numbers between 0 and 1; got text",
         ),
         (
-            lambda X, y, d: CalibrationByDomainDisplay.from_predictions(
+            lambda X, y, d: CalibrationDisplay.from_predictions(
                 y, np.full(151, 0.5), d, classes=["no", "maybe"]
             ),
             "class 'yes' is unknown. The classes are no, maybe",
         ),
         (lambda X, y, d: DomainMapDisplay.from_predictions(X * np.nan, d), "Z contains NaN"),
         (
-            lambda X, y, d: CalibrationByDomainDisplay.from_predictions(y, X[:, 0], d),
+            lambda X, y, d: CalibrationDisplay.from_predictions(y, X[:, 0], d),
             "y_prob must contain probabilities between 0 and 1; got values from -",
         ),
         (
-            lambda X, y, d: CalibrationByDomainDisplay.from_predictions(
-                y, np.full((151, 3), 0.3), d
-            ),
+            lambda X, y, d: CalibrationDisplay.from_predictions(y, np.full((151, 3), 0.3), d),
             "y_prob has 3 columns, but there are 2 classes: no, yes",
         ),
         (
-            lambda X, y, d: CalibrationByDomainDisplay.from_estimator(LinearRegression(), X, y, d),
+            lambda X, y, d: CalibrationDisplay.from_estimator(LinearRegression(), X, y, d),
             "LinearRegression has no predict_proba method",
         ),
     ],

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -338,6 +339,20 @@ class TestFrames:
             check_shift(watch, new.drop(columns="soil"))
         with pytest.raises(ValueError, match="'temperature' of X contains text"):
             check_shift(watch, new.assign(temperature="warm"))
+
+    @pytest.mark.parametrize("output", ["default", "pandas"])
+    def test_columns_are_matched_by_name_and_the_callers_frame_is_not_renamed(self, output):
+        X = self.pandas.DataFrame(make_rows(), columns=list("abcd"))
+        y, new = X["a"] > 18, X[["c", "a", "d", "b"]].iloc[::7].assign(more=1)
+        before = new.copy()
+        with config_context(transform_output=output):
+            model = make_pipeline(ShiftWatch(), StandardScaler(), LogisticRegression()).fit(X, y)
+            predictions = model.predict_proba(new)
+            ShiftWatch().fit(new.to_numpy()).transform(new)
+        self.pandas.testing.assert_frame_equal(new, before)
+        np.testing.assert_array_equal(predictions, model.predict_proba(X.iloc[::7]))
+        with pytest.raises(ValueError, match="X has several columns 'a'. Rename or drop them."):
+            model.predict(self.pandas.concat([X, X["a"]], axis=1))
 
     def test_a_saved_model_has_the_same_findings(self, tmp_path):
         pytest.importorskip("skops")

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations_with_replacement
 from math import comb, sqrt
 from typing import Any
@@ -24,7 +22,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.utils import check_array
-from threadpoolctl import ThreadpoolController
 
 from domainwise.algebra.kernels.fourier import Basis
 from domainwise.algebra.kernels.functions import (
@@ -37,7 +34,8 @@ from domainwise.algebra.kernels.functions import (
 )
 from domainwise.base.arrays import Array, is_tensor
 from domainwise.base.inputs import encode_labels, is_continuous, label_array
-from domainwise.base.namespace import cast, matmul_precision, namespace, squared_norms
+from domainwise.base.namespace import cast, namespace, squared_norms
+from domainwise.base.process import matmul_precision, n_threads, single_blas_thread
 
 #: Maximum size of a tile: small enough for the cache of a CPU; large enough to keep a GPU busy.
 MAX_TILE_BYTES, CUDA_TILE_BYTES = 4 * 2**20, 256 * 2**20
@@ -47,32 +45,6 @@ COMPILED_ENTRIES, MAX_DEGREE = 2**24, 16
 #: Maximum size of a tile that is copied into a stored matrix, except for callable kernels, which
 #: are called once per tile.
 COPIED_TILE_BYTES = 2**18
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def n_threads() -> int:
-    """Return the number of threads that BLAS may use."""
-    counts = [lib["num_threads"] for lib in _controller().info() if lib.get("user_api") == "blas"]
-    return max(counts, default=1)
-
-
-def blas_limit(max_threads: int) -> Any:
-    """Limit the number of BLAS threads until the result's ``restore_original_limits`` is called."""
-    return _controller().limit(limits=max_threads, user_api="blas")
-
-
-def one_thread() -> Any:
-    """Limit BLAS and OpenMP to one thread, without searching for loaded libraries again."""
-    return _controller().limit(limits=1)
-
-
-def single_blas_thread(active: bool = True) -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread if ``active``, for example while a thread pool evaluates tiles."""
-    return blas_limit(1) if active else nullcontext()
 
 
 def tile_side(itemsize: int, max_bytes: int | None = None) -> int:

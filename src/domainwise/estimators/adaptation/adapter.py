@@ -39,7 +39,8 @@ from domainwise.held_out.calibration.curves import Curve, class_columns, equal_w
 from domainwise.held_out.calibration.decisions import DecisionRule, Decisions
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.folds import domain_folds
-from domainwise.held_out.scoring.measures import counts_by_domain
+from domainwise.held_out.scoring.measures import choose_measure, counts_by_domain
+from domainwise.held_out.scoring.pooling import true_score_range
 from domainwise.held_out.scoring.predictions import HeldOut, Predictions, codes_of, weights_classes
 from domainwise.held_out.scoring.statistics import expected_range, expected_score
 
@@ -141,6 +142,22 @@ class Adaptable(ABC):
     def context_expected_range_(self) -> tuple[float, float] | None:
         """Like ``expected_range_``, but for rows that are predicted with context."""
         return self._expected_range("context")
+
+    @property
+    def expected_true_range_(self) -> tuple[float, float] | None:
+        """Range of the true score on a new domain (90 %), without the chance of a few rows there.
+
+        Unlike ``expected_range_``, it is for an infinite number of rows. None if unknown.
+        """
+        classes, outputs = getattr(self, "classes_", None), self._source_outputs()["plain"]
+        default = "neg_root_mean_squared_error" if classes is None else "balanced_accuracy"
+        labels = outputs.y if classes is None else classes
+        measure = choose_measure(self.scoring or default, labels, classes is not None)
+        records = [
+            corrections.outputs_record(outputs.outputs[rows], outputs.y[rows], classes, self._rule)
+            for rows in outputs.rows_by_domain().values()
+        ]
+        return true_score_range(measure, classes, records)
 
     @property
     def label_gain_(self) -> Array:
@@ -285,6 +302,10 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
     expected_range_ : tuple of float or None
         Range that contains the score on a new domain with 90 % probability. None with fewer than
         four domains.
+    expected_true_range_ : tuple of float or None
+        The same for the true score, which would be measured on infinitely many rows of the new
+        domain. It is about as narrow as the domains are similar; see
+        :func:`domainwise.metrics.pool_scores`.
     label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new site: ``score``, and
         bounds ``low`` and ``high`` of an approximate 95 % confidence interval for its mean.
@@ -371,8 +392,10 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         self.domain_scores_ = corrections.domain_scores(source_outputs["plain"], scorer, n_domains)
         self.expected_score_ = expected_score(self.domain_scores_, 0)
         self._quantiles = {
-            mode: DomainQuantiles.from_scores(
-                corrections.nonconformity(held_out.outputs, held_out.y), held_out.domain_codes
+            mode: DomainQuantiles.approximately(
+                corrections.nonconformity(held_out.outputs, held_out.y),
+                held_out.domain_codes,
+                are_probabilities=classes is not None,
             )
             for mode, held_out in source_outputs.items()
         }

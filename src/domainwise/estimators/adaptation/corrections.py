@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -413,22 +414,26 @@ def outputs_score(scoring: Any, classes: Array | None, rule: DecisionRule | None
     """
     if scoring is None and classes is None:
         return lambda outputs, y: -float(np.sqrt(np.mean((outputs[:, 0] - y) ** 2)))
-
-    def predict(outputs: Array) -> Array:
-        return outputs.argmax(axis=1) if rule is None else rule.codes(outputs)
-
     if scoring is None:
+        predict = partial(np.argmax, axis=1) if rule is None else rule.codes
         return lambda outputs, codes: balanced_accuracy(codes, predict(outputs) == codes)
     measure = choose_measure(scoring, classes, classes is not None)
 
     def score(outputs: Array, y: Array) -> float:
-        record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
-        if classes is not None:
-            predictions = classes[predict(outputs)]
-            record = {"target": classes[y], "prediction": predictions, "probabilities": outputs}
-        return measure.score_record(classes, {**record, "decisions": None})
+        return measure.score_record(classes, outputs_record(outputs, y, classes, rule))
 
     return score
+
+
+def outputs_record(
+    outputs: Array, y: Array, classes: Array | None, rule: DecisionRule | None
+) -> dict[str, Any]:
+    """Return outputs and targets (or class codes) as a record that scorers accept."""
+    record = {"target": y, "prediction": outputs[:, 0], "probabilities": None, "decisions": None}
+    if classes is not None:
+        codes = outputs.argmax(axis=1) if rule is None else rule.codes(outputs)
+        record |= {"target": classes[y], "prediction": classes[codes], "probabilities": outputs}
+    return record
 
 
 def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Array:
@@ -477,7 +482,11 @@ class SiteQuantiles(Thresholds):
             is_scored = group_codes == group_code
             group_scores = _corrected_scores(prior, outputs, labels.y, ~is_scored, is_scored)
             label_scores[is_scored] = group_scores
-        quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(codes))
+        quantiles = DomainQuantiles.approximately(
+            np.concatenate(scores),
+            np.concatenate(codes),
+            are_probabilities=held_out.outputs.shape[1] > 1,
+        )
         return cls(quantiles, np.sort(label_scores))
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:

@@ -31,7 +31,7 @@ from domainwise.base.inputs import (
 from domainwise.base.messages import ContextWarning, warn_caller
 from domainwise.base.signatures import arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
-from domainwise.estimators.conformal import PROMISES, calibration_split
+from domainwise.estimators.conformal import calibration_split
 from domainwise.estimators.ensemble.batches import (
     Batch,
     Outlier,
@@ -57,7 +57,7 @@ from domainwise.estimators.ensemble.members import MEMBER_TYPES, MemberType, Use
 from domainwise.estimators.ensemble.moments import Moments
 from domainwise.estimators.projections.projection import fixed_seed
 from domainwise.held_out.calibration.decisions import source_shares
-from domainwise.held_out.calibration.quantiles import HasThresholds
+from domainwise.held_out.calibration.quantiles import HasThresholds, promise
 from domainwise.held_out.scoring.measures import check_task
 from domainwise.held_out.scoring.statistics import expected_score
 from domainwise.held_out.search.grids import EnsembleSizes
@@ -174,7 +174,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self.expected_score_ = expected_score(scores, self._seed)
         scored_domains = np.unique(score.domain_codes[score.rows])
         self.calibration_domains_ = self.domains_[np.sort(table.positions[scored_domains])]
-        self.promise_ = PROMISES[self.calibration]
+        self.promise_ = promise(self.calibration, len(self.calibration_domains_))
         self.context_domain_scores_ = self.domain_scores_
         self.context_expected_score_ = self.expected_score_
         self._shares = self._plain_shares = self._source_range = None
@@ -201,9 +201,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         domains = table.domain.names[table.domain.codes]
         y, codes = self._encode_target(table.y), table.domain.codes
         score = self._held_out_score(y, codes, np.arange(len(y)))
-        self._quantiles = {"plain": score.quantiles(self._predict(table.X, None))}
+        self._quantiles = {"plain": score.quantiles(self._predict(table.X, None), guaranteed=True)}
         if self.uses_context:
-            self._quantiles["context"] = score.quantiles(self._predict(table.X, domains))
+            predictions = self._predict(table.X, domains)
+            self._quantiles["context"] = score.quantiles(predictions, guaranteed=True)
         self.calibration_domains_ = table.by_name(table.domain.names)
 
     def _member_types(self, sizes: EnsembleSizes) -> list[MemberType]:

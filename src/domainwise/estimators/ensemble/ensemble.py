@@ -111,6 +111,8 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     expected_range_, context_expected_range_ : tuple of float or None
         Range that contains the score of *one* new domain with a probability of 90 %. None with
         fewer than four domains.
+    expected_true_range_ : tuple of float or None
+        The same for the true score, which would be measured on infinitely many rows.
     label_gain_, context_label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new domain: ``score``,
         and the bounds ``low`` and ``high`` of an approximate 95 % interval for its mean.
@@ -121,7 +123,7 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
         Number of labels to which the model was adapted; only after :meth:`adapt`.
     calibration_domains_ : ndarray
         Domains on which prediction sets are calibrated.
-    promise_ : {"approximate", "guaranteed"}
+    promise_ : {"approximate", "approximate, few sites", "guaranteed"}
         Whether the coverage of prediction sets is approximate or guaranteed.
     dropped_ : list of str
         Members without a weight: clearly worse on held-out domains, or not compared because of

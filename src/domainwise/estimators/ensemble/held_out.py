@@ -192,7 +192,7 @@ class HeldOutScore:
             held_out_mixture[is_in_domain] = np.tensordot(other_weights, domain_predictions, 1)
         return dict(zip(predictions, weights.tolist(), strict=True)), mixture, held_out_mixture
 
-    def quantiles(self, predictions: Array) -> DomainQuantiles:
+    def quantiles(self, predictions: Array, guaranteed: bool = False) -> DomainQuantiles:
         """Return quantiles of nonconformity scores: 1 - p(true class), or absolute errors."""
         y, predictions = self.y[self.rows], predictions[self.rows]
         if self.classes is None:
@@ -201,7 +201,12 @@ class HeldOutScore:
             # A class that was not seen in fit has the last code and the probability 0.
             all_probabilities = np.column_stack([predictions, np.zeros(len(y))])
             scores = 1.0 - all_probabilities[np.arange(len(y)), y]
-        return DomainQuantiles.from_scores(scores, self.domain_codes[self.rows])
+        domain_codes = self.domain_codes[self.rows]
+        if guaranteed:
+            return DomainQuantiles.from_scores(scores, domain_codes)
+        return DomainQuantiles.approximately(
+            scores, domain_codes, are_probabilities=self.classes is not None
+        )
 
     def held_out(
         self, plain: Array, context: Array | None, member_predictions: dict[str, Array]

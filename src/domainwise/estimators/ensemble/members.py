@@ -23,11 +23,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import ExtraTreeRegressor
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import has_fit_parameter
-from threadpoolctl import threadpool_limits
 
-from domainwise.algebra.gram.tiles import one_thread
 from domainwise.algebra.kernels.functions import resolve_gamma
 from domainwise.base.arrays import Array
+from domainwise.base.process import one_thread
 from domainwise.estimators.ensemble.forests import pack_forest, round_leaves, unpack_forest
 from domainwise.estimators.ensemble.held_out import HeldOutScore
 from domainwise.estimators.ensemble.symmetric import (
@@ -156,7 +155,7 @@ class MemberType:
         rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
         # A user's scorer might be undefined on the few domains in the first round of a race.
         race = Race() if score.scoring is None else None
-        with threadpool_limits(1):
+        with one_thread():
             search_result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
             assert search_result.held_out is not None
             mean = search_result.held_out.mean(axis=0, dtype=np.float64)
@@ -172,7 +171,7 @@ class MemberType:
     def fit_member(self, member: Member, data: dict[bool, MemberData]) -> Member:
         """Fit the selected candidates to all rows, given without and with context."""
         rows = data[member.in_context]
-        with threadpool_limits(1):
+        with one_thread():
             rows = replace(rows, X=soft_clip(rows.X, self.clip))
             return replace(member, estimators=self.fit(rows, member.parameters))
 
@@ -208,7 +207,7 @@ class MemberType:
     def refit_predict(self, data: Any, member: Member, train: Array, X: Array) -> Array:
         """Fit a member's best candidate to the rows ``train``, and return predictions for ``X``."""
         data = replace(data, X=soft_clip(data.X, self.clip)).take(train)
-        with threadpool_limits(1), one_thread():
+        with one_thread():
             models = self.fit(data, member.parameters[:1])
         return replace(member, estimators=models).predict(X)
 
@@ -501,7 +500,7 @@ class _InvariantRidge(MemberType):
             sets = (tuple(np.flatnonzero(np.isin(rows, indices)) for indices in s) for s in splits)
             sample_splits: list[Any] = [s for s in sets if len(s[0]) and len(s[1])]
             rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
-            with threadpool_limits(1):
+            with one_thread():
                 chosen = search(self, sample, sample_splits, score.take(rows), rule).chosen
             data = replace(data, hints=chosen)
         kernels = list(dict.fromkeys((c["kernel"], c["gamma"]) for c in data.hints))[:n_kernels]

@@ -20,6 +20,7 @@ from domainwise.base import inputs
 from domainwise.base.arguments import SVM_CONSTRAINTS
 from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray, Seed
 from domainwise.base.messages import RowFoldsWarning, warn_caller
+from domainwise.base.process import filtered_warnings
 from domainwise.base.signatures import InvarianceArguments, arguments, with_shared_arguments
 from domainwise.estimators.conformal import fit_rows
 from domainwise.estimators.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
@@ -218,7 +219,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         """Fit the calibration to decision values on held-out domains, and set the rule."""
         domain_labels = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
         domains = None if sample_domain is None else np.asarray(sample_domain)
-        with warnings.catch_warnings():
+        with filtered_warnings():
             warnings.simplefilter("ignore", RowFoldsWarning)
             splits, held_out_unit = domain_folds(
                 y,

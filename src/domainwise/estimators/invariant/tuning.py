@@ -34,6 +34,7 @@ from domainwise.base.arrays import (
 )
 from domainwise.base.inputs import check_sample_domain
 from domainwise.base.messages import NotAKernelWarning
+from domainwise.base.process import filtered_warnings
 from domainwise.base.signatures import arguments, with_shared_arguments
 from domainwise.estimators.invariant.kernel import (
     centred_cross,
@@ -172,12 +173,12 @@ class InvariantSearchKind:
                 if prefix + name in candidate:
                     setattr(machines[-1], name, candidate[prefix + name])
             validate_arguments(machines[-1])
-        with warnings.catch_warnings():
+        with filtered_warnings():
             warnings.simplefilter("ignore", UserWarning)
             kernel = resolved_kernel(machine, Backend(), X_train)
         # Values cannot be shared if each fit chooses landmarks or modifies an indefinite kernel.
         if not (machine._is_exact(len(train)) and kernel.sound):
-            with inputs.quiet_about_domains(), warnings.catch_warnings():
+            with inputs.quiet_about_domains(), filtered_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
                 models = [m.fit(X_train, y_train, sample_domain=domains) for m in machines]
             return Outcomes([[score.outcome(model, X_test, y_test)] for model in models])

@@ -17,7 +17,6 @@ from domainwise.algebra.backends import Backend, backend_of
 from domainwise.algebra.backends.devices import Movable, from_portable, to_device, to_portable
 from domainwise.algebra.gram import Gram
 from domainwise.algebra.gram.nystrom import NystromMap
-from domainwise.algebra.gram.tiles import single_blas_thread
 from domainwise.algebra.kernels.fourier import Basis
 from domainwise.algebra.kernels.functions import Kernel
 from domainwise.algebra.labels import LabelSpace, max_residual_trace
@@ -25,6 +24,7 @@ from domainwise.algebra.methods.components import Components
 from domainwise.base.arrays import Array, ArrayLike, MaybeArray, is_dask, is_tensor
 from domainwise.base.inputs import Labels, count_rows, warn_about_domains
 from domainwise.base.namespace import to_device_of, to_host
+from domainwise.base.process import single_blas_thread
 
 #: Up to this many rows in memory, BLAS uses one thread.
 SMALL_ROWS = 1500

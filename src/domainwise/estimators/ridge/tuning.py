@@ -24,12 +24,12 @@ from domainwise.algebra.gram.sums import (
     check_cell_memory,
     merged_cells,
 )
-from domainwise.algebra.gram.tiles import single_blas_thread
 from domainwise.algebra.kernels.fourier import FourierMap
 from domainwise.algebra.labels import max_residual_trace
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import Labels
 from domainwise.base.namespace import to_device_of, to_host
+from domainwise.base.process import single_blas_thread
 from domainwise.estimators.projections.projection import Expansion
 from domainwise.estimators.ridge.problem import (
     Columns,

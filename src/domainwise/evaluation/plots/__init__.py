@@ -4,6 +4,18 @@ matplotlib is imported when a plot is drawn.
 """
 
 from domainwise.evaluation.plots.differences import DomainMapDisplay, ShiftDisplay
-from domainwise.evaluation.plots.performance import CalibrationByDomainDisplay, DomainScoresDisplay
+from domainwise.evaluation.plots.performance import DomainScoresDisplay
+from domainwise.evaluation.plots.sites import (
+    CalibrationDisplay,
+    DecisionCurveDisplay,
+    ForestDisplay,
+)
 
-__all__ = ["CalibrationByDomainDisplay", "DomainMapDisplay", "DomainScoresDisplay", "ShiftDisplay"]
+__all__ = [
+    "CalibrationDisplay",
+    "DecisionCurveDisplay",
+    "DomainMapDisplay",
+    "DomainScoresDisplay",
+    "ForestDisplay",
+    "ShiftDisplay",
+]

@@ -12,6 +12,7 @@ from sklearn.utils import check_array
 from domainwise.base.arguments import COUNT, StrOptions, check_arguments
 from domainwise.base.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
 from domainwise.base.inputs import check_same_length, checked_labels, is_quantity, label_array
+from domainwise.base.process import filtered_warnings
 from domainwise.evaluation.columns import NORMAL_IQR, quantiles_by_domain
 from domainwise.evaluation.plots import style
 from domainwise.tables.shift.check import statistics_of_rows
@@ -108,7 +109,7 @@ class ShiftDisplay(style.Display):
             )
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
-        with warnings.catch_warnings():
+        with filtered_warnings():
             warnings.simplefilter("ignore")  # about columns without values
             source_iqrs = np.where(high > low, high - low, np.nan)[source_codes]
             scale = np.nanmedian(source_iqrs, axis=0) / NORMAL_IQR

@@ -1,22 +1,22 @@
-"""Displays of model performance by domain: scores with intervals, and calibration."""
+"""A display of the scores of one or more methods on each domain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, root_mean_squared_error
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from domainwise.base.arguments import COUNT, check_arguments
-from domainwise.base.arrays import Array, ArrayLike, Estimator, Label, MaybeArray, Scoring
+from domainwise.base.arguments import check_arguments
+from domainwise.base.arrays import Array, ArrayLike, Estimator, Scoring
 from domainwise.base.inputs import check_same_length, checked_labels, is_quantity
 from domainwise.evaluation.plots import style
-from domainwise.held_out.scoring.measures import choose_measure, default_scoring, positive_last
-from domainwise.held_out.scoring.predictions import Predictions, codes_of
+from domainwise.held_out.scoring.measures import choose_measure, default_scoring
+from domainwise.held_out.scoring.predictions import Predictions
 from domainwise.held_out.scoring.statistics import defined_score, row_interval
 
 
@@ -44,7 +44,7 @@ class DomainScoresDisplay(style.Display):
 
     See Also
     --------
-    CalibrationByDomainDisplay : Calibration of probabilities by domain.
+    ForestDisplay : Scores of one method, with their pooled mean.
 
     Examples
     --------
@@ -244,210 +244,3 @@ def _scores_and_intervals(
         }
         for argument, compute in (("scores", defined_score), ("intervals", row_interval))
     }
-
-
-#: Minimum number of rows in a bin; a frequency in fewer rows is mostly noise.
-MIN_BIN_ROWS = 15
-PREDICTED_CLASS = "the predicted class"
-
-
-class Reliability(NamedTuple):
-    """Predicted probabilities and observed frequencies in bins, and the calibration error."""
-
-    predicted: Array  #: mean probability in each bin
-    observed: Array  #: observed frequency in each bin
-    rows: Array  #: number of rows in each bin
-    error: float  #: expected calibration error: absolute difference, averaged over rows
-
-
-def reliability(probabilities: Array, outcomes: Array, n_bins: int = 10) -> Reliability:
-    """Compare probabilities with observed frequencies in bins with about equal row counts.
-
-    ``outcomes`` is 1 where the event occurred, else 0. Each bin has at least 15 rows, so there may
-    be fewer bins than ``n_bins``. Equal probabilities are in the same bin.
-
-    >>> p, outcomes = np.repeat([0.25, 0.75], 20), np.arange(40) % 2
-    >>> reliability(p, outcomes).predicted, reliability(p, outcomes).error
-    (array([0.25, 0.75]), 0.25)
-    """
-    n_bins = max(1, min(n_bins, len(probabilities) // MIN_BIN_ROWS))
-    edges = np.quantile(probabilities, np.arange(1, n_bins) / n_bins, method="higher")
-    bin_codes = np.searchsorted(np.unique(edges), probabilities, side="right")
-    _, bin_codes, counts = np.unique(bin_codes, return_inverse=True, return_counts=True)
-    predicted = np.bincount(bin_codes, probabilities) / counts
-    observed = np.bincount(bin_codes, outcomes) / counts
-    error = float(counts @ np.abs(predicted - observed) / counts.sum())
-    return Reliability(predicted, observed, counts, error)
-
-
-class CalibrationByDomainDisplay(style.Display):
-    """Reliability curve and calibration error of each domain.
-
-    Parameters
-    ----------
-    curves : dict of Reliability
-        For each domain, the mean probability, observed frequency and number of rows in each bin,
-        and the calibration error.
-    about : str
-        Name of the class whose probabilities are shown, or "the predicted class".
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib axes and figure
-
-    See Also
-    --------
-    DomainScoresDisplay : Scores by domain.
-
-    Notes
-    -----
-    The error of a domain is the expected calibration error: the absolute difference between the
-    probability and the frequency in a bin, averaged over rows. With few rows, it is often large.
-
-    Examples
-    --------
-    >>> from domainwise.evaluation.plots import CalibrationByDomainDisplay
-    >>> p, site = [0.1, 0.1, 0.9, 0.9], ["A", "A", "B", "B"]
-    >>> display = CalibrationByDomainDisplay.from_predictions([0, 0, 0, 1], p, site)
-    >>> {name: round(curve.error, 3) for name, curve in display.curves.items()}
-    {'A': 0.1, 'B': 0.4}
-    """
-
-    def __init__(self, *, curves: Mapping[Any, Reliability], about: str) -> None:
-        self.curves, self.about = dict(curves), about
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Estimator,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_domain: ArrayLike,
-        **options: Any,
-    ) -> Self:
-        """Draw the calibration of a fitted classifier.
-
-        Parameters
-        ----------
-        estimator : classifier
-            A fitted classifier with ``predict_proba``, which is called without ``sample_domain``.
-        X : array-like or data frame of shape (n_samples, n_features)
-            Rows, preferably from unseen domains.
-        y, sample_domain : array-like of shape (n_samples,)
-            Class and domain of each row.
-        **options
-            Passed to :meth:`from_predictions`.
-        """
-        model: Any = estimator
-        if not hasattr(model, "predict_proba"):
-            raise ValueError(
-                f"{type(model).__name__} has no predict_proba method. Pass a classifier that has "
-                "one, or use from_predictions."
-            )
-        check_is_fitted(model)
-        classes = np.unique(np.concatenate([checked_labels(y, "y"), model.classes_]))
-        probabilities: Any = Predictions(model, X, classes).probabilities
-        return cls.from_predictions(y, probabilities, sample_domain, classes=classes, **options)
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        y_prob: ArrayLike,
-        sample_domain: ArrayLike,
-        *,
-        classes: MaybeArray = None,
-        pos_label: Label | None = None,
-        n_bins: int = 10,
-        **options: Any,
-    ) -> Self:
-        """Draw the calibration of probabilities.
-
-        Parameters
-        ----------
-        y_true : array-like of shape (n_samples,)
-            Classes.
-        y_prob : array-like of shape (n_samples,) or (n_samples, n_classes)
-            Probability of the positive class, or of each class. With more than two classes, the
-            curve shows how often the most probable class is correct.
-        sample_domain : array-like of shape (n_samples,)
-            The domain of each row.
-        classes : sequence, default=None
-            The class of each column of ``y_prob``; None means the sorted classes in ``y_true``.
-        pos_label : object, default=None
-            The positive class, if there are two classes; None means the last one.
-        n_bins : int, default=10
-            Maximum number of bins in each domain. Each bin has about the same number of rows, and
-            at least 15.
-        **options
-            Passed to :meth:`plot`.
-        """
-        check_arguments("from_predictions", {"n_bins": [COUNT]}, n_bins=n_bins)
-        if np.asarray(y_prob).dtype.kind in "US":
-            raise ValueError(
-                "y_prob must contain numbers between 0 and 1; got text. Pass predict_proba(X)."
-            )
-        targets = checked_labels(y_true, "y_true")
-        p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
-        check_same_length(p, "y_prob", targets, "y_true")
-        codes, domains = style.domain_codes(sample_domain, targets, "y_true")
-        class_names = np.unique(targets) if classes is None else checked_labels(classes, "classes")
-        if not np.all((p >= 0) & (p <= 1)):
-            raise ValueError(
-                f"y_prob must contain probabilities between 0 and 1; got values from {p.min():g} "
-                f"to {p.max():g}. Pass predict_proba(X)."
-            )
-        codes_of(targets, class_names)  # raises an error for unknown classes
-        if len(class_names) != (2 if p.ndim == 1 else p.shape[1]):
-            shape_text = "is 1-D" if p.ndim == 1 else f"has {p.shape[1]} columns"
-            raise ValueError(
-                f"y_prob {shape_text}, but there are {len(class_names)} classes: "
-                f"{', '.join(map(str, class_names))}. Pass one column per class, and list the "
-                "classes in the order of the columns with classes=."
-            )
-        if len(class_names) == 2:
-            positive_class = positive_last(class_names, pos_label)[-1]
-            probabilities = p if p.ndim == 1 else p[:, class_names == positive_class][:, 0]
-            is_hit, about = targets == positive_class, style.short(positive_class)
-        else:
-            probabilities, is_hit = p.max(axis=1), class_names[p.argmax(axis=1)] == targets
-            about = PREDICTED_CLASS
-        curves = {
-            name: reliability(probabilities[codes == code], is_hit[codes == code], n_bins)
-            for code, name in enumerate(domains)
-        }
-        return cls(curves=curves, about=about).plot(**options)
-
-    def plot(self, ax: style.MaybeAxes = None, *, max_domains: int = 5) -> Self:
-        """Draw a curve for each domain; domains with the largest errors are in color.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, default=None
-            None creates a figure.
-        max_domains : int, default=5
-            Maximum number of domains in color, with errors in the legend; the others are gray.
-
-        Returns
-        -------
-        display : CalibrationByDomainDisplay
-            The same object, with ``ax_`` and ``figure_``.
-        """
-        check_arguments("plot", {"max_domains": [COUNT]}, max_domains=max_domains)
-        ax = style.axes_for(ax, 4.6, 4.8)
-        ax.plot([0, 1], [0, 1], color=style.text_color(), linewidth=0.8, linestyle=":")
-        curves = sorted(self.curves.items(), key=lambda item: -item[1].error)
-        max_domains += len(curves) == max_domains + 1  # do not draw only one curve in gray
-        for i, (name, (predicted, observed, counts, error)) in enumerate(curves[:max_domains]):
-            options: dict[str, Any] = {"color": style.PALETTE[i % len(style.PALETTE)], "zorder": 3}
-            ax.scatter(predicted, observed, 6 + 40 * counts / counts.max(), linewidths=0, **options)
-            ax.plot(predicted, observed, label=f"{style.short(name)}: {error:.2f}", **options)
-        for _, (predicted, observed, _, _) in curves[max_domains:]:
-            ax.plot(predicted, observed, color=style.GRAY, linewidth=0.8, alpha=0.5)
-        if errors := [curve.error for _, curve in curves[max_domains:]]:
-            ax.plot([], [], color=style.GRAY, label=f"{len(errors)} others: up to {errors[0]:.2f}")
-        ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-        class_text = self.about if self.about == PREDICTED_CLASS else f"class {self.about}"
-        ax.set_xlabel(f"probability of {class_text}")
-        ax.set_ylabel("observed frequency")
-        return self._finish(ax, title="calibration error", n_columns=2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,8 +23,13 @@ from domainwise.held_out.scoring.predictions import codes_of
 
 #: Tolerance for rounding errors, so that a coverage of 0.9 needs nine domains, not ten.
 TOLERANCE = 1e-9
-#: Reports show the largest of these coverages for which there are enough domains.
-REPORTED_COVERAGES = (0.5, 0.8, 0.9)
+#: The coverage in reports.
+REPORTED_COVERAGE = 0.9
+#: Numbers of domains for which the rule for few domains is used: below, there is no threshold for
+#: large coverages, and above, the quantiles are finite for a coverage of 90 %.
+FEW_DOMAINS = range(3, 9)
+#: Scores per domain from which the rule for few domains is computed, and the largest finite score.
+MAX_SCORES, LARGEST = 500, 1e300
 #: Thresholds are stored for coverages of 1 / COVERAGE_STEPS, 2 / COVERAGE_STEPS, and so on.
 COVERAGE_STEPS = 100
 
@@ -41,8 +46,8 @@ def needed_domains(coverage: float) -> int:
 
 
 def reported_coverage(n_domains: int) -> float | None:
-    """Return the largest reported coverage that needs at most ``n_domains`` domains, or None."""
-    return next((c for c in reversed(REPORTED_COVERAGES) if needed_domains(c) <= n_domains), None)
+    """Return the coverage in reports, or None if approximate thresholds are infinite."""
+    return REPORTED_COVERAGE if n_domains >= FEW_DOMAINS[0] else None
 
 
 class Thresholds:
@@ -71,6 +76,8 @@ class DomainQuantiles(Thresholds):
     scores: Array  #: ascending
     levels: Array  #: cumulative weights of the scores
     n_domains: int
+    #: Approximate thresholds for coverages of 1 % to 100 %, if coverage need not be guaranteed.
+    approximate: Array | None = None
 
     @classmethod
     def from_scores(cls, scores: Array, domains: Array) -> DomainQuantiles:
@@ -81,19 +88,128 @@ class DomainQuantiles(Thresholds):
         weights = 1.0 / (domain_sizes[domain_codes[order]] * (len(domain_sizes) + 1.0))
         return cls(scores[order], np.cumsum(weights), len(domain_sizes))
 
+    @classmethod
+    def approximately(
+        cls, scores: Array, domains: Array, *, are_probabilities: bool
+    ) -> DomainQuantiles:
+        """Create quantiles that are finite from three domains on, without a guarantee.
+
+        With three to eight domains, thresholds are at most those of :func:`few_domain_thresholds`;
+        with more, a coverage that would need even more domains gets the largest score.
+        ``are_probabilities`` tells whether scores are 1 - p; they are then scaled as -log(p).
+        """
+        quantiles = cls.from_scores(scores, domains)
+        n, scores = quantiles.n_domains, np.nan_to_num(scores, nan=np.inf)
+        coverages = np.arange(1, COVERAGE_STEPS + 1) / COVERAGE_STEPS
+        if n < FEW_DOMAINS[0]:
+            return quantiles
+        if n in FEW_DOMAINS:
+            if are_probabilities:
+                with np.errstate(divide="ignore"):
+                    scores = -np.log1p(-scores)
+            groups = [np.sort(scores[domains == domain]) for domain in np.unique(domains)]
+            thresholds = few_domain_thresholds(groups, coverages)
+            if are_probabilities:
+                thresholds = -np.expm1(-thresholds)
+        else:
+            is_finite = coverages * (n + 1) <= n + TOLERANCE
+            thresholds = np.where(is_finite, np.inf, quantiles.scores[-1])
+        return replace(quantiles, approximate=thresholds)
+
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
         """Return the score that a new row exceeds with probability at most 1 - coverage."""
         n_needed, n_domains = needed_domains(coverage), self.n_domains
+        threshold = math.inf
         if n_domains >= n_needed:
             index = int(np.searchsorted(self.levels, coverage - TOLERANCE))
-            return float(self.scores[min(index, len(self.scores) - 1)])
+            threshold = float(self.scores[min(index, len(self.scores) - 1)])
+        if self.approximate is not None:
+            step = math.ceil(coverage * COVERAGE_STEPS - TOLERANCE)
+            threshold = min(threshold, float(self.approximate[step - 1]))
+        elif n_domains < n_needed and warn:
+            warn_few_domains(coverage, n_domains, f"at least {n_needed}")
+        return threshold
+
+
+def warn_few_domains(coverage: float, n_domains: int, needed: str) -> None:
+    """Warn that a threshold is infinite."""
+    warn_caller(
+        f"coverage={coverage} needs {needed} calibration domains, but there are {n_domains}. Sets "
+        "contain all classes and intervals are infinite. Use a coverage of at most "
+        f"{n_domains / (n_domains + 1):.3g}, or more domains."
+    )
+
+
+def few_domain_thresholds(groups: Sequence[Array], coverages: Array) -> Array:
+    """Return approximate thresholds from a few domains, for each coverage (theory 16.2).
+
+    ``groups`` contains the scores of each domain, ascending. The quantile of all scores is
+    multiplied by the smallest factor of at least 1 for which the other domains' quantiles,
+    multiplied by it, cover the scores of a domain on average, minus half a standard error.
+    """
+    # Evenly spaced scores, with the largest one, represent a domain with many rows.
+    groups = [
+        np.minimum(
+            group[np.linspace(0, len(group) - 1, min(len(group), MAX_SCORES)).astype(int)], LARGEST
+        )
+        for group in groups
+    ]
+    n_domains, sizes = len(groups), [len(group) for group in groups]
+    codes, scores = np.repeat(np.arange(n_domains), sizes), np.concatenate(groups)
+    weights = 1.0 / np.repeat(sizes, sizes)
+    order = np.argsort(scores, kind="stable")
+    codes, scores, weights = codes[order], scores[order], weights[order]
+    smallest = min(scores[scores > 0], default=1.0)
+
+    def quantiles(is_kept: Array) -> Array:
+        levels = np.cumsum(weights[is_kept])
+        indices = np.searchsorted(levels, coverages * levels[-1] - TOLERANCE)
+        return np.maximum(scores[is_kept][np.minimum(indices, len(levels) - 1)], smallest)
+
+    pooled_quantiles = quantiles(codes >= 0)
+    other_quantiles = np.array([quantiles(codes != code) for code in range(n_domains)])
+    thresholds = []
+    for i, coverage in enumerate(coverages):
+        factors = np.maximum(scores / other_quantiles[codes, i], 1.0)
+        order = np.argsort(factors, kind="stable")
+        shares = np.zeros((len(order), n_domains))
+        shares[np.arange(len(order)), codes[order]] = weights[order]
+        shares = np.cumsum(shares, axis=0)  # share of each domain that a factor covers
+        errors = shares.std(axis=1, ddof=1) / np.sqrt(n_domains)
+        is_enough = shares.mean(axis=1) - 0.5 * errors >= coverage - TOLERANCE
+        is_enough &= np.append(np.diff(factors[order]) > 0, True)  # the last of equal factors
+        thresholds.append(factors[order][np.argmax(is_enough)] * pooled_quantiles[i])
+    # Larger coverages have larger sets.
+    finite_thresholds = np.maximum.accumulate(thresholds)
+    return np.where(finite_thresholds < LARGEST, finite_thresholds, np.inf)
+
+
+@dataclass(frozen=True)
+class StoredThresholds(Thresholds):
+    """Thresholds for coverages of 1 %, 2 % and so on, computed by :func:`calibrate_sets`."""
+
+    thresholds: Array
+    n_domains: int
+
+    def threshold(self, coverage: float, *, warn: bool = False) -> float:
+        """Return the stored threshold; infinity if there were too few domains for the coverage."""
+        step = round(coverage * COVERAGE_STEPS)
+        if step <= len(self.thresholds):
+            return float(self.thresholds[step - 1])
         if warn:
-            warn_caller(
-                f"coverage={coverage} needs at least {n_needed} calibration domains, but there are "
-                f"{n_domains}. Sets contain all classes and intervals are infinite. Use a coverage "
-                f"of at most {n_domains / (n_domains + 1):.3g}, or more domains."
-            )
+            warn_few_domains(coverage, self.n_domains, f"at least {FEW_DOMAINS[0]}")
         return math.inf
+
+
+def promise(calibration: str, n_domains: int) -> str:
+    """Return the value of ``promise_``: how reliable the coverage is.
+
+    >>> promise("split", 4), promise("cv", 4), promise("cv", 9)
+    ('guaranteed', 'approximate, few sites', 'approximate')
+    """
+    if calibration == "split":
+        return "guaranteed"
+    return "approximate" + ", few sites" * (n_domains in FEW_DOMAINS)
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -186,7 +302,11 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
     output_names, class_scores, target_scores = zip(*scored_records, strict=True)
     record_codes = [code_by_domain.setdefault(r["domain"], len(code_by_domain)) for r in records]
     domain_codes = np.repeat(record_codes, [len(scores) for scores in target_scores])
-    quantiles = DomainQuantiles.from_scores(np.concatenate(target_scores), domain_codes)
+    quantiles = DomainQuantiles.approximately(
+        np.concatenate(target_scores),
+        domain_codes,
+        are_probabilities=output_names[-1] == "probabilities",
+    )
     n_domains = quantiles.n_domains
     coverages = [step / COVERAGE_STEPS for step in range(1, COVERAGE_STEPS)]
     coverage = reported_coverage(n_domains)
@@ -196,10 +316,10 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
         mean_sizes = [(scores <= threshold).sum(axis=1).mean() for scores in class_scores]
         size = float(np.mean(mean_sizes))
     return {
-        "promise": "approximate",
+        "promise": promise("cv", n_domains),
         "n_domains": n_domains,
         "of": output_names[-1],
-        "thresholds": [quantiles.threshold(c) for c in coverages if needed_domains(c) <= n_domains],
+        "thresholds": [t for t in map(quantiles.threshold, coverages) if np.isfinite(t)],
         "coverage": coverage,
         "size": size if np.isfinite(size) else None,
     }
@@ -232,20 +352,21 @@ def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Arr
     return "prediction", 1.0 - np.eye(len(classes))[codes_of(record["prediction"], classes)]
 
 
-def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQuantiles:
+def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> StoredThresholds:
     """Check the coverage, and return the thresholds stored by :func:`calibrate_sets`."""
     needed_domains(coverage)  # raises an error unless 0 < coverage < 1
     if abs(coverage * COVERAGE_STEPS - round(coverage * COVERAGE_STEPS)) > 1e-6:
         raise ValueError(f"coverage must be a multiple of 0.01, such as 0.9; got {coverage}.")
     thresholds = np.array(calibration["thresholds"], dtype=np.float64)
-    levels = np.arange(1, len(thresholds) + 1) / COVERAGE_STEPS
-    return DomainQuantiles(thresholds, levels, calibration["n_domains"])
+    return StoredThresholds(thresholds, calibration["n_domains"])
 
 
 def describe_sets(calibration: Mapping[str, Any]) -> str:
     """Describe the coverage and size of prediction sets in one line."""
     n_domains, size, coverage = (calibration[name] for name in ("n_domains", "size", "coverage"))
-    description = f"{calibration['promise']} coverage, calibrated on {n_domains} held-out domains"
+    promised, _, remark = calibration["promise"].partition(", ")
+    remark = f" ({remark})" if remark else ""
+    description = f"{promised} coverage{remark}, calibrated on {n_domains} held-out domains"
     if coverage is None or size is None:
         return description
     size_text = f"sets contain {size:.2g} classes on average"

@@ -19,6 +19,7 @@ from domainwise.base.arguments import check_arguments
 from domainwise.base.arrays import Array, ArrayLike, CrossValidator, Estimator, Label, Scoring
 from domainwise.base.inputs import check_is_table, check_sample_domain, count_rows, take_rows
 from domainwise.base.messages import warn_caller
+from domainwise.base.process import filtered_warnings
 from domainwise.held_out.folds import LeaveDomainsOut
 from domainwise.held_out.scoring.predictions import NamedScorer, Predictions
 
@@ -108,7 +109,7 @@ class Measure:
     def undefined_reason(self, y_train: Array, y_test: Array, classification: bool) -> str:
         """Return the reason if the score of a constant prediction is undefined, otherwise ""."""
         dummy = DummyClassifier() if classification else DummyRegressor()
-        with warnings.catch_warnings():
+        with filtered_warnings():
             warnings.simplefilter("ignore")
             try:
                 dummy.fit(np.zeros((len(y_train), 1)), y_train)

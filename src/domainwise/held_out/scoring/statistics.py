@@ -9,20 +9,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from domainwise.base.arrays import Array
+from domainwise.base.process import filtered_warnings
 
 #: Number of bootstrap samples of rows, and of domains; probability of each tail of an interval.
 ROW_SAMPLES, DOMAIN_SAMPLES, TAIL = 200, 2000, 0.025
 
 
-def defined_score(score: Callable[..., float], *arrays: Array) -> float:
+def defined_score(score: Callable[..., float], *arrays: Any) -> float:
     """Return the score of arrays; NaN if it is undefined, as AUC is for a single class."""
-    with warnings.catch_warnings():
+    with filtered_warnings():
         warnings.simplefilter("ignore")
         try:
             return float(score(*arrays))
@@ -179,7 +181,7 @@ def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
         return Paired(mean, None)
     if not np.any(differences):
         return Paired(mean, 1.0)
-    with warnings.catch_warnings():
+    with filtered_warnings():
         # With ties and zeros, scipy uses the normal approximation and warns.
         warnings.simplefilter("ignore")
         return Paired(mean, float(stats.wilcoxon(differences).pvalue))

@@ -32,6 +32,11 @@ def lost_degrees_of_freedom() -> int:
     return round(2 - 2 * float(lda.coef_[0, 0]) / 3)
 
 
+def _scale_factor(n: int, n_classes: int) -> float:
+    """Return the square root of the degrees of freedom within classes, which is at least 1."""
+    return float(np.sqrt(max(n - n_classes * lost_degrees_of_freedom(), 1)))
+
+
 @dataclass(frozen=True)
 class ProjectedRows:
     """Projected training rows and their targets."""
@@ -116,7 +121,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         residuals = X - means[class_codes]
         std = residuals.std(axis=0)
         std[std == 0] = 1.0
-        scale = std * np.sqrt(len(y) - len(counts) * lost_degrees_of_freedom())
+        scale = std * _scale_factor(len(y), len(counts))
         _, singular_values, V = np.linalg.svd(residuals / scale, full_matrices=False)
         return self._fit_svd(classes, counts, means, singular_values, V / std)
 
@@ -125,7 +130,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         n, k = int(moments.counts.sum()), len(moments.counts)
         std = np.sqrt(moments.scatter.diagonal().clip(0.0) / n)
         std[std == 0] = 1.0
-        scale = std * np.sqrt(max(n - k * lost_degrees_of_freedom(), 1))
+        scale = std * _scale_factor(n, k)
         eigenvalues, V = np.linalg.eigh(moments.scatter / np.outer(scale, scale))
         singular_values, classes = np.sqrt(eigenvalues[::-1].clip(0.0)), moments.classes
         assert classes is not None

@@ -21,6 +21,7 @@ from sklearn import config_context
 from sklearn.metrics import get_scorer
 
 from domainwise.base.arrays import Array
+from domainwise.base.process import filtered_warnings
 from domainwise.held_out.calibration.curves import class_columns, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import DecisionRule
 from domainwise.held_out.folds import draw_rows
@@ -83,7 +84,7 @@ def quiet_scores() -> Iterator[None]:
     """Skip validation, and ignore expected warnings, while candidates are scored."""
     with (
         config_context(assume_finite=True, skip_parameter_validation=True),
-        warnings.catch_warnings(),
+        filtered_warnings(),
     ):
         for message in (
             "Variables are collinear",

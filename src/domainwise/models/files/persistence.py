@@ -31,6 +31,7 @@ from domainwise.base.arguments import check_arguments
 from domainwise.base.arrays import Estimator, is_dask, is_tensor
 from domainwise.base.files import replacing
 from domainwise.base.messages import needs_extra, warn_caller
+from domainwise.base.process import filtered_warnings
 from domainwise.models.files import types, values
 
 #: Format of the files; files in other formats are rejected.
@@ -180,7 +181,7 @@ def load(path: str | Path) -> Any:
         types.check_identifiers(schema)
         _check_trees(schema, members)
         members[SCHEMA] = json.dumps(schema).encode()
-        with warnings.catch_warnings():
+        with filtered_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)
             model = skops.io.loads(pack_archive(members), trusted=types.TRUSTED)
         values.check_values(model)
@@ -234,7 +235,7 @@ def _method_errors(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
         return dict.fromkeys(methods, ValueError("the search has not run; merge may add sums"))
     artificial_rows: Any = np.array([[0.0], [1.0], [-1.0], [1e6]]) * np.ones(int(n_columns))
     errors_by_method: dict[str, Exception] = {}
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    with filtered_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if hasattr(model, "feature_names_in_"):
             with suppress(ImportError):

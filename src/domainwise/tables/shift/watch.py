@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -194,7 +194,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: ArrayLike) -> Any:
-        """Return X unchanged.
+        """Return X unchanged, without columns that were not in ``fit``.
 
         Parameters
         ----------
@@ -203,11 +203,13 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         X : array-like or data frame of shape (n_samples, n_features)
-            The rows, unchanged.
+            The rows, unchanged. Columns of a data frame are selected by name.
         """
         check_is_fitted(self)
-        if hasattr(X, "iloc"):  # later steps select columns by name, so any order is accepted
-            return X
+        if hasattr(X, "iloc"):  # a new frame, because scikit-learn's wrapper renames its columns
+            frame, names = cast("Any", X), getattr(self, "feature_names_in_", None)
+            self._select_columns(frame)
+            return frame.copy(deep=False) if names is None else frame[list(names)]
         return validate_rows(self, X, reset=False, **_ANY_VALUES)
 
     def summarize(
@@ -268,6 +270,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"X has no column {absent_names[0]!r}, which the source domains have. Add it; "
                 "missing values are accepted."
             )
+        if repeated_names := [name for name in names if (X.columns == name).sum() > 1]:
+            raise ValueError(f"X has several columns {repeated_names[0]!r}. Rename or drop them.")
         return [X[name] for name in names]
 
     def _numeric_values(self, columns: list[Any]) -> Array:

@@ -8,10 +8,8 @@ task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import wraps
-from threading import Lock
 from typing import Any
 from uuid import uuid4
 
@@ -19,38 +17,13 @@ import cloudpickle
 import dask
 import numpy as np
 
-from domainwise.algebra.gram.tiles import blas_limit
 from domainwise.base.namespace import available_memory
+from domainwise.base.process import single_blas_thread
 
 Task = Any
 
 #: Number of partial results that one task merges.
 FAN_IN = 4
-
-_lock = Lock()
-_n_running = 0
-_blas_limit: Any = None
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread while any task runs in this process.
-
-    The limit applies to the process, and tasks of a threaded scheduler overlap: the first task sets
-    the limit, and the last one restores the previous limit.
-    """
-    global _n_running, _blas_limit
-    with _lock:
-        if not _n_running:
-            _blas_limit = blas_limit(1)
-        _n_running += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _n_running -= 1
-            if not _n_running:
-                _blas_limit.restore_original_limits()
 
 
 class Constant:
@@ -90,7 +63,7 @@ def task(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with one_blas_thread():
+        with single_blas_thread():
             return function(
                 *map(unwrap, args), **{name: unwrap(value) for name, value in kwargs.items()}
             )

@@ -28,7 +28,8 @@ from domainwise.algebra.kernels.fourier import Basis
 from domainwise.algebra.kernels.functions import Kernel, current_precision
 from domainwise.algebra.labels import RowLabels
 from domainwise.base.arrays import Array
-from domainwise.base.namespace import matmul_precision, to_device_of, to_host
+from domainwise.base.namespace import to_device_of, to_host
+from domainwise.base.process import matmul_precision
 
 Tensor = Any
 

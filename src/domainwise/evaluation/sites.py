@@ -1,0 +1,291 @@
+"""What a site's statistician asks: differences between sites, calibration, and net benefit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import logit, ndtri
+
+from domainwise.base.arrays import Array, Frame, Label
+from domainwise.estimators.adaptation.corrections import SourceOutputs
+from domainwise.evaluation.results import MethodResult, Results, grouped, held_out_outputs
+from domainwise.held_out.scoring.pooling import PooledScores, auc_error, pool_measure
+from domainwise.held_out.scoring.site_calibration import (
+    MIN_PROBABILITY,
+    DecisionCurves,
+    class_estimates,
+    decision_curves,
+    number_estimates,
+)
+from domainwise.tables.errors import import_pandas
+
+
+@dataclass(frozen=True)
+class BetweenSites(PooledScores):
+    """Scores of a method pooled over domains: a PooledScores with the scores of each domain.
+
+    Attributes
+    ----------
+    table : data frame
+        Columns: domain, rows, score, low and high (95 % interval), error (standard error). Errors
+        such as RMSE are positive.
+    """
+
+    table: Frame = field(repr=False, compare=False)
+
+
+def pool_method(results: Results, method: MethodResult, level: float = 0.9) -> PooledScores | None:
+    """Pool a method's scores, as displayed; None if no standard error is known."""
+    if not any(np.isfinite(error) and error > 0 for error in method.errors.values()):
+        return None
+    domains = list(method.known)
+    scores = np.array([results.measure.shown(method.known[name]) for name in domains])
+    errors = np.array([method.errors.get(name, np.nan) for name in domains])
+    n_rows = np.array([max(results.row_counts.get(name, 0), 1) for name in domains])
+    return pool_measure(results.measure, scores, errors, n_rows, level)
+
+
+def between_sites(results: Results, method: MethodResult) -> BetweenSites:
+    """Pool a method's scores, and list the scores of each domain, worst first."""
+    pooled = pool_method(results, method)
+    if pooled is None:
+        raise ValueError(
+            f"the standard errors of {method.label} are not known, because {results.measure.label} "
+            "is a custom scorer, or is computed by scikit-learn and the method is not among those "
+            "that the report describes. Choose another scorer, or the recommended method"
+        )
+    rows = []
+    for name in sorted(method.known, key=lambda name: method.known[name]):
+        low, high = results.ends(method, name)
+        rows.append(
+            {
+                "domain": name,
+                "rows": results.row_counts.get(name),
+                "score": results.measure.shown(method.known[name]),
+                "low": low,
+                "high": high,
+                "error": method.errors.get(name, float("nan")),
+            }
+        )
+    return BetweenSites(**vars(pooled), table=import_pandas().DataFrame(rows))
+
+
+#: Probability of the intervals of a domain, and of pooled intervals and ranges.
+LEVEL, POOLED_LEVEL = 0.95, 0.9
+#: Thresholds of a decision curve.
+THRESHOLDS = np.arange(1, 100) / 100
+
+
+@dataclass(frozen=True)
+class SiteCalibration:
+    """Calibration of a method on held-out domains.
+
+    Attributes
+    ----------
+    table : data frame
+        A row for each domain (and class, if there are more than two), with 95 % intervals. For
+        classes: rows, events, expected (the sum of probabilities), and observed divided by expected
+        events (``oe``), the calibration ``intercept`` and ``slope``. For numbers: rows, ``bias``
+        (mean of prediction minus target) and ``slope`` (of the target on the prediction).
+    pooled : dict
+        Each quantity pooled over domains (:class:`~domainwise.metrics.PooledScores`, or None if it
+        is not defined for any domain). With more than two classes, a dictionary for each class.
+    """
+
+    table: Frame = field(repr=False)
+    pooled: dict[Any, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table and the pooled quantities as JSON values.
+
+        Returns
+        -------
+        values : dict
+            ``sites`` (a list of rows) and ``pooled``.
+        """
+
+        def to_values(value: Any) -> Any:
+            if isinstance(value, PooledScores):
+                return value.to_dict()
+            if isinstance(value, dict):
+                return {str(name): to_values(entry) for name, entry in value.items()}
+            return value
+
+        return {"sites": self.table.to_dict("records"), "pooled": to_values(self.pooled)}
+
+
+def has_outputs(results: Results, method: MethodResult) -> bool:
+    """Return whether a method's held-out predictions, or probabilities, are available."""
+    name = "prediction" if results.classes is None else "probabilities"
+    records = results.records.get(method.key, ())
+    return bool(records) and all(record[name] is not None for record in records)
+
+
+def outputs_of(results: Results, method: MethodResult) -> tuple[SourceOutputs, list[Label]]:
+    """Return a method's held-out outputs and the domains; an error if there are none."""
+    records = grouped(results.records.get(method.key, ()))
+    domains = [name for name in method.scores if name in records]
+    outputs = None
+    if has_outputs(results, method):
+        outputs = held_out_outputs([records[name] for name in domains], results.classes)
+    if outputs is None:
+        kind = "predictions" if results.classes is None else "probabilities"
+        raise ValueError(
+            f"{kind} of {method.label} for held-out rows are not available. Choose a method that "
+            "predicts them, or evaluate again"
+        )
+    return outputs, domains
+
+
+def site_calibration(results: Results, method: MethodResult) -> SiteCalibration:
+    """Calibration of a method by domain and pooled."""
+    outputs, domains = outputs_of(results, method)
+    classes = results.classes
+    codes = event_codes(classes)
+    rows, pooled = [], {}
+    for code in codes:
+        column = 0 if code is None else code
+        y = outputs.y if code is None else outputs.y == code
+        estimates = (number_estimates if code is None else class_estimates)(
+            y,
+            outputs.outputs[:, column],
+            outputs.domain_codes,
+            domains,
+            level=LEVEL,
+            pooled_level=POOLED_LEVEL,
+        )
+        name = None if code is None or classes is None else classes.tolist()[code]
+        pooled[name] = {quantity: e.pooled for quantity, e in estimates.items()}
+        for domain_code, domain in enumerate(domains):
+            in_domain = outputs.domain_codes == domain_code
+            row: dict[str, Any] = {"domain": domain}
+            row |= {"class": name} if len(codes) > 1 else {}
+            row["rows"] = int(in_domain.sum())
+            if code is not None:
+                row["events"] = int(np.sum(outputs.y[in_domain] == code))
+                row["expected"] = float(outputs.outputs[in_domain, code].sum())
+            for quantity, by_site in estimates.items():
+                estimate = by_site.sites[domain]
+                low, high = estimate.interval
+                row |= {quantity: estimate.value, f"{quantity}_low": low, f"{quantity}_high": high}
+            rows.append(row)
+    is_single = len(codes) == 1
+    return SiteCalibration(
+        import_pandas().DataFrame(rows), pooled[next(iter(pooled))] if is_single else pooled
+    )
+
+
+def event_codes(classes: Array | None) -> list[int | None]:
+    """Codes of the classes to describe: the last of two, or all; None for a continuous target."""
+    if classes is None:
+        return [None]
+    return [1] if len(classes) == 2 else [*range(len(classes))]
+
+
+def method_decision_curves(
+    results: Results, method: MethodResult, thresholds: Any = None
+) -> DecisionCurves:
+    """Net benefit of a method for two classes, by domain and threshold."""
+    if results.classes is None or len(results.classes) != 2:
+        raise ValueError("a decision curve needs a target with two classes")
+    outputs, domains = outputs_of(results, method)
+    grid = THRESHOLDS if thresholds is None else np.atleast_1d(np.asarray(thresholds, dtype=float))
+    p = outputs.outputs[:, 1]
+    return decision_curves(outputs.y == 1, p, outputs.domain_codes, domains, grid)
+
+
+@dataclass(frozen=True)
+class ValidationSize:
+    """Number of rows needed to validate a model at a new site.
+
+    Attributes
+    ----------
+    rows : int
+        The largest of the numbers in ``criteria``.
+    events : int or None
+        Expected number of events (of the rarest class) among these rows; None for a continuous
+        target.
+    criteria : dict
+        Number of rows needed for each criterion.
+    """
+
+    rows: int
+    events: int | None
+    criteria: Mapping[str, int]
+
+
+def validation_size(
+    results: Results, method: MethodResult, oe: float = 0.2, slope: float = 0.3, auc: float = 0.05
+) -> ValidationSize:
+    """Rows with which 95 % intervals at a new site are as narrow as required (theory 20)."""
+    for name, value in (("oe", oe), ("slope", slope), ("auc", auc)):
+        if not value > 0:
+            raise ValueError(f"{name} must be positive; got {value!r}.")
+    outputs, domains = outputs_of(results, method)
+    z = float(ndtri((1 + LEVEL) / 2))
+    masks = [outputs.domain_codes == code for code in range(len(domains))]
+    weights = np.zeros(len(outputs.y))  # domains count the same
+    for mask in masks:
+        weights[mask] = 1.0 / (mask.sum() * len(masks))
+    if results.classes is None:
+        predictions = outputs.outputs[:, 0]
+        squares = (predictions - outputs.y) ** 2
+        mean_square = float(weights @ squares)
+        # The standard error of log RMSE is √(variance of squared errors / n) / (2 MSE).
+        relative_variance = float(weights @ (squares - mean_square) ** 2) / mean_square**2
+        variance = float(weights @ (predictions - weights @ predictions) ** 2)
+        sizes = {
+            "rmse": relative_variance / 4 * (z / np.log1p(oe)) ** 2,
+            "slope": mean_square / variance * (z / slope) ** 2 if variance else np.inf,
+        }
+        return _validation_size(sizes, None)
+    sizes, shares = {"oe": 0.0, "slope": 0.0, "auc": 0.0}, []
+    for code in event_codes(results.classes):
+        is_event, p = outputs.y == code, outputs.outputs[:, code]
+        share = float(weights @ is_event)
+        shares.append(share)
+        predictors = logit(np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY))
+        precision = weights * p * (1 - p)
+        design = np.column_stack([np.ones(len(p)), predictors])
+        information = (design * precision[:, None]).T @ design
+        variance = np.inf
+        if (determinant := float(np.linalg.det(information))) > 0:
+            variance = float(information[0, 0]) / determinant
+        by_site = [auc_error(is_event[mask], p[mask])[0] for mask in masks]
+        needed = {
+            "oe": (1 - share) / share * (z / np.log1p(oe)) ** 2,
+            "slope": variance * (z / slope) ** 2,
+            "auc": auc_rows(float(np.nanmean(by_site)), share, auc / z),
+        }
+        sizes = {name: max(size, needed[name]) for name, size in sizes.items()}
+    return _validation_size(sizes, min(shares))
+
+
+def _validation_size(sizes: Mapping[str, float], share: float | None) -> ValidationSize:
+    criteria = {name: int(np.ceil(n)) for name, n in sizes.items() if np.isfinite(n)}
+    rows = max(criteria.values())
+    return ValidationSize(rows, None if share is None else int(np.ceil(rows * share)), criteria)
+
+
+def auc_rows(auc: float, share: float, error: float) -> float:
+    """Return the number of rows for a standard error of an AUC (Newcombe), with a share of events.
+
+    >>> int(np.ceil(auc_rows(0.8, 0.07, 0.05 / 1.96)))
+    1156
+    """
+
+    def standard_error(n: float) -> float:
+        half = n / 2 - 1
+        factor = 1 + half * (1 - auc) / (2 - auc) + half * auc / (1 + auc)
+        return float(np.sqrt(auc * (1 - auc) * factor / (n**2 * share * (1 - share))))
+
+    low, high = 2.0, 4.0
+    while standard_error(high) > error:
+        high *= 2
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if standard_error(middle) <= error else (middle, high)
+    return high
