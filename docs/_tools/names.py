@@ -74,7 +74,8 @@ GROUPS = {
 
 #: Pages of the guide, and the names that they explain; the reference links to them.
 GUIDE = {
-    "guide/report": "evaluate Evaluation DomainScoresDisplay",
+    "guide/report": "evaluate Evaluation DomainScoresDisplay ForestDisplay PooledScores "
+    "pool_scores",
     "guide/shift": "check_shift ShiftWatch ShiftDisplay",
     "guide/libraries": "save load trusted_types to_onnx LeaveDomainsOut",
     "guide/choosing": "DomainEnsembleClassifier DomainEnsembleRegressor InvariantRidgeClassifierCV "
@@ -85,7 +86,8 @@ GUIDE = {
     "guide/scale": "FastDCM FastDCMCV FastCOIR FastDICA FastKPCA FastSCA FastMDA FastMIDA",
     "gpu": "precision",
     "guide/problem": "domain_cross_validate DomainScores worst_domain_score",
-    "guide/uncertainty": "DomainConformal CalibrationByDomainDisplay adapt_class_shares",
+    "guide/uncertainty": "DomainConformal CalibrationDisplay DecisionCurveDisplay DecisionCurves "
+    "Estimate SiteEstimates adapt_class_shares calibration_slope net_benefit observed_expected",
     "distributed": "fit_parquet",
     "guide/glossary": "InvarianceReport invariance_report hsic mmd",
 }

@@ -18,9 +18,9 @@ from sklearn.preprocessing import StandardScaler
 
 from domainwise import evaluate
 from domainwise.evaluation import results
+from domainwise.evaluation.gather import domain_interval
 from domainwise.evaluation.problem import make_problem, seen_splits, within_splits
 from domainwise.evaluation.results import (
-    domain_interval,
     pooled_score,
     resampled,
     weighted_scores,

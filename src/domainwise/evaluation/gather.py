@@ -12,6 +12,7 @@ import numpy as np
 import sklearn
 
 from domainwise import __version__
+from domainwise.base.arrays import Array
 from domainwise.base.runner import Row
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import (
@@ -26,19 +27,26 @@ from domainwise.evaluation.jobs import (
 )
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import (
+    UNKNOWN,
+    VECTORIZED,
+    Ends,
     MethodResult,
     Record,
+    Results,
     domain_weights,
     grouped,
+    joined,
     plain,
+    pooled_score,
     probability_scores,
-    with_intervals,
+    resampled,
 )
 from domainwise.held_out.calibration.decisions import rule_for
 from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
+from domainwise.held_out.scoring.pooling import score_error
 from domainwise.held_out.scoring.predictions import codes_of
-from domainwise.held_out.scoring.statistics import compare, defined_score
+from domainwise.held_out.scoring.statistics import TAIL, compare, defined_score, share_interval
 from domainwise.models.registry import CONTEXT, Method
 
 #: Batches of rows on which scores with context are compared with scores without context.
@@ -143,6 +151,57 @@ def scored_evaluation(
     selected_on = {job.get("selected_on") for method_jobs in jobs.values() for job in method_jobs}
     evaluation.notes = _notes(problem, evaluation, "rows" in selected_on)
     return evaluation
+
+
+def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[MethodResult]:
+    """Add intervals for domain scores, and scores on seen domains, to the results.
+
+    ``seen`` contains records from random folds, by method. If a measure needs a scikit-learn
+    scorer, only the main methods get intervals, and standard errors for which there is no formula.
+    """
+    measure, classes = evaluation.measure, evaluation.classes
+    main_keys = [result.key for result in evaluation.main]
+    results = []
+    for result in evaluation.results:
+        held_out_records = grouped(evaluation.records.get(result.key, ()))
+        seen_records = grouped(seen.get(result.key, ()))
+        seen_scores = dict.fromkeys(result.scores, float("nan"))
+        ends = dict.fromkeys(result.known, UNKNOWN)
+        errors = dict.fromkeys(result.known, float("nan"))
+        for seed, name in enumerate(result.known):
+            if name in seen_records:
+                seen_scores[name] = pooled_score(measure, classes, seen_records[name])
+            if measure.is_custom:
+                continue
+            records, bootstrap_scores = held_out_records[name], None
+            if measure.name in VECTORIZED or result.key in main_keys:
+                bootstrap_scores = resampled(measure, classes, records, seed)
+                ends[name] = domain_interval(measure, records, bootstrap_scores)
+            record, rows = joined(records), np.concatenate([r["row"] for r in records])
+            error = score_error(measure, classes, record, result.scores[name], bootstrap_scores)
+            # A domain that was held out several times has no more rows than before.
+            errors[name] = float(np.sqrt(len(rows) / len(np.unique(rows)))) * error
+        results.append(replace(result, seen=seen_scores, ends=ends, errors=errors))
+    return results
+
+
+def domain_interval(measure: Measure, records: Sequence[Record], bootstrap_scores: Array) -> Ends:
+    """Bootstrap interval for a domain's score; exact if all or no rows in a group are correct."""
+    fields = ("row", "target", "prediction")
+    rows, targets, predictions = (np.concatenate([r[name] for r in records]) for name in fields)
+    # Accuracy has one group of rows, balanced accuracy one per class, and other measures have none.
+    groups_by_measure = {"accuracy": np.zeros(len(rows)), "balanced_accuracy": targets}
+    row_groups = groups_by_measure.get(measure.name, targets[:0])
+    is_correct = targets == predictions
+    masks = [is_correct[row_groups == group] for group in np.unique(row_groups)]
+    if all(mask.any() and not mask.all() for mask in masks):
+        low, high = np.nanquantile(bootstrap_scores, (TAIL, 1 - TAIL))
+        return (float(low), float(high)) if high > low else UNKNOWN
+    n_repeats = len(rows) / len(np.unique(rows))  # number of times that the domain was held out
+    correct_shares = np.array([mask.mean() for mask in masks])
+    ends = np.array([share_interval(m.sum() / n_repeats, len(m) / n_repeats) for m in masks])
+    lower_error, upper_error = np.linalg.norm(ends - correct_shares[:, None], axis=0) / len(masks)
+    return float(correct_shares.mean() - lower_error), float(correct_shares.mean() + upper_error)
 
 
 def _score_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
