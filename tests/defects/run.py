@@ -161,9 +161,33 @@ DEFECTS = [
     # Tables, files, pages, commands -------------------------------------------------------------
     Defect(
         "codes such as 007 read as numbers",
-        r'r"0|-?[1-9]\d*"',
-        r'r"-?\d+"',
+        r'r"0|-?[1-9][0-9]*"',
+        r'r"-?[0-9]+"',
         ("tables",),
+    ),
+    Defect(
+        "the decimal mark of the model is not used for new tables",
+        "mark, form = self.marks.get(name, self.decimal), self.forms.get(name, \"\")",
+        "mark, form = \".\", self.forms.get(name, \"\")",
+        ("tables/test_one_conversion.py",),
+    ),
+    Defect(
+        "the number 1 is not the category 01",
+        "return level_by_value.get(float(cell), text)",
+        "return text",
+        ("tables/test_one_conversion.py",),
+    ),
+    Defect(
+        "options for reading cells are not passed on to workers and chunks",
+        "model.with_options(decimal, na)",
+        "model",
+        ("tables/test_one_conversion.py",),
+    ),
+    Defect(
+        "percentages without a sign are read as numbers",
+        "return number_in(text[:-1].rstrip(), mark) / 100 if text.endswith(\"%\") else np.nan",
+        "return number_in(text.rstrip(\"% \"), mark) / 100",
+        ("tables/test_one_conversion.py",),
     ),
     Defect(
         "the digest of a model file is not checked",

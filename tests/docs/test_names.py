@@ -49,7 +49,7 @@ TEXTS = [
     if not {"_build", "benchmarks", "reference"} & set(path.relative_to(ROOT).parts[1:-1])
 ]
 #: Of other libraries, and attributes that are set.
-OTHERS = {"cores", "processes", "memory"}
+OTHERS = {"cores", "processes", "memory", "keep_default_na"}
 
 
 def known_arguments():

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from domainwise import evaluate
 from domainwise.evaluation.faults import find_faults, leaking_columns, with_effects
@@ -396,12 +397,22 @@ def test_perfect_scores_are_a_fault():
     assert with_effects([], result) == []
 
 
+class NeedsThreeColumns(LogisticRegression):
+    """Fails without the column that leaks."""
+
+    def fit(self, X, y):
+        X[:, 2]
+        return super().fit(X, y)
+
+
 def test_methods_are_also_compared_without_columns_that_leak():
     columns, y, site = table()
     leak = y + 0.05 * np.random.default_rng(0).normal(size=len(y))
     X = np.column_stack([columns["weight"], columns["balance"], leak])
     options = dict(methods=["constant", "linear"], progress=False, scoring="accuracy")
-    result = evaluate(X, y, np.array(SITES)[site], **options)
+    methods = [*options["methods"], ("mine", NeedsThreeColumns())]
+    result = evaluate(X, y, np.array(SITES)[site], **{**options, "methods": methods})
+    assert result.find("mine").mean > 0.9
     honest = evaluate(X[:, :2], y, np.array(SITES)[site], **options)
     assert result.differences["faults"][0]["columns"] == ["x2"]
     without = result.differences["without_leaks"]

@@ -136,6 +136,45 @@ def test_a_failing_custom_model_is_reported_and_other_methods_continue():
         evaluate(X, y, domain, methods=[bad], progress=False)
 
 
+class Failing(ClassifierMixin, BaseEstimator):
+    """Raises an error in ``fit`` or ``predict``."""
+
+    def __init__(self, error, where):
+        self.error, self.where = error, where
+
+    def check(self, where):
+        if self.where == where:
+            raise self.error
+
+    def fit(self, X, y):
+        self.check("fit")
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        self.check("predict")
+        return np.full(len(X) - (self.where == "length"), self.classes_[0])
+
+
+@pytest.mark.parametrize(
+    ("error", "where", "reason"),
+    [
+        (IndexError(3), "fit", "IndexError: 3"),
+        (KeyError("x"), "predict", "KeyError: 'x'"),
+        (RuntimeError("no memory"), "fit", "no memory"),
+        (AssertionError(), "predict", "AssertionError"),
+        (SystemExit(2), "fit", "2"),
+        (None, "length", "the model returned 15 prediction for 16 rows"),
+    ],
+)
+def test_any_error_of_a_custom_model_costs_only_this_model(error, where, reason):
+    X, y, domain = problem()
+    methods = ["constant", ("bad", Failing(error, where))]
+    evaluation = evaluate(X, y, domain, methods=methods, quick=True, progress=False)
+    assert evaluation.left_out["bad"] == f"failed: {reason}"
+    assert [result.key for result in evaluation.results] == ["constant"]
+
+
 class Centred(ClassifierMixin, BaseEstimator):
     """Compares each row with the mean of its domain or, without domains, of the sources."""
 

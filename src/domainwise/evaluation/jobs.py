@@ -37,8 +37,6 @@ _IGNORED_WARNINGS = (
     "A single label was found",
     "Found unknown categories",
 )
-#: Errors in a method that stop its job, but not the evaluation.
-FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
 #: Values of ``fold`` in records that do not belong to a fold within a domain. HELD_OUT: the model
 #: was fitted without rows from the domain. SEEN: it was fitted to other rows from all domains.
 HELD_OUT, SEEN = -1, 1000
@@ -108,10 +106,10 @@ class MethodJob:
             try:
                 with quiet_about_domains():  # the notes report a single source domain
                     self._add_predictions(rows, context_flags)
-            except FAILURES as error:
+            except (Exception, SystemExit) as error:  # a user's method may raise anything
                 for row in rows:
                     if "predictions" not in row:
-                        row["error"] = f"{error}" or type(error).__name__
+                        row["error"] = _reason(error)
         for row in rows:
             seconds = time.perf_counter() - start_time
             row |= {"seconds": seconds, "warnings": reported_warnings(caught_warnings)}
@@ -137,7 +135,7 @@ class MethodJob:
         parameters = plain_parameters(search.best_params_)
         importances: dict[str, list[float]] = {}
         if self.columns:
-            with suppress(*FAILURES, KeyError, TypeError):
+            with suppress(Exception):
                 importances = column_importance(self, model)
         for row, context in zip(rows, context_flags, strict=True):
             records = []
@@ -183,6 +181,9 @@ class MethodJob:
         fold: int = HELD_OUT,
     ) -> Record:
         """Create the record of a model's outputs for rows of one domain."""
+        for name, values in outputs.items():
+            if values is not None and len(values) != len(rows):
+                raise ValueError(f"the model returned {len(values)} {name} for {len(rows)} rows")
         score, y, measure = float("nan"), problem.y[rows], problem.measure
         # Only a custom scorer needs the model; all other scorers can score the record later.
         if measure.is_custom and measure.is_defined(y_train, y, problem.classification):
@@ -219,7 +220,7 @@ class SeenJob(MethodJob):
         if self.use_context and (name := _find_parameter(chosen_model, "context")):
             chosen_model = clone(chosen_model).set_params(**{name: "auto"})
         train, test = self.seen_split
-        with suppress(*FAILURES, TypeError):
+        with suppress(Exception):
             model = self._refit(chosen_model, train, with_domains=True)
             for row, context in zip(rows, context_flags, strict=True):
                 if context and not self.use_context:
@@ -242,7 +243,7 @@ class SeenJob(MethodJob):
         for code in np.unique(problem.codes[held_out_rows]):
             rows = held_out_rows[problem.codes[held_out_rows] == code]
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
-                with suppress(*FAILURES, TypeError):
+                with suppress(Exception):
                     model = self._refit(chosen_model, rows[train], with_domains=False)
                     outputs = self._predict(model, problem, rows[test], False).outputs()
                     y_train = problem.y[rows[train]]
@@ -267,6 +268,12 @@ def _find_parameter(model: Any, name: str) -> str:
     """Return the name of a parameter of a model, or of the estimator in it; "" if it has none."""
     names = (name, f"estimator__{name}")
     return next((n for n in names if n in model.get_params()), "")
+
+
+def _reason(error: BaseException) -> str:
+    """Message of an error; the messages of some types are only a key, or empty."""
+    name, message = type(error).__name__, str(error)
+    return f"{name}: {message}" if message and isinstance(error, LookupError) else message or name
 
 
 def reported_warnings(messages: Sequence[warnings.WarningMessage]) -> list[str]:
@@ -317,8 +324,8 @@ class Scorer:
             y_train = self.problem.y[self.splits[row["split"]][0]]
             try:
                 scores = {c: self._held_out_score(records[c, HELD_OUT], y_train) for c in codes}
-            except FAILURES as error:
-                return {**row, "error": f"{error}" or type(error).__name__}
+            except Exception as error:
+                return {**row, "error": _reason(error)}
             within_scores = {c: self._within_score(row["split"], c, records) for c in codes}
         warning_texts = sorted({*row["warnings"], *reported_warnings(caught_warnings)})
         return {**row, "scores": scores, "within": within_scores, "warnings": warning_texts}
@@ -337,7 +344,7 @@ class Scorer:
             return float("nan")
         try:
             scores = [self._score(records[code, fold]) for fold in self._scored_folds(split, code)]
-        except (*FAILURES, KeyError):
+        except Exception:
             return float("nan")
         return float(np.mean(scores)) if scores else float("nan")
 

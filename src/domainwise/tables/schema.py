@@ -138,7 +138,7 @@ class Schema:
         elif marks:
             advice = "Set the decimal mark with ", Argument("decimal", marks[0])
             advice += (" or ", Argument("decimal", marks[1])) if len(marks) == 2 else ()
-        if len(cell) <= MAX_CHARACTERS:
+        if len(cell) <= MAX_CHARACTERS and "," not in cell:  # --na a,b lists two values
             advice += ", or treat this value as missing with ", Argument("na", [cell])
         text = f"must contain {noun}, but row {row_numbers[i] + 1} has {quoted(cell)}. "
         raise TableError(f"column {name!r} {text}", *advice)

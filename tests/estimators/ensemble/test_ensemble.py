@@ -537,7 +537,8 @@ def many_rows(monkeypatch):
 def test_members_depend_on_the_number_of_rows():
     few, many = grids.ensemble_sizes(600), grids.ensemble_sizes(20_000)
     assert set(many.members) < set(few.members)
-    assert few.boosting_leaves == many.symmetric_depths == ()
+    assert not few.boosting_leaves
+    assert not many.symmetric_depths
     assert few.landmarks < many.landmarks < grids.ensemble_sizes(10**6).landmarks
     limits = [sizes.max_rows for sizes in grids.ENSEMBLE]
     assert limits == sorted(limits)
@@ -585,7 +586,7 @@ def test_the_number_of_rounds_is_chosen_from_a_single_fit(many_rows):
     )
     train, test = np.flatnonzero(codes > 0), np.flatnonzero(codes == 0)
     batch = [c for c in kind.candidates(data) if c["max_leaf_nodes"] == 8]
-    assert [c["max_iter"] for c in batch] == [2, 4, 8, 16, 32]
+    assert [c["max_iter"] for c in batch] == [4, 8, 16, 32]
     outputs = kind.outputs(data, train, test, batch, None)
     for candidate, values in zip(batch, outputs, strict=True):
         fitted = kind.fit_candidate(data, candidate, train)

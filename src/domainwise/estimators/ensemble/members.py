@@ -336,14 +336,15 @@ class _Boosting(MemberType):
     shared_arguments: ClassVar[tuple[str, ...]] = ("max_depth", "max_leaf_nodes")
     #: Largest numbers of rounds for symmetric trees, and for HistGradientBoosting.
     max_rounds: ClassVar[int] = 120
-    histogram_rounds: ClassVar[int] = 200
+    histogram_rounds: ClassVar[int] = 100
     settings: ClassVar[Candidate] = {}  #: arguments that all candidates share
 
     def candidates(self, data: Any) -> list[Candidate]:
         round_counts = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]
         candidates = grid(max_depth=data.sizes.symmetric_depths, max_iter=round_counts)
-        round_counts = [max(2, self.histogram_rounds // divisor) for divisor in (16, 8, 4, 2, 1)]
-        candidates += grid(max_leaf_nodes=data.sizes.boosting_leaves, max_iter=round_counts)
+        round_counts = [max(2, self.histogram_rounds // divisor) for divisor in (8, 4, 2, 1)]
+        for leaves, rate in data.sizes.boosting_leaves.items():
+            candidates += grid(max_leaf_nodes=[leaves], learning_rate=[rate], max_iter=round_counts)
         most_rounds = max((2 * hint[self.path] for hint in data.hints), default=np.inf)
         candidates = [c for c in candidates if c[self.path] <= most_rounds]
         return restrict(candidates, data.hints, self.shared_arguments)

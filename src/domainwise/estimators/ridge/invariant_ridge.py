@@ -58,7 +58,8 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
     {decided}
     curve_ : Curve or None
         Calibration curve that converts values into probabilities. None after ``partial_fit`` and
-        after a fit to a Dask collection, which store no rows; ``predict_proba`` is then missing.
+        after a fit to a Dask collection, which store no rows; ``predict_proba`` is then missing,
+        and ``decision`` is applied to values of class indicators, which are not calibrated.
     {ridge_fitted}
 
     See Also

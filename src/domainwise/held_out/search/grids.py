@@ -37,7 +37,8 @@ class EnsembleSizes:
     max_rows: float  #: largest number of training rows for which this entry is used
     members: tuple[str, ...]  #: members that ``members="auto"`` tries
     symmetric_depths: tuple[int, ...]  #: depths of symmetric trees that boosting tries
-    boosting_leaves: tuple[int, ...]  #: largest numbers of leaves that HistGradientBoosting tries
+    #: Largest numbers of leaves that HistGradientBoosting tries, with their learning rates.
+    boosting_leaves: Mapping[int, float]
     tree_leaves: tuple[
         int, ...
     ]  #: smallest numbers of rows in a leaf of extremely randomized trees
@@ -46,18 +47,16 @@ class EnsembleSizes:
 
 
 _ALL = ("linear", "boosting", "extra_trees", "invariant_ridge", "invariant_svm")
+_MANY = ("linear", "boosting", "invariant_ridge")
+_LEAVES = {8: 0.2, 31: 0.1}
 #: Members are compared on held-out domains at every size. Those that cannot use all rows are left
-#: out where this was never better on the development sets (``benchmarks/GROWTH.md``).
+#: out where they gain nothing on the development sets.
 ENSEMBLE = (
-    EnsembleSizes(1500, _ALL, (4,), (), (1, 5), (200, 400), None),
-    EnsembleSizes(2500, _ALL, (5,), (8, 31), (5,), (200, 400), None),
-    EnsembleSizes(5000, _ALL[:4], (5,), (8, 31), (5,), (200, 600), 2),
-    EnsembleSizes(
-        50_000, ("linear", "boosting", "invariant_ridge"), (), (8, 31), (5,), (300, 1000), 1
-    ),
-    EnsembleSizes(
-        np.inf, ("linear", "boosting", "invariant_ridge"), (), (31,), (5,), (300, 2000), 1
-    ),
+    EnsembleSizes(1500, _ALL, (4,), {}, (1, 5), (200, 400), None),
+    EnsembleSizes(2500, _ALL, (5,), _LEAVES, (5,), (200, 400), None),
+    EnsembleSizes(5000, _ALL[:4], (5,), _LEAVES, (5,), (200, 600), 2),
+    EnsembleSizes(50_000, _MANY, (), _LEAVES, (5,), (300, 800), 1),
+    EnsembleSizes(np.inf, _MANY, (), {31: 0.1}, (5,), (300, 2000), 1),
 )
 
 
