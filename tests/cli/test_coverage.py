@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
     """A table, new rows, and models fitted by the command line."""
     folder = tmp_path_factory.mktemp("coverage")
     make_frame().to_csv(folder / "data.csv", index=False)
-    make_frame(40, seed=1).to_csv(folder / "new.csv", index=False)
+    make_frame(400, seed=1).to_csv(folder / "new.csv", index=False)
     for name, target, drop, method in (
         ("classes", "ill", "risk", "linear"),
         ("machine", "ill", "risk", "svm"),
@@ -70,7 +70,7 @@ def test_sets_hold_the_classes_that_left_out_domains_allow(name, folder, tmp_pat
     )
     written = pandas.read_csv(out)
     assert list(written.columns)[-2:] == ["in_set_no", "in_set_yes"]
-    truth = make_frame(40, seed=1)["ill"]
+    truth = make_frame(400, seed=1)["ill"]
     covered = np.where(truth == "yes", written["in_set_yes"], written["in_set_no"])
     assert covered.mean() > 0.7
     smaller = run("predict", folder / f"{name}.skops", folder / "new.csv", "-o",
