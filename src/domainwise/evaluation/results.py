@@ -228,7 +228,7 @@ class Results:
 
     def _range(self, scores: Sequence[float]) -> Ends | None:
         """90 % range for the score on one new domain, given scores on other domains."""
-        ends = expected_range(scores, None if self.measure.is_custom else self.measure.name)
+        ends = expected_range(scores, self.measure.scoring)
         return ends and self._shown(ends)
 
     def _shown(self, ends: Iterable[float]) -> Ends:
@@ -303,8 +303,8 @@ class Results:
             for d in method.scores
         ]
         outputs = replace(outputs, balanced=measure.balanced)
-        table, counts = label_gain(outputs, scores, scorer)
-        table[0, 1:] = expected_score(list(method.known.values()), 0)
+        table, counts = label_gain(outputs, scores, scorer, self.measure.scoring)
+        table[0, 1:] = expected_score(list(method.known.values()), 0, self.measure.scoring)
         entries = []
         for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
             if n_domains and np.isfinite(mean):
@@ -324,7 +324,7 @@ class Results:
 
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
         """Mean score over domains, as displayed, with a 95 % bootstrap interval over domains."""
-        mean, *ends = expected_score(list(result.known.values()), 0)
+        mean, *ends = expected_score(list(result.known.values()), 0, self.measure.scoring)
         return self.measure.shown(mean), *self._shown(ends)
 
     def ends(self, result: MethodResult, domain: Label) -> Ends:

@@ -323,7 +323,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         context_predictions = {n: predictions[n] for n, m in members if m.in_context}
         self.weights_, plain_mix, plain_held_out = scorer.mix_predictions(plain_predictions)
         self.domain_scores_ = scorer.scores(plain_held_out)
-        self.expected_score_ = expected_score(self.domain_scores_, self._seed)
+        self.expected_score_ = expected_score(self.domain_scores_, self._seed, self.scoring)
         self._shares = self._plain_shares = None
         self._quantiles = {"plain": scorer.quantiles(plain_held_out)}
         self.calibration_domains_ = self.domains_[np.unique(scorer.domain_codes[scorer.rows])]
@@ -342,7 +342,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 **{n: mix_weights["context"] * w for n, w in weights.items()},
             }
             self.context_domain_scores_ = scorer.scores(combined_held_out)
-            self.context_expected_score_ = expected_score(self.context_domain_scores_, self._seed)
+            self.context_expected_score_ = expected_score(
+                self.context_domain_scores_, self._seed, self.scoring
+            )
             self._quantiles["context"] = scorer.quantiles(combined_held_out)
             if scorer.classes is not None:
                 rows = context_scorer.rows
