@@ -281,6 +281,8 @@ def _open_model_file(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile
             if not {HEADER, SCHEMA} <= set(archive.namelist()):
                 raise ModelFileError(f"{path} was not written by domainwise. {ADVICE}")
             header = dict(json.loads(archive.read(HEADER)))
+            if not isinstance(header.get("versions"), dict):
+                raise ValueError("its header contains no versions")
             if header["format"] != FORMAT:
                 advice = "Fit the model again"
                 if int(header["format"]) > FORMAT:
