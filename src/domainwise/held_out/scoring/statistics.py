@@ -51,7 +51,7 @@ def share_interval(hits: float, n: float) -> tuple[float, float]:
 
 def _is_error(scoring: object) -> bool:
     """Return whether scores are errors with a negative sign, as those of ensembles by default."""
-    is_negated = getattr(scoring, "_sign", 1) < 0  # of a scorer from make_scorer
+    is_negated = "greater_is_better=False" in str(scoring)  # a scorer from make_scorer
     return scoring is None or is_negated or str(scoring).startswith("neg_")
 
 
