@@ -170,9 +170,3 @@ def test_a_regression_score_is_an_error_for_classes(search):
     data = make_synthetic(n_domains=3, random_state=0)
     with pytest.raises(ValueError, match="is for a continuous target, but the target has classes"):
         search.fit(data.data, data.target, sample_domain=data.sample_domain)
-
-
-@pytest.mark.parametrize("groups", [3, "site", np.array(3)])
-def test_a_single_value_is_not_accepted_as_groups(groups):
-    with pytest.raises(ValueError, match="groups must contain the domain of each row; got"):
-        list(LeaveDomainsOut().split(np.zeros((4, 1)), groups=groups))
