@@ -146,7 +146,9 @@ def make_pages(app: Any, config: Any) -> None:
         REFERENCE / "command-line.md": command_line_page(),
         **benchmark_pages(),
     }
-    for stale in {*REFERENCE.glob("*.md"), *BENCHMARKS.glob("*.md")} - set(pages):
+    public = {REFERENCE / f"{name}.rst" for group in names.groups() for name in group.names}
+    generated = {*REFERENCE.glob("*"), *BENCHMARKS.glob("*.md")}
+    for stale in generated - set(pages) - public:  # autosummary writes the pages in public
         stale.unlink()
     scripts = {path.stem for path in (ROOT / "examples" / "gallery").glob("*.py")}
     for stale in (DOCS / "gallery").glob("[0-9]*"):  # pages of removed scripts

@@ -186,7 +186,8 @@ COMPARED = [
     (lambda: metrics.invariance_report(X, OTHER, OTHER[:20]), "sample_domain has 20 entries"),
     (lambda: list(LeaveDomainsOut().split(X, OTHER[:20], OTHER)), "y has 20 entries.*24 rows"),
     (lambda: list(LeaveDomainsOut().split(X[:20], None, OTHER)), "24 entries.*20 rows"),
-    (lambda: list(LeaveDomainsOut().split(X, None, 3)), "Expected sequence or array-like"),
+    (lambda: list(LeaveDomainsOut().split(X, None, 3)), "groups must contain the domain of"),
+    (lambda: list(LeaveDomainsOut().split(X, None, np.array("a"))), "groups must contain the"),
     (lambda: list(LeaveDomainsOut().split(X, None, X)), "must contain one label per row"),
     (lambda: list(LeaveDomainsOut().split(3, None, OTHER)), "Expected sequence or array-like"),
 ]

@@ -17,6 +17,7 @@ CHECKS = {
 }
 #: What functions return: described by attributes, and shown in the examples of these functions.
 RESULTS = {"Evaluation", "DomainScores", "InvarianceReport"}
+RESULTS |= {"DecisionCurves", "Estimate", "PooledScores", "SiteEstimates"}
 #: Shown in the example of ``save``.
 SHOWN_ELSEWHERE = {"load"}
 

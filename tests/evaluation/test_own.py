@@ -136,6 +136,13 @@ def test_a_failing_custom_model_is_reported_and_other_methods_continue():
         evaluate(X, y, domain, methods=[bad], progress=False)
 
 
+@pytest.mark.parametrize("methods", [3, LogisticRegression()])
+def test_methods_must_be_a_list(methods):
+    X, y, domain = problem()
+    with pytest.raises(TypeError, match="methods must be a list of names or of"):
+        evaluate(X, y, domain, methods=methods, progress=False)
+
+
 class Failing(ClassifierMixin, BaseEstimator):
     """Raises an error in ``fit`` or ``predict``."""
 

@@ -403,4 +403,5 @@ def _state(path: Path) -> tuple[int, int] | None:
 
 
 def _temporary_path(path: Path) -> Path:
-    return path.with_name(f".{uuid.uuid4().hex[:12]}.{path.name}")
+    end = os.fsencode(path.name)[-240:].decode(errors="ignore")  # names have at most 255 bytes
+    return path.with_name(f".{uuid.uuid4().hex[:12]}.{end}")

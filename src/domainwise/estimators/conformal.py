@@ -75,8 +75,9 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
     ) -> tuple[Any, Array, Labels, Labels]:
         """Check arguments and rows, set ``classes_``, and return X, y, targets and domains."""
         self._validate_params()
-        is_classification = is_classifier(self.estimator)
-        if not is_classification and not is_regressor(self.estimator):
+        is_instance = hasattr(self.estimator, "fit") and not isinstance(self.estimator, type)
+        is_classification = is_instance and is_classifier(self.estimator)
+        if not is_classification and not (is_instance and is_regressor(self.estimator)):
             raise ValueError(
                 f"estimator must be a classifier or a regressor; got {self.estimator!r}."
             )

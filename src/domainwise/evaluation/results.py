@@ -226,8 +226,7 @@ class Results:
 
     def range_of(self, result: MethodResult) -> Ends | None:
         """90 % range for a method's score on a new domain; None for fewer than four domains."""
-        scorer_name = None if self.measure.is_custom else self.measure.name
-        ends = expected_range(list(result.known.values()), scorer_name)
+        ends = expected_range(list(result.known.values()), self.measure.scoring)
         return ends and self._shown(ends)
 
     @property
@@ -313,8 +312,8 @@ class Results:
             for d in method.scores
         ]
         outputs = replace(outputs, relative=rule is not None and rule.divides_by_shares)
-        table, counts = label_gain(outputs, scores, scorer)
-        table[0, 1:] = expected_score(list(method.known.values()), 0)
+        table, counts = label_gain(outputs, scores, scorer, self.measure.scoring)
+        table[0, 1:] = expected_score(list(method.known.values()), 0, self.measure.scoring)
         entries = []
         for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
             if n_domains and np.isfinite(mean):
@@ -334,7 +333,7 @@ class Results:
 
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
         """Mean score over domains, as displayed, with a 95 % bootstrap interval over domains."""
-        mean, *ends = expected_score(list(result.known.values()), 0)
+        mean, *ends = expected_score(list(result.known.values()), 0, self.measure.scoring)
         return self.measure.shown(mean), *self._shown(ends)
 
     def ends(self, result: MethodResult, domain: Label) -> Ends:

@@ -126,6 +126,8 @@ class LeaveDomainsOut(BaseCrossValidator):
             raise ValueError(
                 "LeaveDomainsOut needs the domain of each row. Pass groups=sample_domain."
             )
+        if np.isscalar(groups) or getattr(groups, "ndim", 1) == 0:
+            raise ValueError(f"groups must contain the domain of each row; got {groups!r}.")
         domains = check_sample_domain(groups, count_rows(groups), "delta")
         return domains.codes, domains.n_categories
 

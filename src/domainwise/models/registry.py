@@ -6,7 +6,7 @@ an entry to ``METHODS``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -447,6 +447,8 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
         return [method for method in METHODS.values() if method.is_default]
     if isinstance(names, str):
         names = names.replace(",", " ").split()
+    if not isinstance(names, Iterable):
+        raise TypeError(f"methods must be a list of names or of (name, estimator); got {names!r}")
     if not names:
         raise ValueError(f"methods is empty. Use {ALL!r}, or names from {', '.join(METHODS)}")
     if ALL in names:

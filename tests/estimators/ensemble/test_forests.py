@@ -47,6 +47,17 @@ def test_a_forest_that_was_packed_predicts_the_same_bits(forest):
     assert again.get_params() == model.get_params()
 
 
+def test_a_forest_that_was_packed_has_the_same_importances(forest):
+    model, _ = forest
+    again = unpack_forest(pack_forest(model))
+    importances = model.feature_importances_
+    assert importances.max() > 2 * importances.min()
+    np.testing.assert_allclose(again.feature_importances_, importances, atol=1e-6)
+    for tree, original in zip(again.estimators_, model.estimators_, strict=True):
+        expected = original.feature_importances_
+        np.testing.assert_allclose(tree.feature_importances_, expected, atol=1e-6)
+
+
 def test_packing_takes_a_fraction_of_the_memory(forest):
     model, _ = forest
     assert len(pickle.dumps(pack_forest(model))) < 0.35 * len(pickle.dumps(model))
@@ -73,6 +84,7 @@ def test_rounding_of_leaves_is_much_smaller_than_differences_between_trees(fores
         ("sizes", lambda sizes: sizes + 1),
         ("sizes", lambda sizes: np.concatenate([[0], sizes[1:]])),
         ("values", lambda values: values[:-1]),
+        ("gains", lambda gains: gains[:-1]),
         ("values", lambda values: np.hstack([values, values])),
     ],
 )

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
+from sklearn.metrics import make_scorer, r2_score
 
+from domainwise import DomainEnsembleRegressor, SiteAdapter
 from domainwise.estimators.ensemble.held_out import (
     HeldOutScore,
     ShareRange,
@@ -136,6 +139,11 @@ def test_an_expected_score_has_the_interval_of_its_domains():
     assert 0.4 < low < 0.5
     assert 0.9 < high <= 1.0
     assert expected_score(scores - 1, 0)[2] <= 0.0
+    r2 = [-0.1, -2.0, -0.3, -0.2]  # can be positive on another domain
+    for scoring in ("r2", make_scorer(r2_score)):
+        assert 0.0 < expected_score(r2, 0, scoring)[2] <= 1.0
+    for scoring in ("neg_mean_squared_error", make_scorer(r2_score, greater_is_better=False)):
+        assert expected_score(r2, 0, scoring)[2] == 0.0
     assert np.isnan(expected_score([0.5], 0)[1])
     wide = expected_score([0.4, 1.0] * 2, 0)
     narrow = expected_score([0.4, 1.0] * 50, 0)
@@ -181,3 +189,18 @@ def test_splits_without_scored_rows_have_no_scores():
     assert (table[0] > table[1]).all()
     _, loss = fit_curve(good[4:], y[4:], np.ones(8))
     assert table[0].mean() == pytest.approx(-loss)
+
+
+def test_the_interval_of_a_negative_r2_is_not_cut_at_zero():
+    rng = np.random.default_rng(0)
+    X, domain = rng.normal(size=(60, 2)), np.repeat(np.arange(4), 15)
+    y = rng.normal(size=60) + np.array([0.0, 0.5, 1.0, -3.0])[domain]
+    for model in (
+        DomainEnsembleRegressor(members=["linear"], scoring="r2"),
+        SiteAdapter(Ridge(), scoring="r2"),
+    ):
+        model.fit(X, y, sample_domain=domain)
+        assert model.domain_scores_.max() < 0.0
+        expected = expected_score(model.domain_scores_, 0, "r2")
+        assert model.expected_score_ == pytest.approx(expected)
+        assert model.expected_score_[2] > 0.0

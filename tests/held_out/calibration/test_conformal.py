@@ -374,3 +374,11 @@ def test_coverage_on_new_domains_is_as_promised(n_domains, coverage):
     error = np.std(covered) / np.sqrt(len(covered))
     assert np.mean(covered) >= coverage - 2 * error
     assert np.mean(covered) <= coverage + 1 / (n_domains // 2 + 1) + 2 * error
+
+
+@pytest.mark.parametrize("estimator", [None, LogisticRegression, 3])
+def test_only_an_estimator_can_be_calibrated(estimator):
+    X, domain = np.zeros((8, 2)), np.arange(8) % 4
+    for wrapper in (DomainConformal, SiteAdapter):
+        with pytest.raises(ValueError, match="estimator must be a classifier or a regressor; got"):
+            wrapper(estimator).fit(X, domain % 2, sample_domain=domain)

@@ -328,6 +328,14 @@ def test_predicted_labels_have_the_type_of_the_classes(classes):
     np.testing.assert_array_equal(run(model)[0], model.predict(NEW))
 
 
+def test_classes_beyond_the_range_of_int64_are_refused():
+    model = LogisticRegression().fit(X, np.uint64(2**63) + (TWO == "yes"))
+    with pytest.raises(ValueError, match="LogisticRegression with classes that are too large for"):
+        to_onnx(model)
+    small = LogisticRegression().fit(X, (TWO == "yes").astype(np.uint64))
+    assert run(small)[0].dtype == np.int64
+
+
 def test_errors_name_the_part_that_cannot_be_converted():
     def own(A, B):
         return A @ B.T

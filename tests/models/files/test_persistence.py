@@ -349,6 +349,14 @@ def test_a_file_from_a_later_version_is_rejected(path):
             read(path)
 
 
+def test_a_header_without_versions_is_rejected(path):
+    save(dw.DCM(), path)
+    rewritten(path, edit_json("domainwise.json", lambda header: header.pop("versions")))
+    for read in (load, read_info):
+        with pytest.raises(ModelFileError, match="its header contains no versions"):
+            read(path)
+
+
 def test_another_scikit_learn_version_causes_a_warning(path):
     save(dw.DCM(), path)
     rewritten(

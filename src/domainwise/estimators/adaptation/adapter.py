@@ -121,7 +121,7 @@ class Adaptable(ABC):
         gains = {}
         for mode, outputs in self._source_outputs().items():
             scorer, scores = self._held_out_scores(outputs)
-            gains[mode] = corrections.label_gain(outputs, scores, scorer)
+            gains[mode] = corrections.label_gain(outputs, scores, scorer, self.scoring)
         return gains
 
     def _label_gain(self, mode: str) -> Array:
@@ -390,7 +390,7 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         source_outputs, n_domains = self._source_outputs(), len(domain.names)
         scorer = corrections.outputs_score(self.scoring, classes, self._rule)
         self.domain_scores_ = corrections.domain_scores(source_outputs["plain"], scorer, n_domains)
-        self.expected_score_ = expected_score(self.domain_scores_, 0)
+        self.expected_score_ = expected_score(self.domain_scores_, 0, self.scoring)
         self._quantiles = {
             mode: DomainQuantiles.approximately(
                 corrections.nonconformity(held_out.outputs, held_out.y),

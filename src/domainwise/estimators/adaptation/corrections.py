@@ -350,7 +350,9 @@ class SiteLabels:
         return prior.corrections(self.outputs[None].astype(np.float64), self.y[None])[0]
 
 
-def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Array, Array]:
+def label_gain(
+    held_out: SourceOutputs, scores: Array, score: Score, scoring: object = None
+) -> tuple[Array, Array]:
     """Return expected scores by number of labels, and the number of domains behind each score.
 
     A row of the first array contains the number of labels, the score and its confidence interval.
@@ -382,7 +384,7 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
         # Domains with too few rows for this number of labels get the mean gain of the others.
         site_gains = np.full(len(scores), mean_gain)
         site_gains[codes] = np.where(np.isnan(gains[scheme, j]), mean_gain, gains[scheme, j])
-        table[j, 1:] = expected_score((scores + site_gains)[np.isfinite(scores)], 0)
+        table[j, 1:] = expected_score((scores + site_gains)[np.isfinite(scores)], 0, scoring)
     return table, is_defined.sum(axis=1)
 
 

@@ -171,7 +171,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self._quantiles = {"plain": score.quantiles(weighting.plain)}
         scores = score.scores(weighting.plain)
         self.domain_scores_ = table.by_name(scores)
-        self.expected_score_ = expected_score(scores, self._seed)
+        self.expected_score_ = expected_score(scores, self._seed, self.scoring)
         scored_domains = np.unique(score.domain_codes[score.rows])
         self.calibration_domains_ = self.domains_[np.sort(table.positions[scored_domains])]
         self.promise_ = promise(self.calibration, len(self.calibration_domains_))
@@ -182,7 +182,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             self._quantiles["context"] = score.quantiles(weighting.context)
             scores = score.scores(weighting.context)
             self.context_domain_scores_ = table.by_name(scores)
-            self.context_expected_score_ = expected_score(scores, self._seed)
+            self.context_expected_score_ = expected_score(scores, self._seed, self.scoring)
             domain_args = (table.domain.codes, table.domain.n_categories)
             columns = features.context.relative_features_
             self._source_range = SourceRange.of_sources(

@@ -2,9 +2,10 @@
 
 A node of scikit-learn's trees takes 64 bytes, plus 8 for each class. Predictions only require the
 feature and threshold of a split, the index of its right child (the left child is the next node),
-and the values of leaves. Thresholds are rounded down to float32, which does not change decisions,
-because trees convert rows to float32. Values of leaves are rounded when a forest is fitted, so that
-a loaded forest makes the same predictions as the saved one.
+and the values of leaves. The importance of features also requires the decrease in impurity at each
+split. Thresholds are rounded down to float32, which does not change decisions, because trees
+convert rows to float32. Values of leaves are rounded when a forest is fitted, so that a loaded
+forest makes the same predictions as the saved one.
 """
 
 from __future__ import annotations
@@ -56,7 +57,15 @@ def pack_forest(model: Any) -> Any:
         "threshold": np.where(threshold_32 > threshold, lower_neighbor, threshold_32)[is_split],
         "right": right_child[is_split].astype(np.int32),
         "values": node_values[~is_split].astype(_leaf_dtype(model)),
+        "gains": np.concatenate([_gains(tree) for tree in trees]).astype(np.float32),
     }
+
+
+def _gains(tree: Any) -> Any:
+    """Return the decrease in impurity at each split, from which importances are computed."""
+    left, right, weight = tree.children_left, tree.children_right, tree.weighted_n_node_samples
+    total, is_split = weight * tree.impurity / weight[0], left >= 0
+    return (total - total[left] - total[right])[is_split]
 
 
 def unpack_forest(state: Any) -> Any:
@@ -69,7 +78,7 @@ def unpack_forest(state: Any) -> Any:
     if not (
         tree_sizes.min() >= 1
         and tree_sizes.sum(dtype=np.int64) == len(feature)
-        and len(state["threshold"]) == len(right_child) == is_split.sum()
+        and len(state["threshold"]) == len(right_child) == len(state["gains"]) == is_split.sum()
         and state["values"].shape == ((~is_split).sum(), n_classes)
     ):
         raise ValueError(INVALID_TREE)
@@ -87,6 +96,15 @@ def unpack_forest(state: Any) -> Any:
     nodes["feature"][is_split] = feature[is_split]
     nodes["threshold"][is_split] = state["threshold"]
     nodes["n_node_samples"] = nodes["weighted_n_node_samples"] = 1
+    # The impurity of a node is the sum of the gains in its subtree, whose nodes are adjacent.
+    last_nodes = np.arange(len(feature))
+    last_nodes[is_split] = right_child + np.repeat(stops - tree_sizes, tree_sizes)[is_split]
+    for _ in range(int(state["depths"].max()).bit_length()):
+        last_nodes = last_nodes[last_nodes]
+    gains = np.zeros(len(feature) + 1)
+    gains[1:][is_split] = state["gains"]
+    sums = np.cumsum(gains)
+    nodes["impurity"] = sums[last_nodes + 1] - sums[:-1]
     values = np.zeros((len(feature), 1, n_classes))
     values[~is_split, 0] = state["values"]
     forest.estimators_ = []

@@ -50,12 +50,20 @@ def share_interval(hits: float, n: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, float]:
+def _is_error(scoring: object) -> bool:
+    """Return whether scores are errors with a negative sign, as those of ensembles by default."""
+    is_negated = "greater_is_better=False" in str(scoring)  # a scorer from make_scorer
+    return scoring is None or is_negated or str(scoring).startswith("neg_")
+
+
+def expected_score(
+    scores: Sequence[float] | Array, seed: int, scoring: object = None
+) -> tuple[float, float, float]:
     """Return the mean score over domains, and an approximate 95 % confidence interval for it.
 
     Domains are resampled. Those without a score are ignored; a single domain has no interval.
     Bootstrap intervals from few domains are too narrow, and are widened by the ratio of the
-    quantiles of Student's t and the normal distribution.
+    quantiles of Student's t and the normal distribution. ``scoring`` is the scorer or its name.
     """
     defined_scores = _drop_undefined(scores)
     n_domains = len(defined_scores)
@@ -63,8 +71,9 @@ def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, f
     if n_domains < 2:
         return mean, float("nan"), float("nan")
     indices = np.random.default_rng(seed).integers(n_domains, size=(DOMAIN_SAMPLES, n_domains))
-    # Proportions are at most 1, and errors with a negative sign at most 0.
-    upper = next((bound for bound in (0.0, 1.0) if defined_scores.max() <= bound), np.inf)
+    # Proportions and R² are at most 1, and errors with a negative sign at most 0.
+    bounds = (0.0, 1.0) if _is_error(scoring) else (1.0,)
+    upper = next((bound for bound in bounds if defined_scores.max() <= bound), np.inf)
     return mean, *widened_interval(mean, defined_scores[indices].mean(axis=1), n_domains, upper)
 
 
@@ -95,7 +104,7 @@ def expected_range(
     The range is a prediction interval based on Student's t distribution. Errors and 1 - R² are
     first transformed to logarithms; for proportions such as accuracy, the range is clipped to
     [0, 1]. It is valid for a new domain of similar size. With fewer than four domains, the result
-    is None. ``scoring`` is the name of the scorer, if it has one.
+    is None. ``scoring`` is the scorer or its name.
 
     >>> [round(bound, 2) for bound in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
     [0.54, 0.98]
@@ -105,7 +114,7 @@ def expected_range(
     if n_domains < 4:
         return None
     bound = None  # if set, the interval is computed for the logarithm of bound - score
-    if (scoring is None or str(scoring).startswith("neg_")) and (defined_scores < 0.0).all():
+    if _is_error(scoring) and (defined_scores < 0.0).all():
         bound = 0.0
     elif scoring in ("r2", "explained_variance") and (defined_scores < 1.0).all():
         bound = 1.0

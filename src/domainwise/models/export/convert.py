@@ -83,6 +83,9 @@ def convert(model: Any) -> Any:
     check_is_fitted(model)
     steps, converted_types = [*_iter_steps(model)], [c for c in CONVERTERS if c is not Pipeline]
     inputs, last_step = _list_inputs(steps[0]), steps[-1]
+    classes = np.asarray(getattr(last_step, "classes_", ()))
+    is_too_large = classes.dtype.kind == "u" and bool((classes > np.iinfo(np.int64).max).any())
+    refuse(last_step, "with classes that are too large for int64", is_too_large)
     output_names, input_names = ["projection"], {name for name, _ in inputs}
     if is_classifier(last_step) or is_regressor(last_step):
         output_names = ["prediction"]

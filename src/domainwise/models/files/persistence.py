@@ -35,7 +35,7 @@ from domainwise.base.process import filtered_warnings
 from domainwise.models.files import types, values
 
 #: Format of the files; files in other formats are rejected.
-FORMAT = 4
+FORMAT = 5
 #: First skops protocol that declares all trusted types.
 SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"
@@ -281,6 +281,8 @@ def _open_model_file(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile
             if not {HEADER, SCHEMA} <= set(archive.namelist()):
                 raise ModelFileError(f"{path} was not written by domainwise. {ADVICE}")
             header = dict(json.loads(archive.read(HEADER)))
+            if not isinstance(header.get("versions"), dict):
+                raise ValueError("its header contains no versions")
             if header["format"] != FORMAT:
                 advice = "Fit the model again"
                 if int(header["format"]) > FORMAT:
