@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from leaderboard_data import DATA_SETS, OUTER_FOLDS, SCORED_ROWS, TRAINING_ROWS
 
-from domainwise.held_out.scoring.statistics import rank_methods
+from reproduction.ranks import rank_methods
 
 LABELS = {
     "constant": "constant",

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from domainwise.base.files import ResultStore
-from domainwise.base.runner import Row
+from domainwise.base.process import Row
 from reproduction.data import list_datasets
 from reproduction.protocols import TABLES, select_tables
 from reproduction.report import publish

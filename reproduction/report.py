@@ -10,10 +10,11 @@ import numpy as np
 
 from domainwise.base.files import ResultsError, ResultStore, write_text
 from domainwise.evaluation.html import TextCell, TextTable, render_page
-from domainwise.held_out.scoring.statistics import PAIRED_CAVEAT, p_text
+from domainwise.held_out.scoring.statistics import p_text
 from reproduction import sentences
 from reproduction.methods import METHODS
 from reproduction.protocols import PROVENANCE, Metric
+from reproduction.ranks import PAIRED_CAVEAT
 from reproduction.summary import CaseView, CellView, RunSummary, summarise_run
 
 SETTING_TITLES = {"paper": "The paper's parameters", "tuned": "Tuned on source domains"}

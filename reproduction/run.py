@@ -33,16 +33,15 @@ from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 from domainwise import COIR, DCM, DICA
-from domainwise.base.arrays import Array
+from domainwise.base.arrays import Array, evenly_spaced
 from domainwise.base.files import ResultsError, ResultStore
-from domainwise.base.namespace import evenly_spaced
-from domainwise.base.runner import Job, Progress, Row, run_jobs
+from domainwise.base.process import Job, Progress, Row, run_jobs
 from domainwise.datasets import make_synthetic
 from domainwise.held_out.scoring.predictions import fit_with_domains
-from domainwise.held_out.scoring.statistics import summarize
 from reproduction.data import verified_path
 from reproduction.methods import METHODS, build_pipeline, delta_kernel
 from reproduction.protocols import Case, Table, find_case
+from reproduction.ranks import summarize
 from reproduction.reference import algorithm1
 from reproduction.trials import Trial, derive_seed, make_split, plan_trials
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from domainwise.held_out.scoring.statistics import PAIRED_CAVEAT, in_words, p_text
+from domainwise.held_out.scoring.statistics import in_words, p_text
 from reproduction.methods import METHODS
 from reproduction.protocols import SETTINGS, TABLES, read_toml
+from reproduction.ranks import PAIRED_CAVEAT
 from reproduction.summary import LEVEL, CaseView, CellView, MethodView, RunSummary, TableView
 
 TEXTS = read_toml("texts.toml")

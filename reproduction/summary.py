@@ -8,17 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from domainwise.base.files import ResultStore
-from domainwise.base.runner import Row
-from domainwise.held_out.scoring.statistics import (
-    Paired,
-    Ranking,
-    Summary,
-    compare,
-    rank_methods,
-    summarize,
-)
+from domainwise.base.process import Row
+from domainwise.held_out.scoring.statistics import Paired, compare
 from reproduction.methods import METHODS
 from reproduction.protocols import METRICS, SETTINGS, TABLES, Case, Metric, Table
+from reproduction.ranks import Ranking, Summary, rank_methods, summarize
 from reproduction.trials import INVARIANCE_MEASURES
 
 LEVEL = 0.05  #: significance level of all tests

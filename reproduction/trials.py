@@ -24,9 +24,8 @@ from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 from domainwise.algebra.kernels.functions import resolve_gamma
-from domainwise.base.arrays import Array
-from domainwise.base.namespace import evenly_spaced
-from domainwise.base.runner import Row
+from domainwise.base.arrays import Array, evenly_spaced
+from domainwise.base.process import Row
 from domainwise.datasets import make_synthetic
 from domainwise.held_out.scoring.predictions import fit_with_domains
 from domainwise.metrics import invariance_report

@@ -45,8 +45,7 @@ ROOT_FILES = {"__init__.py", "__main__.py", "labels.py", "metrics.py", "plots.py
 #: Modules of the package whose names the paper's experiments may use in addition to public names.
 FOR_REPRODUCTION = {
     "domainwise.base.arrays",
-    "domainwise.base.namespace",
-    "domainwise.base.runner",
+    "domainwise.base.process",
     "domainwise.base.files",
     "domainwise.algebra.kernels.functions",
     "domainwise.models.table_model",

@@ -97,8 +97,8 @@ def test_errors_say_which_rows_contain_missing_values(rows):
 
 
 def test_labels_of_another_kind_in_a_later_partition(rows, monkeypatch):
-    monkeypatch.setattr("domainwise.algebra.backends.partitions.SAMPLE_PARTITIONS", 1)
-    monkeypatch.setattr("domainwise.algebra.backends.partitions.MIN_SAMPLE_ROWS", 10)
+    monkeypatch.setattr("domainwise.algebra.backends.dask.SAMPLE_PARTITIONS", 1)
+    monkeypatch.setattr("domainwise.algebra.backends.dask.MIN_SAMPLE_ROWS", 10)
     p = rows("three")
     p.y = p.y.astype(float)
     p.y[-1] = 0.5
@@ -127,8 +127,8 @@ def test_more_landmarks_than_rows_or_sampled_rows(given, monkeypatch):
     message = f"n_landmarks=5000 is more than the number of rows, {len(p)}"
     with pytest.raises(ValueError, match=message):
         FastDCM(n_landmarks=5000).fit(X, y, sample_domain=domain)
-    monkeypatch.setattr("domainwise.algebra.backends.partitions.SAMPLE_ROWS", 40)
-    monkeypatch.setattr("domainwise.algebra.backends.partitions.MIN_SAMPLE_ROWS", 40)
+    monkeypatch.setattr("domainwise.algebra.backends.dask.SAMPLE_ROWS", 40)
+    monkeypatch.setattr("domainwise.algebra.backends.dask.MIN_SAMPLE_ROWS", 40)
     message = r"n_landmarks=0.5 requests \d+ landmarks for \d+ rows, but .* a sample of \d+ rows"
     with pytest.raises(ValueError, match=message):
         FastDCM(n_landmarks=0.5).fit(X, y, sample_domain=domain)

@@ -250,7 +250,7 @@ def test_a_cluster_that_was_there_before_stays(folder, tmp_path, address, client
 
 
 def test_nobody_at_the_address(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("domainwise.cli.dask.TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr("domainwise.cli.common.TIMEOUT_SECONDS", 1)
     given = ["transform", folder / "m.skops", folder / "new.csv", "-o", tmp_path / "out.csv"]
     for listens in (False, True):  # somebody else's program says nothing
         with socket.socket() as taken:
@@ -265,7 +265,7 @@ def test_nobody_at_the_address(folder, tmp_path, monkeypatch):
 
 
 def test_a_scheduler_without_workers_is_refused(folder, tmp_path, monkeypatch, new_cluster):
-    monkeypatch.setattr("domainwise.cli.dask.TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr("domainwise.cli.common.TIMEOUT_SECONDS", 1)
     with new_cluster(n_workers=0) as cluster:
         refused("the scheduler has no workers", "fit", folder / "data.csv", *COLUMNS, "-o",
                 tmp_path / "m.skops", "--dask", cluster.scheduler_address)  # fmt: skip

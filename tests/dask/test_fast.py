@@ -165,9 +165,9 @@ def test_a_class_or_domain_can_occur_in_one_partition_only(rows):
 def test_labels_that_are_not_in_the_sampled_rows_are_counted(rows, monkeypatch):
     import dask.dataframe as dd
 
-    monkeypatch.setattr("domainwise.algebra.backends.partitions.SAMPLE_PARTITIONS", 2)
-    monkeypatch.setattr("domainwise.algebra.backends.partitions.SAMPLE_ROWS", 100)
-    monkeypatch.setattr("domainwise.algebra.backends.partitions.MIN_SAMPLE_ROWS", 10)
+    monkeypatch.setattr("domainwise.algebra.backends.dask.SAMPLE_PARTITIONS", 2)
+    monkeypatch.setattr("domainwise.algebra.backends.dask.SAMPLE_ROWS", 100)
+    monkeypatch.setattr("domainwise.algebra.backends.dask.MIN_SAMPLE_ROWS", 10)
     frame = rows("three").frame().sort_values("y", ignore_index=True)
     features = [f"x{i}" for i in range(10)]
     there = FastDCM(n_landmarks=60).fit(dd.from_pandas(frame, npartitions=9), "y", "site")
@@ -189,8 +189,8 @@ def test_categories_and_nullable_columns_are_labels(rows):
 
 
 def test_a_range_of_target_landmarks_covers_targets_that_were_not_sampled(rows, monkeypatch):
-    monkeypatch.setattr("domainwise.algebra.backends.partitions.SAMPLE_ROWS", 80)
-    monkeypatch.setattr("domainwise.algebra.backends.partitions.MIN_SAMPLE_ROWS", 80)
+    monkeypatch.setattr("domainwise.algebra.backends.dask.SAMPLE_ROWS", 80)
+    monkeypatch.setattr("domainwise.algebra.backends.dask.MIN_SAMPLE_ROWS", 80)
     p = rows("regression")
     X, y, domain = p.arrays()
     params = dict(

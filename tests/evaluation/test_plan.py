@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from domainwise import evaluate
-from domainwise.base import runner
+from domainwise.base import process as runner
 from domainwise.evaluation import plan
 from domainwise.evaluation.plan import plan_quick, workers_for
 from domainwise.evaluation.problem import make_problem, outer_splits

@@ -111,7 +111,7 @@ def test_machines_predict_the_rows_that_they_have_learnt_as_transform_gives_them
 
 @pytest.mark.parametrize("cls", EXACT[:-1])
 def test_where_the_matrix_is_not_formed_it_is_refused(cls, monkeypatch):
-    monkeypatch.setattr("domainwise.estimators.projections.exact_base.DENSE_ROWS", 20)
+    monkeypatch.setattr("domainwise.estimators.projections.exact.DENSE_ROWS", 20)
     for function, _ in FUNCTIONS.values():
         with (
             pytest.warns(UserWarning, match="is not a kernel"),

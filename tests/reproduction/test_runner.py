@@ -3,7 +3,7 @@ import json
 import pytest
 
 from domainwise.base.files import ResultsError, ResultStore
-from domainwise.base.runner import run_jobs
+from domainwise.base.process import run_jobs
 from reproduction.run import make_plan
 from reproduction.trials import plan_trials
 

@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 
 from domainwise import COIR, DCM, DICA, KPCA, FastDCM, precision
-from domainwise.estimators.projections import exact_base
+from domainwise.estimators.projections import exact as exact_base
 
 torch = pytest.importorskip("torch")
 pytestmark = [

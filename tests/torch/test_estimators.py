@@ -27,7 +27,7 @@ from domainwise import (
     FastMIDA,
     FastSCA,
 )
-from domainwise.estimators.projections import exact_base
+from domainwise.estimators.projections import exact as exact_base
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -194,7 +194,7 @@ def test_batches_of_tensors_give_the_same_result_as_one_pass(feature_map, data):
 
 def test_many_groups_and_batches_have_the_same_sums(data, monkeypatch):
     from domainwise.algebra.gram.torch import operator
-    from domainwise.base import namespace
+    from domainwise.base import arrays as namespace
 
     T, y, domain = tensors(*data)
     expected = FastDCM(n_landmarks=30).fit(T, y, sample_domain=domain).transform(T)

@@ -16,8 +16,7 @@ import numpy as np
 from scipy.linalg import svd
 
 from domainwise.algebra.kernels.functions import Kernel, resolve_gamma
-from domainwise.base.arrays import Array
-from domainwise.base.namespace import namespace, to_device_of, to_host
+from domainwise.base.arrays import Array, namespace, to_device_of, to_host
 
 #: A label kernel K is factored until the trace of K - L L' is below this fraction of N epsilon.
 CHOLESKY_TOLERANCE = 1e-7

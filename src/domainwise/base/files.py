@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise import __version__
-from domainwise.base.runner import Row
+from domainwise.base.process import Row
 
 #: Version of the format: increase it when the meaning of a line changes.
 SCHEMA = 1

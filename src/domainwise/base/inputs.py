@@ -16,9 +16,8 @@ from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
-from domainwise.base.arrays import Array, is_dask, is_tensor
+from domainwise.base.arrays import Array, is_dask, is_tensor, to_host
 from domainwise.base.messages import NoDomainsWarning, warn_caller
-from domainwise.base.namespace import to_host
 from domainwise.base.process import filtered_warnings
 
 #: Sums of squares of larger numbers may overflow.

@@ -25,9 +25,8 @@ from typing import Any, TypeVar, dataclass_transform
 import numpy as np
 
 from domainwise.base.arguments import CONSTRAINTS
-from domainwise.base.arrays import ArrayLike, KernelLike, MaybeArray, Seed
+from domainwise.base.arrays import ArrayLike, KernelLike, MaybeArray, Seed, to_host
 from domainwise.base.inputs import refuse_masked_targets
-from domainwise.base.namespace import to_host
 
 T = TypeVar("T", bound=type)
 C = TypeVar("C")

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from domainwise.cli import common, options
-from domainwise.cli.common import escaped, stderr, stdout
-from domainwise.cli.dask import dask_client
+from domainwise.cli.common import dask_client, escaped, stderr, stdout
 from domainwise.cli.info import describe_adaptation
 
 #: Maximum number of findings that are printed; JSON contains all of them.

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from domainwise.cli import common, options
-from domainwise.cli.common import escaped, stderr, stdout
-from domainwise.cli.dask import dask_client, resolve_jobs
+from domainwise.cli.common import dask_client, escaped, resolve_jobs, stderr, stdout
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation

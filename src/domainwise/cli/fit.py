@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from domainwise.cli import common, options
-from domainwise.cli.common import count, stderr, stdout
-from domainwise.cli.dask import dask_client, resolve_jobs
+from domainwise.cli.common import count, dask_client, resolve_jobs, stderr, stdout
 from domainwise.cli.evaluate import digest, own_methods
 from domainwise.cli.info import print_model, print_model_notes
 

@@ -14,11 +14,18 @@ from typing import Any
 import numpy as np
 
 from domainwise.base.arrays import Array
-from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_leaks, select_evenly
 from domainwise.evaluation.plots.columns import columns_of, describe_column
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
-from domainwise.evaluation.units import correlations, find_anomalies
+from domainwise.evaluation.table_checks import (
+    MIN_CLASS_ROWS,
+    MIN_ROWS,
+    Target,
+    correlations,
+    find_anomalies,
+    find_leaks,
+    select_evenly,
+)
 from domainwise.evaluation.verdict import names_of
 from domainwise.held_out.scoring.statistics import in_words, listed
 from domainwise.tables.errors import import_pandas

@@ -33,7 +33,7 @@ from domainwise.base.files import (
     replacing,
     write_text,
 )
-from domainwise.base.runner import Row
+from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
 from domainwise.evaluation.jobs import HELD_OUT, ON_HELD_OUT, ON_SEEN, MethodJob, job_key
 from domainwise.evaluation.problem import Problem

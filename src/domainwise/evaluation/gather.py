@@ -13,7 +13,7 @@ import sklearn
 
 from domainwise import __version__
 from domainwise.base.arrays import Array
-from domainwise.base.runner import Row
+from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import (
     HALVES,

@@ -18,8 +18,7 @@ from sklearn.pipeline import Pipeline
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import quiet_about_domains
 from domainwise.base.messages import ContextWarning, RowFoldsWarning
-from domainwise.base.process import filtered_warnings, one_thread
-from domainwise.base.runner import Row
+from domainwise.base.process import Row, filtered_warnings, one_thread
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.evaluation.results import Record
 from domainwise.held_out.folds import Split, spaced_rows

@@ -14,8 +14,14 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from domainwise.base.process import one_thread
-from domainwise.base.runner import Progress, Row, format_duration, on_cluster, worker_count
+from domainwise.base.process import (
+    Progress,
+    Row,
+    format_duration,
+    on_cluster,
+    one_thread,
+    worker_count,
+)
 from domainwise.evaluation.jobs import ON_HELD_OUT, MethodJob, Scorer, job_key
 from domainwise.evaluation.problem import Problem, outer_splits
 from domainwise.held_out.folds import LeaveDomainsOut, Split

@@ -15,7 +15,7 @@ import numpy as np
 from domainwise.base.arguments import CONSTRAINTS, SEED, check_arguments
 from domainwise.base.arrays import ArrayLike, CrossValidator, Label, Scoring
 from domainwise.base.inputs import check_is_table
-from domainwise.base.runner import Progress, run_jobs
+from domainwise.base.process import Progress, run_jobs
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
 from domainwise.evaluation.folder import JobMemory, open_folder, write_evaluation

@@ -20,10 +20,9 @@ from sklearn.model_selection import (
 from sklearn.utils import check_random_state
 
 from domainwise.base.arguments import check_arguments
-from domainwise.base.arrays import Array, ArrayLike, MaybeArray, Seed
+from domainwise.base.arrays import Array, ArrayLike, MaybeArray, Seed, evenly_spaced
 from domainwise.base.inputs import check_sample_domain, count_rows
 from domainwise.base.messages import RowFoldsWarning, warn_caller
-from domainwise.base.namespace import evenly_spaced
 from domainwise.base.process import filtered_warnings
 
 

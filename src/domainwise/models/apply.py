@@ -21,9 +21,8 @@ from sklearn import config_context
 from domainwise.base.arrays import Array
 from domainwise.base.files import replacing_folder
 from domainwise.base.process import filtered_warnings
-from domainwise.estimators.ensemble.batches import random_numbers, row_keys
+from domainwise.estimators.ensemble.batches import Moments, random_numbers, row_keys
 from domainwise.estimators.ensemble.context import DomainContext, DomainStatistics
-from domainwise.estimators.ensemble.moments import Moments
 from domainwise.models.table_model import TableModel
 from domainwise.tables.errors import Argument, TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, table_columns, writing_table

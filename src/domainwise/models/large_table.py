@@ -17,12 +17,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from domainwise.algebra.backends.partitions import Layout, Partitions
+from domainwise.algebra.backends.dask import Layout, Partitions
 from domainwise.algebra.gram.dask.graphs import Deferred, calls, constant, run, task, tree
-from domainwise.base.arrays import Array
-from domainwise.base.namespace import available_memory
-from domainwise.distributed import parquet
-from domainwise.estimators.ensemble.moments import Moments
+from domainwise.base.arrays import Array, available_memory
+from domainwise.distributed import fit as parquet
+from domainwise.estimators.ensemble.batches import Moments
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, describe_model, table_setting
 from domainwise.tables.cells import MAX_CATEGORIES, as_labels

@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from domainwise.algebra.kernels.landmarks import landmark_count
+from domainwise.algebra.kernels.approximations import landmark_count
 from domainwise.base.arguments import SequenceOf
 from domainwise.estimators import projections as estimators
 from domainwise.estimators.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor

@@ -27,8 +27,8 @@ from domainwise.algebra.kernels.functions import Kernel, resolve_gamma
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import check_sample_domain, quiet_about_domains, take_rows
 from domainwise.base.signatures import arguments
-from domainwise.estimators.ensemble.symmetric import bin_borders
-from domainwise.estimators.projections.exact_base import KernelProjection
+from domainwise.estimators.ensemble.trees import bin_borders
+from domainwise.estimators.projections.exact import KernelProjection
 from domainwise.estimators.projections.path import project_grid
 from domainwise.estimators.projections.projection import one_thread_if_small
 from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve, improves

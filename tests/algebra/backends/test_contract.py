@@ -64,7 +64,7 @@ def test_tensors_are_not_passed_to_functions_for_arrays():
 
 
 def test_an_estimator_without_a_method_cannot_be_created():
-    from domainwise.estimators.projections.exact_base import KernelProjection
+    from domainwise.estimators.projections.exact import KernelProjection
 
     class Incomplete(KernelProjection):
         pass

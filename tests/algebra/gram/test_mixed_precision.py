@@ -256,7 +256,7 @@ def problem(n=500, *, twins=None, offset=0.0, far=None):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("method", [DCM, DICA])
 def test_float32_iterations_give_the_results_of_accurate_ones(case, method, path, monkeypatch):
-    monkeypatch.setattr("domainwise.estimators.projections.exact_base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.estimators.projections.exact.DENSE_ROWS", 0)
     change, arguments = map(dict, CASES[case])  # copies, because "ridge" is removed below
     if method is DICA and (lam := arguments.pop("ridge", None)) is not None:
         arguments["lam"] = 500 * lam
@@ -278,7 +278,7 @@ def test_float32_iterations_give_the_results_of_accurate_ones(case, method, path
 
 
 def test_float32_rows_use_float32_products(path, monkeypatch):
-    monkeypatch.setattr("domainwise.estimators.projections.exact_base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.estimators.projections.exact.DENSE_ROWS", 0)
     X, y, domain = problem()
     single = DCM().fit(X.astype(np.float32), y, sample_domain=domain)
     double = DCM().fit(X, y, sample_domain=domain)
@@ -304,7 +304,7 @@ def test_streamed_and_dense_fits_transform_new_rows_in_the_same_way(path, monkey
     new_rows = rows(70, 5, seed=9)
     models = [KPCA(3), InvariantKernel(), DCM(ridge=np.inf)]
     dense_results = [m.fit(X, y, sample_domain=domain).transform(new_rows) for m in models]
-    monkeypatch.setattr("domainwise.estimators.projections.exact_base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.estimators.projections.exact.DENSE_ROWS", 0)
     monkeypatch.setattr("domainwise.estimators.invariant.kernel.DENSE_ROWS", 0, raising=False)
     for model, expected in zip(models, dense_results, strict=True):
         actual = model.fit(X, y, sample_domain=domain).transform(new_rows)

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 import domainwise.algebra.gram.dense as dense_module
 import domainwise.algebra.gram.iterative as streamed_module
 import domainwise.algebra.gram.tiles as tiles_module
-import domainwise.estimators.projections.exact_base as base
+import domainwise.estimators.projections.exact as base
 from domainwise import COIR, DCM, DICA, KPCA
 from domainwise.algebra.gram import DenseGram, StreamedGram
 from domainwise.algebra.gram.dense import RefinedCholesky, cholesky_inverse, spectral_solve

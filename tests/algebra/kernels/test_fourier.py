@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
-from domainwise.algebra.kernels.fourier import FourierMap
+from domainwise.algebra.kernels.approximations import FourierMap
 
 KERNELS = {"rbf": rbf_kernel, "laplacian": laplacian_kernel}
 

@@ -227,7 +227,7 @@ def test_nystrom_is_exact_if_every_row_is_a_landmark(exact, fast, case):
 
 
 def streamed(monkeypatch):
-    monkeypatch.setattr("domainwise.estimators.projections.exact_base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.estimators.projections.exact.DENSE_ROWS", 0)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from domainwise.estimators.ensemble.batches import (
     N_CONTEXTS,
     OUTLIER_RATE,
     Batch,
+    Moments,
     SourceRange,
     SourceSamples,
     Trust,
@@ -21,7 +22,6 @@ from domainwise.estimators.ensemble.batches import (
     random_order,
     row_keys,
 )
-from domainwise.estimators.ensemble.moments import Moments
 
 CLASSES = [("logistic", LogisticRegression())]
 NUMBERS = [("ridge", Ridge())]

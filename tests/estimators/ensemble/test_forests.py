@@ -15,7 +15,7 @@ from domainwise import DomainEnsembleClassifier
 from domainwise.base.inputs import Labels
 from domainwise.datasets import make_synthetic
 from domainwise.estimators.ensemble import members
-from domainwise.estimators.ensemble.forests import pack_forest, round_leaves, unpack_forest
+from domainwise.estimators.ensemble.trees import pack_forest, round_leaves, unpack_forest
 from domainwise.held_out.search.scores import MIN_PROBABILITY
 from domainwise.models.files.persistence import load, save
 

@@ -5,8 +5,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_friedman1
 
-from domainwise.estimators.ensemble import symmetric
-from domainwise.estimators.ensemble.symmetric import (
+from domainwise.estimators.ensemble import trees as symmetric
+from domainwise.estimators.ensemble.trees import (
     SymmetricBoostingClassifier,
     SymmetricBoostingRegressor,
 )

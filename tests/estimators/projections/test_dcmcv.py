@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-import domainwise.estimators.projections.exact_base as base
+import domainwise.estimators.projections.exact as base
 from domainwise import DCM, FastDCM
 from domainwise.algebra.gram.iterative import StreamedGram
 from domainwise.datasets import make_synthetic

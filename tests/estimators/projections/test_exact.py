@@ -708,7 +708,7 @@ def test_a_row_has_the_same_projection_alone_and_among_others(model, kernel):
 def test_refitting_gives_identical_results(model, monkeypatch):
     p = PROBLEMS["binary"]
     for rows in (3000, 10):
-        monkeypatch.setattr("domainwise.estimators.projections.exact_base.DENSE_ROWS", rows)
+        monkeypatch.setattr("domainwise.estimators.projections.exact.DENSE_ROWS", rows)
         one, two = (refit(model, p.X, p.y, p.d) for _ in range(2))
         np.testing.assert_array_equal(one.dual_coef_, two.dual_coef_)
         np.testing.assert_array_equal(one.embedding_, two.embedding_)

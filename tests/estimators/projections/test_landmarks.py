@@ -5,8 +5,8 @@ import pytest
 
 from domainwise import DCM, FastDCM, FastKPCA
 from domainwise.algebra.gram.nystrom import NystromMap
+from domainwise.algebra.kernels.approximations import choose_landmarks, landmark_count
 from domainwise.algebra.kernels.functions import Kernel, make_kernel
-from domainwise.algebra.kernels.landmarks import choose_landmarks, landmark_count
 from domainwise.base.arguments import LANDMARK_RULES
 from domainwise.datasets import make_synthetic
 

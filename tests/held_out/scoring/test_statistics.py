@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from domainwise.held_out.scoring.statistics import compare, rank_methods, summarize
+from domainwise.held_out.scoring.statistics import compare
+from reproduction.ranks import rank_methods, summarize
 
 
 def test_deviation_is_that_of_a_sample():

@@ -11,14 +11,12 @@ import numpy as np
 import torch
 from sklearn.utils.validation import validate_data
 
-from domainwise.algebra.backends.base import NAN_ADVICE, Backend
-from domainwise.algebra.backends.devices import move
+from domainwise.algebra.backends.base import NAN_ADVICE, Backend, move
 from domainwise.algebra.gram.torch import operator
-from domainwise.algebra.kernels.fourier import Basis
+from domainwise.algebra.kernels.approximations import Basis
 from domainwise.algebra.labels import RowLabels, label_rows
-from domainwise.base.arrays import Array
+from domainwise.base.arrays import Array, precision_name, to_device_of, to_host
 from domainwise.base.inputs import Labels, check_sample_domain, check_target, plain_array
-from domainwise.base.namespace import precision_name, to_device_of, to_host
 
 Tensor = Any
 

@@ -14,15 +14,15 @@ from domainwise.algebra.gram.rows import RowsGram
 from domainwise.algebra.kernels.functions import check_finite
 from domainwise.algebra.labels import RowLabels
 from domainwise.algebra.methods.contract import Images, Matrix, RitzPairs, Solution, pairs_within
-from domainwise.base.arrays import Array
-from domainwise.base.messages import warn_caller
-from domainwise.base.namespace import (
+from domainwise.base.arrays import (
+    Array,
     available_memory,
     cast,
     cholesky_solver,
     column_norms,
     namespace,
 )
+from domainwise.base.messages import warn_caller
 
 #: Up to this number of rows, a full eigendecomposition is faster than an iteration with products.
 LAPACK_ROWS = 800

@@ -22,8 +22,7 @@ from domainwise.algebra.kernels.functions import Kernel
 from domainwise.algebra.labels import RowLabels
 from domainwise.algebra.methods.components import warn_stopped
 from domainwise.algebra.methods.contract import Matrix, Solution
-from domainwise.base.arrays import Array, is_tensor
-from domainwise.base.namespace import available_memory, cast, namespace
+from domainwise.base.arrays import Array, available_memory, cast, is_tensor, namespace
 
 #: Smallest relative residual that can be reached with products in float32.
 FLOAT32_TOLERANCE = 1e-5

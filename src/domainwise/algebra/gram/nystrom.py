@@ -17,7 +17,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from domainwise.algebra.gram.tiles import cross_product
-from domainwise.algebra.kernels.fourier import Basis, FourierMap
+from domainwise.algebra.kernels.approximations import Basis, FourierMap
 from domainwise.algebra.kernels.functions import Kernel, check_finite
 from domainwise.algebra.labels import LabelSpace, kernel_columns, label_kernel, pivoted_cholesky
 from domainwise.algebra.methods.contract import (
@@ -28,8 +28,7 @@ from domainwise.algebra.methods.contract import (
     Solution,
     pairs_within,
 )
-from domainwise.base.arrays import Array
-from domainwise.base.namespace import cast, evenly_spaced, namespace, to_device_of
+from domainwise.base.arrays import Array, cast, evenly_spaced, namespace, to_device_of
 
 #: A product with a triangular matrix is computed in this number of panels, to skip most zeros.
 PANELS = 4

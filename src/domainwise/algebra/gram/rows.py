@@ -13,8 +13,7 @@ from domainwise.algebra.kernels.functions import check_finite
 from domainwise.algebra.labels import RowLabels
 from domainwise.algebra.methods.components import norms
 from domainwise.algebra.methods.contract import Gram, Images, Matrix, RitzPairs, project_pencil
-from domainwise.base.arrays import Array
-from domainwise.base.namespace import to_host
+from domainwise.base.arrays import Array, to_host
 
 #: An iteration has stalled if this number of steps did not halve the residual.
 STALL_STEPS = 8

@@ -14,12 +14,13 @@ from scipy.linalg import solve_triangular
 from domainwise.algebra.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.algebra.gram.tiles import in_threads, panels, use_compiled
 from domainwise.algebra.labels import LabelSpace, category_space
-from domainwise.base.arrays import Array, is_tensor
-from domainwise.base.namespace import (
+from domainwise.base.arrays import (
+    Array,
     available_memory,
     cast,
     cross_distances,
     group_sums,
+    is_tensor,
     namespace,
     to_device_of,
     to_host,

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.utils import check_array
 
-from domainwise.algebra.kernels.fourier import Basis
+from domainwise.algebra.kernels.approximations import Basis
 from domainwise.algebra.kernels.functions import (
     EXPONENT_ERROR,
     MAX_POLYNOMIAL,
@@ -32,9 +32,8 @@ from domainwise.algebra.kernels.functions import (
     compiled_functions,
     resolve_gamma,
 )
-from domainwise.base.arrays import Array, is_tensor
+from domainwise.base.arrays import Array, cast, is_tensor, namespace, squared_norms
 from domainwise.base.inputs import encode_labels, is_continuous, label_array
-from domainwise.base.namespace import cast, namespace, squared_norms
 from domainwise.base.process import matmul_precision, n_threads, single_blas_thread
 
 #: Maximum size of a tile: small enough for the cache of a CPU; large enough to keep a GPU busy.

@@ -17,8 +17,7 @@ import numpy as np
 from scipy.special import log_softmax
 from scipy.stats import chi2
 
-from domainwise.base.arrays import Array
-from domainwise.base.namespace import evenly_spaced
+from domainwise.base.arrays import Array, evenly_spaced
 from domainwise.held_out.calibration.decisions import DecisionRule
 from domainwise.held_out.calibration.quantiles import (
     TOLERANCE,

@@ -34,6 +34,7 @@ from domainwise.estimators.adaptation.adapter import Adaptable
 from domainwise.estimators.conformal import calibration_split
 from domainwise.estimators.ensemble.batches import (
     Batch,
+    Moments,
     Outlier,
     SourceRange,
     Trust,
@@ -54,7 +55,6 @@ from domainwise.estimators.ensemble.fitting import (
 )
 from domainwise.estimators.ensemble.held_out import ShareRange, class_shares, mix
 from domainwise.estimators.ensemble.members import MEMBER_TYPES, MemberType, UserMember
-from domainwise.estimators.ensemble.moments import Moments
 from domainwise.estimators.projections.projection import fixed_seed
 from domainwise.held_out.calibration.decisions import source_shares
 from domainwise.held_out.calibration.quantiles import HasThresholds, promise

@@ -12,12 +12,25 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.algebra.backends import backend_of, refuse_dask
-from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray, is_tensor
+from domainwise.base.arrays import (
+    Array,
+    ArrayLike,
+    Label,
+    MaybeArray,
+    as_type_of,
+    cast,
+    is_tensor,
+    namespace,
+)
 from domainwise.base.inputs import Labels, plain_array, refuse_too_large, validate_rows
-from domainwise.base.namespace import as_type_of, cast, namespace
 from domainwise.base.signatures import arguments, batch_record, check_batch, with_shared_arguments
-from domainwise.estimators.ensemble.batches import Batch
-from domainwise.estimators.ensemble.moments import FeatureRanges, Moments, no_moments, rows_moments
+from domainwise.estimators.ensemble.batches import (
+    Batch,
+    FeatureRanges,
+    Moments,
+    no_moments,
+    rows_moments,
+)
 
 #: Factor by which a feature and its relative value are multiplied.
 RELATIVE_FACTOR = 2**-0.5

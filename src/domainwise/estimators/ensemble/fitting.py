@@ -17,14 +17,15 @@ from domainwise.base.inputs import Labels
 from domainwise.base.messages import warn_caller
 from domainwise.estimators.ensemble.batches import (
     TRUST_TRAINING_ROWS,
+    Moments,
     SourceSamples,
     Trust,
     row_keys,
+    source_limits,
 )
 from domainwise.estimators.ensemble.context import RELATIVE_FACTOR, DomainContext
 from domainwise.estimators.ensemble.held_out import PRIOR, HeldOutScore, joined_splits
 from domainwise.estimators.ensemble.members import Member, MemberData, MemberType
-from domainwise.estimators.ensemble.moments import Moments, source_limits
 from domainwise.held_out.calibration.curves import equal_weights
 from domainwise.held_out.folds import LeaveDomainsOut, Split, domain_folds, draw_rows
 from domainwise.held_out.search.grids import ensemble_sizes

@@ -27,11 +27,13 @@ from sklearn.utils.validation import has_fit_parameter
 from domainwise.algebra.kernels.functions import resolve_gamma
 from domainwise.base.arrays import Array
 from domainwise.base.process import one_thread
-from domainwise.estimators.ensemble.forests import pack_forest, round_leaves, unpack_forest
 from domainwise.estimators.ensemble.held_out import HeldOutScore
-from domainwise.estimators.ensemble.symmetric import (
+from domainwise.estimators.ensemble.trees import (
     SymmetricBoostingClassifier,
     SymmetricBoostingRegressor,
+    pack_forest,
+    round_leaves,
+    unpack_forest,
 )
 from domainwise.estimators.invariant import InvariantSVC, InvariantSVR
 from domainwise.estimators.invariant.tuning import SplitKernels

@@ -28,8 +28,8 @@ from domainwise.base.signatures import (
     arguments,
     with_shared_arguments,
 )
-from domainwise.estimators.projections.exact_base import DENSE_ROWS, make_gram
-from domainwise.estimators.projections.fast_base import LandmarkProjection
+from domainwise.estimators.projections.exact import DENSE_ROWS, make_gram
+from domainwise.estimators.projections.fast import LandmarkProjection
 from domainwise.estimators.projections.projection import one_thread_if_small, resolved_kernel
 
 

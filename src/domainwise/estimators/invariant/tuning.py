@@ -45,7 +45,7 @@ from domainwise.estimators.invariant.kernel import (
     symmetrized,
 )
 from domainwise.estimators.invariant.machines import InvariantMachine
-from domainwise.estimators.projections.exact_base import make_gram
+from domainwise.estimators.projections.exact import make_gram
 from domainwise.estimators.projections.projection import one_thread_if_small, resolved_kernel
 from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import Decisions

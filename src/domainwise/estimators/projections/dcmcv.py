@@ -26,8 +26,7 @@ from domainwise.base.signatures import (
 )
 from domainwise.estimators.projections import path
 from domainwise.estimators.projections.exact import DCM
-from domainwise.estimators.projections.fast import FastDCM
-from domainwise.estimators.projections.fast_base import refuse_descriptors
+from domainwise.estimators.projections.fast import FastDCM, refuse_descriptors
 from domainwise.estimators.projections.projection import Projection
 from domainwise.held_out.folds import Split, domain_folds
 from domainwise.held_out.search import driver

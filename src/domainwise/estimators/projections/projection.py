@@ -14,16 +14,23 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.algebra.backends import Backend, backend_of
-from domainwise.algebra.backends.devices import Movable, from_portable, to_device, to_portable
+from domainwise.algebra.backends.base import Movable, from_portable, to_device, to_portable
 from domainwise.algebra.gram import Gram
 from domainwise.algebra.gram.nystrom import NystromMap
-from domainwise.algebra.kernels.fourier import Basis
+from domainwise.algebra.kernels.approximations import Basis
 from domainwise.algebra.kernels.functions import Kernel
 from domainwise.algebra.labels import LabelSpace, max_residual_trace
 from domainwise.algebra.methods.components import Components
-from domainwise.base.arrays import Array, ArrayLike, MaybeArray, is_dask, is_tensor
+from domainwise.base.arrays import (
+    Array,
+    ArrayLike,
+    MaybeArray,
+    is_dask,
+    is_tensor,
+    to_device_of,
+    to_host,
+)
 from domainwise.base.inputs import Labels, count_rows, warn_about_domains
-from domainwise.base.namespace import to_device_of, to_host
 from domainwise.base.process import single_blas_thread
 
 #: Up to this many rows in memory, BLAS uses one thread.

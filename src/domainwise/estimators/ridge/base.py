@@ -14,12 +14,11 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.algebra.backends import Backend, backend_of
-from domainwise.algebra.backends.base import kinds_of_labels
-from domainwise.algebra.backends.devices import Movable
+from domainwise.algebra.backends.base import Movable, kinds_of_labels
 from domainwise.algebra.gram.nystrom import NystromMap
 from domainwise.algebra.gram.sums import CellSums
+from domainwise.algebra.kernels.approximations import landmark_count
 from domainwise.algebra.kernels.functions import Kernel
-from domainwise.algebra.kernels.landmarks import landmark_count
 from domainwise.base.arguments import NON_NEGATIVE, POSITIVE, SequenceOf
 from domainwise.base.arrays import (
     Array,
@@ -31,6 +30,8 @@ from domainwise.base.arrays import (
     Seed,
     is_dask,
     is_tensor,
+    to_device_of,
+    to_host,
 )
 from domainwise.base.inputs import (
     Labels,
@@ -39,10 +40,9 @@ from domainwise.base.inputs import (
     refuse_masked_targets,
     validate_rows,
 )
-from domainwise.base.namespace import to_device_of, to_host
 from domainwise.base.signatures import arguments, batch_record, check_batch, check_same_arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
-from domainwise.estimators.projections.fast_base import OnePass, fourier_map, resolve_landmarks
+from domainwise.estimators.projections.fast import OnePass, fourier_map, resolve_landmarks
 from domainwise.estimators.projections.projection import one_thread_if_small
 from domainwise.estimators.ridge.problem import Penalties, RidgeProblem, needs_predictions
 from domainwise.estimators.ridge.scores import NumberRule, Rows
@@ -272,7 +272,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     def fit_partitions(self, partitions: Any) -> Self:
         """Fit to partitions in one pass, or in two if the score requires predictions for rows."""
-        from domainwise.algebra.backends.partitions import sum_partitions
+        from domainwise.algebra.backends.dask import sum_partitions
 
         self._check_cv_holds_out_domains("a fit to partitions")
         previous_state = dict(vars(self))

@@ -10,9 +10,17 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.algebra.backends import Backend
-from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray, is_tensor
+from domainwise.base.arrays import (
+    Array,
+    ArrayLike,
+    ClassWeight,
+    Decision,
+    MaybeArray,
+    is_tensor,
+    to_device_of,
+    to_host,
+)
 from domainwise.base.inputs import Labels, check_class_weight, check_classes, plain_array
-from domainwise.base.namespace import to_device_of, to_host
 from domainwise.base.signatures import arguments, with_shared_arguments
 from domainwise.estimators.ridge.base import InvariantRidge
 from domainwise.estimators.ridge.scores import ClassRule, Rows

@@ -25,8 +25,7 @@ from domainwise.algebra.gram.sums import (
     merged_cells,
 )
 from domainwise.algebra.gram.tiles import in_threads
-from domainwise.base.arrays import Array
-from domainwise.base.namespace import concatenate_columns, shifted_solve, to_device_of, to_host
+from domainwise.base.arrays import Array, concatenate_columns, shifted_solve, to_device_of, to_host
 from domainwise.held_out.folds import SplitParts
 
 #: Eigenvalues of the domain kernel below this fraction of the largest one are treated as zero.

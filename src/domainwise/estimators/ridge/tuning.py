@@ -24,11 +24,10 @@ from domainwise.algebra.gram.sums import (
     check_cell_memory,
     merged_cells,
 )
-from domainwise.algebra.kernels.fourier import FourierMap
+from domainwise.algebra.kernels.approximations import FourierMap
 from domainwise.algebra.labels import max_residual_trace
-from domainwise.base.arrays import Array
+from domainwise.base.arrays import Array, to_device_of, to_host
 from domainwise.base.inputs import Labels
-from domainwise.base.namespace import to_device_of, to_host
 from domainwise.base.process import single_blas_thread
 from domainwise.estimators.projections.projection import Expansion
 from domainwise.estimators.ridge.problem import (
@@ -394,7 +393,7 @@ class SumSearch(RidgeSearch):
             scores.append(score_cells(cells, columns, self.splits, self.penalties, score))
             problems.append(problem_of_all_rows(cells, columns, self.penalties))
         if needs_rows:
-            from domainwise.estimators.ridge.partition_scores import held_out_scores
+            from domainwise.estimators.ridge.scores import held_out_scores
 
             test_sets = [self.domains[np.isin(self.domain_parts, test)] for _, test in self.splits]
             scores = held_out_scores(self, functions, len(scores[0]), test_sets)

@@ -56,10 +56,9 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.stats import rankdata
 
-from domainwise.base.arrays import Array
+from domainwise.base.arrays import Array, available_memory
 from domainwise.base.inputs import Labels, take_rows
 from domainwise.base.messages import warn_caller
-from domainwise.base.namespace import available_memory
 from domainwise.base.process import single_blas_thread
 from domainwise.held_out.folds import Split
 from domainwise.held_out.search.scores import Outcome, Score

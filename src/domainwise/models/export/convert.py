@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import onnx
 import skl2onnx
-from onnx import numpy_helper
 from skl2onnx import _parse
 from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, StringTensorType
 from sklearn import dummy, ensemble
@@ -32,15 +31,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise import __version__
 from domainwise.algebra.kernels.functions import Kernel
-from domainwise.base.arrays import Array
-from domainwise.base.namespace import to_host
+from domainwise.base.arrays import Array, to_host
 from domainwise.estimators import ensemble as own_ensemble
 from domainwise.estimators import invariant, ridge
 from domainwise.estimators.adaptation import SiteAdapter
 from domainwise.estimators.adaptation.corrections import SMOOTHING
 from domainwise.estimators.conformal import DomainConformal
 from domainwise.estimators.ensemble.members import Member
-from domainwise.estimators.ensemble.symmetric import (
+from domainwise.estimators.ensemble.trees import (
     SymmetricBoostingClassifier,
     SymmetricBoostingRegressor,
 )
@@ -56,6 +54,7 @@ from domainwise.models.export.graph import (
     Tensor,
     class_columns,
     kernel_values,
+    sum_trees,
     weighted_sum,
 )
 from domainwise.models.registry import ClassMeans
@@ -354,7 +353,7 @@ def _convert_boosting(model: Any, X: Tensor) -> Any:
         for stage in model._predictors
         for k, tree in enumerate(stage)
     ]
-    values = _sum_trees(X, field_names, trees) + model._baseline_prediction
+    values = sum_trees(X, field_names, trees) + model._baseline_prediction
     if hasattr(model, "classes_"):
         return _make_output(model, values)
     return values.op("Exp") if model.loss in ("poisson", "gamma") else values
@@ -389,37 +388,8 @@ def _convert_forest(model: Any, X: Tensor) -> Any:
         is_leaf, output_ids = tree.children_left < 0, range(tree.value.shape[2])
         tree_tuples.append((tree.__getstate__()["nodes"], is_leaf, node_values, output_ids))
     X = X.cast("FLOAT").cast("DOUBLE")  # scikit-learn's trees round rows to float32
-    means = _sum_trees(X, field_names, tree_tuples) + offset
+    means = sum_trees(X, field_names, tree_tuples) + offset
     return ClassifierOutput(means.argmax(), None, means) if is_classifier(model) else means
-
-
-def _sum_trees(X: Tensor, field_names: tuple[str, ...], trees: list[Any]) -> Tensor:
-    """Add up trees, each a tuple of its nodes, leaf mask, node values and output indices."""
-    nodes, leaf_masks, node_values, output_ids = zip(*trees, strict=True)
-    is_leaf, tree_sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
-    tree_ids = np.repeat(np.arange(len(trees)), tree_sizes)
-    node_ids = np.concatenate([*map(np.arange, tree_sizes)])
-    suffixes = ("truenodeids", "falsenodeids", "featureids", "values", "missing_value_tracks_true")
-    node_arrays: dict[str, Any] = {
-        f"nodes_{suffix}": np.where(is_leaf, 0, np.concatenate([n[name] for n in nodes]))
-        for suffix, name in zip(suffixes, field_names, strict=True)
-    }
-    node_arrays |= {
-        "nodes_treeids": tree_ids,
-        "nodes_nodeids": node_ids,
-        "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ"),
-        "target_treeids": np.repeat(tree_ids[is_leaf], len(output_ids[0])),
-        "target_nodeids": np.repeat(node_ids[is_leaf], len(output_ids[0])),
-        "target_ids": np.array(output_ids)[tree_ids[is_leaf]].ravel(),
-        "target_weights": np.concatenate(node_values)[is_leaf].ravel(),
-    }
-    attributes: dict[str, Any] = {"n_targets": int(np.max(output_ids)) + 1}
-    for name, array in node_arrays.items():
-        if name in ("nodes_values", "target_weights"):
-            attributes[f"{name}_as_tensor"] = numpy_helper.from_array(array.astype(float), name)
-        else:
-            attributes[name] = array.tolist()
-    return X.op("TreeEnsembleRegressor", domain="ai.onnx.ml", **attributes).cast("DOUBLE")
 
 
 @converts(*(getattr(m, name) for m in (exact, fast) for name in m.__all__))

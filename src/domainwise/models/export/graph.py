@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from onnx import TensorProto, numpy_helper, parser
 
-from domainwise.algebra.kernels.fourier import Basis, FourierMap
+from domainwise.algebra.kernels.approximations import Basis, FourierMap
 from domainwise.algebra.kernels.functions import Kernel
 from domainwise.base.arrays import Array
 
@@ -158,3 +158,32 @@ def _polynomial(kernel: Kernel, T: Tensor) -> Tensor:
     for power in range(int(degree) - 1, 0, -1):
         polynomial = polynomial * T + comb(int(degree), power) * c ** (degree - power)
     return polynomial * T
+
+
+def sum_trees(X: Tensor, field_names: tuple[str, ...], trees: list[Any]) -> Tensor:
+    """Add up trees, each a tuple of its nodes, leaf mask, node values and output indices."""
+    nodes, leaf_masks, node_values, output_ids = zip(*trees, strict=True)
+    is_leaf, tree_sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
+    tree_ids = np.repeat(np.arange(len(trees)), tree_sizes)
+    node_ids = np.concatenate([*map(np.arange, tree_sizes)])
+    suffixes = ("truenodeids", "falsenodeids", "featureids", "values", "missing_value_tracks_true")
+    node_arrays: dict[str, Any] = {
+        f"nodes_{suffix}": np.where(is_leaf, 0, np.concatenate([n[name] for n in nodes]))
+        for suffix, name in zip(suffixes, field_names, strict=True)
+    }
+    node_arrays |= {
+        "nodes_treeids": tree_ids,
+        "nodes_nodeids": node_ids,
+        "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ"),
+        "target_treeids": np.repeat(tree_ids[is_leaf], len(output_ids[0])),
+        "target_nodeids": np.repeat(node_ids[is_leaf], len(output_ids[0])),
+        "target_ids": np.array(output_ids)[tree_ids[is_leaf]].ravel(),
+        "target_weights": np.concatenate(node_values)[is_leaf].ravel(),
+    }
+    attributes: dict[str, Any] = {"n_targets": int(np.max(output_ids)) + 1}
+    for name, array in node_arrays.items():
+        if name in ("nodes_values", "target_weights"):
+            attributes[f"{name}_as_tensor"] = numpy_helper.from_array(array.astype(float), name)
+        else:
+            attributes[name] = array.tolist()
+    return X.op("TreeEnsembleRegressor", domain="ai.onnx.ml", **attributes).cast("DOUBLE")

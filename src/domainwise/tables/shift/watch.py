@@ -20,11 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.algebra.backends import refuse_tensors_and_dask
 from domainwise.algebra.kernels.functions import resolve_gamma
-from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray
+from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray, group_sums
 from domainwise.base.inputs import check_sample_domain, validate_rows
-from domainwise.base.namespace import group_sums
 from domainwise.base.signatures import with_domain_checks
-from domainwise.estimators.ensemble.moments import Moments, rows_moments
+from domainwise.estimators.ensemble.batches import Moments, rows_moments
 from domainwise.tables.cells import column_kind, missing_cells
 
 #: Maximum number of points at which kernel means are computed.

@@ -17,7 +17,7 @@ import cloudpickle
 import dask
 import numpy as np
 
-from domainwise.base.namespace import available_memory
+from domainwise.base.arrays import available_memory
 from domainwise.base.process import single_blas_thread
 
 Task = Any

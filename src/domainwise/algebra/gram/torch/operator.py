@@ -24,11 +24,10 @@ from domainwise.algebra.gram.iterative import (
 from domainwise.algebra.gram.nystrom import NystromMap
 from domainwise.algebra.gram.torch import fused
 from domainwise.algebra.gram.torch.fused import FusedKernel, GroupedProduct, can_fuse
-from domainwise.algebra.kernels.fourier import Basis
+from domainwise.algebra.kernels.approximations import Basis
 from domainwise.algebra.kernels.functions import Kernel, current_precision
 from domainwise.algebra.labels import RowLabels
-from domainwise.base.arrays import Array
-from domainwise.base.namespace import to_device_of, to_host
+from domainwise.base.arrays import Array, to_device_of, to_host
 from domainwise.base.process import matmul_precision
 
 Tensor = Any
