@@ -134,7 +134,7 @@ def test_an_invariant_kernel_that_is_streamed_refuses_it_too(monkeypatch):
 def test_a_search_scores_what_it_will_fit(kernel):
     rows = FUNCTIONS["sigmoid"][0](X, X) if kernel == "precomputed" else X
     machine, grid = dw.InvariantSVC(kernel=kernel), {"C": [0.1, 10.0], "domain_weight": [0.0, 1.0]}
-    search = InvariantSearchCV(machine, grid).fit(rows, Y, sample_domain=D)
+    search = InvariantSearchCV(machine, grid, scoring="accuracy").fit(rows, Y, sample_domain=D)
     with config_context(enable_metadata_routing=True):
         plain = GridSearchCV(machine, grid, cv=LeaveOneGroupOut()).fit(
             rows, Y, groups=D, sample_domain=D

@@ -367,8 +367,8 @@ def count_texts(column: Any, na: Sequence[str] = ()) -> Counter[str]:
 def spelled_levels(texts: Sequence[str]) -> list[str]:
     """Return the categories whose value could also be a typed number or boolean.
 
-    >>> spelled_levels(["01", "02", "x", "2", "TRUE"])
-    ['01', 'TRUE']
+    >>> spelled_levels(["01", "02", "x", "2", "FALSE"])  # the number 2 may be "02" or "2"
+    ['01', 'FALSE']
     """
     distinct_texts = set(texts)
     values = {text: number_in(text) for text in distinct_texts}

@@ -165,8 +165,8 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     >>> model = DomainEnsembleClassifier(["linear", "extra_trees"], random_state=0)
     >>> model = model.fit(heart.data, heart.target, sample_domain=heart.sample_domain)
     >>> low, high = model.expected_range_
-    >>> print(f"accuracy at one new hospital: {low:.1f} to {high:.1f}")
-    accuracy at one new hospital: 0.6 to 0.9
+    >>> print(f"balanced accuracy at one new hospital: {low:.1f} to {high:.1f}")
+    balanced accuracy at one new hospital: 0.5 to 0.9
     >>> model.predict_proba(heart.data[:3]).shape
     (3, 2)
     """
