@@ -143,6 +143,10 @@ def test_a_row_that_was_held_out_twice_counts_once(levels):
             (0.4, 0.42, 0.41, 0.4, 0.4),
             "would hardly help: the expected RMSE is 0.400 without labels and ",
         ),
+        (
+            (0.4, 0.42, 0.43, 0.44, 0.45),
+            "might make predictions worse: the expected RMSE is 0.400 without labels and 0.450",
+        ),
     ],
 )
 def test_the_sentence_says_how_many_labels_are_enough(levels, scores, sentence):

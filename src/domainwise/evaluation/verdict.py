@@ -349,7 +349,9 @@ def label_sentence(results: Results) -> str:
     source_text = " (known values of the target) from the next site"
     if best_score - initial_score < margin:
         scores_text = f"{show(initial_score)} without labels and {show(scores[n_max])} with {n_max}"
-        return f"Labels{source_text} would hardly help: the expected {label} is {scores_text}."
+        worse = initial_score - scores[n_max] >= margin
+        effect = "might make predictions worse" if worse else "would hardly help"
+        return f"Labels{source_text} {effect}: the expected {label} is {scores_text}."
     # The smallest number of labels with about the best score.
     n_enough = next(n for n in counts if best_score - scores[n] < margin)
     n_first = counts[0] if scores[counts[0]] - initial_score >= margin else n_enough

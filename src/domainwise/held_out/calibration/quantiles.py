@@ -178,7 +178,8 @@ def few_domain_thresholds(groups: Sequence[Array], coverages: Array) -> Array:
         errors = shares.std(axis=1, ddof=1) / np.sqrt(n_domains)
         is_enough = shares.mean(axis=1) - 0.5 * errors >= coverage - TOLERANCE
         is_enough &= np.append(np.diff(factors[order]) > 0, True)  # the last of equal factors
-        thresholds.append(factors[order][np.argmax(is_enough)] * pooled_quantiles[i])
+        with np.errstate(over="ignore"):  # infinite scores
+            thresholds.append(factors[order][np.argmax(is_enough)] * pooled_quantiles[i])
     # Larger coverages have larger sets.
     finite_thresholds = np.maximum.accumulate(thresholds)
     return np.where(finite_thresholds < LARGEST, finite_thresholds, np.inf)
