@@ -127,8 +127,9 @@ def test_a_fit_shares_out_its_folds_and_nothing_else(
     sets = [found["check"].pop("calibration") for found in (here, there)]
     assert sets[1].pop("thresholds") == pytest.approx(sets[0].pop("thresholds"))
     assert sets[1] == pytest.approx(sets[0])
-    ranges = [result["check"].pop("range") for result in (here, there)]
-    assert ranges[1] == pytest.approx(ranges[0])
+    for name in ("range", "true_range"):
+        ranges = [result["check"].pop(name) for result in (here, there)]
+        assert ranges[1] == pytest.approx(ranges[0])
     assert there["check"] == pytest.approx(here["check"])
 
 

@@ -55,8 +55,8 @@ def find_context(model: Any) -> tuple[Any, list[Any]]:
     matches = list(_context_estimators(model, []))
     if not matches:
         raise ValueError(
-            "this model predicts rows one by one, without the context of other rows in their "
-            "domain. Predict without context, or fit an ensemble"
+            "this model predicts rows one by one: its method has no context, or context did not "
+            "improve its scores on held-out domains. Predict without context"
         )
     if len(matches) > 1:
         raise ValueError(
