@@ -245,7 +245,7 @@ def on_cluster(folder: str, workers: int, projection: bool, each_group: bool = F
 
     from distributed import Client, LocalCluster
 
-    import domainwise.distributed.fit as parquet
+    import domainwise.distributed.parquet as parquet
     from domainwise.distributed.fit import fit_parquet
 
     def state(dask_worker: Any) -> tuple[int, int]:

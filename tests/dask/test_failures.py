@@ -13,7 +13,8 @@ from domainwise import FastDCM, InvariantRidgeClassifierCV
 
 pytest.importorskip("distributed")
 
-from domainwise.distributed.fit import fit_parquet, read_piece
+from domainwise.distributed.fit import fit_parquet
+from domainwise.distributed.parquet import read_piece
 
 pytestmark = pytest.mark.dask
 
@@ -114,7 +115,7 @@ def test_a_fit_of_files_survives_as_well(
     how_many, rows, doomed, worker_pids, assert_same_bits, monkeypatch, tmp_path
 ):
     rows("three").frame().to_parquet(tmp_path / "rows.parquet", row_group_size=20)
-    monkeypatch.setattr("domainwise.distributed.fit.PARTITION_BYTES", 1)
+    monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
 
     def fit():
         return fit_parquet(FastDCM(n_landmarks=60), tmp_path, target="y", domain="site")
@@ -128,7 +129,7 @@ def test_a_fit_of_files_survives_as_well(
             time.sleep(seconds)
             return read_piece(piece, columns)
 
-        monkeypatch.setattr("domainwise.distributed.fit.read_piece", slow_read)
+        monkeypatch.setattr("domainwise.distributed.parquet.read_piece", slow_read)
         return fit()
 
     harmed = fit_while(doomed, slow_fit, lambda: kill(pids))

@@ -50,7 +50,7 @@ def make_frame(n=1500, seed=0):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Files of several row groups, each of which is a piece."""
-    monkeypatch.setattr("domainwise.distributed.fit.PARTITION_BYTES", 1)
+    monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
     monkeypatch.setattr("domainwise.estimators.ridge.base.AUTO_LANDMARKS", 60)
     for i, part in enumerate(np.array_split(np.arange(1500), 3)):
         make_frame().iloc[part].to_parquet(tmp_path / f"{i}.parquet", row_group_size=200)

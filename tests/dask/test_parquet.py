@@ -59,7 +59,7 @@ def test_an_exact_estimator_is_refused_with_the_name_of_its_fast_variant(folder)
 def test_row_groups_are_read_together_up_to_a_size(folder, monkeypatch):
     many = fit_parquet(FastKPCA(n_landmarks=60), folder, target=None, domain=None, features=["x0"])
     assert many.solver_info_["n_partitions"] == 4
-    monkeypatch.setattr("domainwise.distributed.fit.PARTITION_BYTES", 1)
+    monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
     each = fit_parquet(FastKPCA(n_landmarks=60), folder, target=None, domain=None, features=["x0"])
     assert each.solver_info_["n_partitions"] == 16
     assert many.gamma_ == each.gamma_
@@ -73,7 +73,7 @@ def test_rows_are_summed_where_they_are_read(client, tmp_path, monkeypatch):
     frame = pd.DataFrame(rng.standard_normal((60_000, 20))).rename(columns="x{}".format)
     frame["y"], frame["site"] = rng.integers(2, size=(2, len(frame)))
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=3_000)
-    monkeypatch.setattr("domainwise.distributed.fit.PARTITION_BYTES", 1)
+    monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
     monkeypatch.setattr("domainwise.algebra.backends.dask.SAMPLE_ROWS", 2_000)
     before = sum(client.run(sent).values())
     model = fit_parquet(FastDCM(n_landmarks=20), tmp_path, target="y", domain="site", client=client)
@@ -194,7 +194,7 @@ def test_folder_names_are_decoded(frame, tmp_path):
 
 @pytest.mark.parametrize("pattern", ["part-1*.parquet", "part-[12]*.parquet", "part-?.parquet"])
 def test_a_pattern_selects_only_the_files_that_match_it(pattern, folder):
-    from domainwise.distributed.fit import read_footers
+    from domainwise.distributed.parquet import read_footers
 
     names = [Path(footer.path).name for footer in read_footers(f"{folder}/{pattern}")]
     assert names == sorted(path.name for path in folder.glob(pattern))

@@ -56,7 +56,7 @@ def test_files_are_searched_as_the_rows_in_them(rows, client, tmp_path, monkeypa
     )
     read, here.curve_ = dd.read_parquet(tmp_path), None  # sums do not calibrate probabilities
     assert there.predict(read).compute().tolist() == here.predict(frame[FEATURES]).tolist()
-    monkeypatch.setattr("domainwise.distributed.fit.PARTITION_BYTES", 1)
+    monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
     finer = fit_parquet(clone(model), tmp_path, target="y", domain="site")
     assert finer.members_ == there.members_
 

@@ -85,8 +85,12 @@ def test_the_simplest_of_equally_good_methods_is_recommended():
     )
     assert evaluation.answer.reason == (
         "about as good as ENSEMBLE on eight held-out domains (mean accuracy: 0.735 and 0.744), and "
-        "simpler and faster."
+        "simpler."
     )
+    for seconds, ending in ((5.0, "simpler and at least twice as fast."), (6.0, "simpler.")):
+        timed = make_evaluation({"svm": SVM, "ensemble": better})
+        timed.results = [replace(r, seconds={"svm": seconds}.get(r.key, 10)) for r in timed.results]
+        assert timed.answer.reason.endswith(ending)
     same = make_evaluation({"svm": better, "ensemble": SVM}).answer
     assert same.reason.startswith(
         "about as good as ENSEMBLE on eight held-out domains (mean accuracy: "

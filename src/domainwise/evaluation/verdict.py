@@ -155,7 +155,9 @@ def _reason(results: Results) -> str:
     mean_of: Callable[[MethodResult], float] = results.weighted_mean
     other = leader if leader is not method else rival
     if other and not other.trivial and mean_of(method) - mean_of(other) < results.margin:
-        advantage = ", and simpler and faster" if method.cost < other.cost else ""
+        advantage = ", and simpler" * (method.cost < other.cost)
+        if advantage and 0.0 < 2.0 * method.seconds <= other.seconds:
+            advantage += " and at least twice as fast"
         if not advantage and method.worst > other.worst:
             worst_text = f"{show(method.worst)} and {show(other.worst)}"
             advantage = f", and better on the worst domain ({worst_text})"

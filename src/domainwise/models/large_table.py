@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from domainwise.algebra.backends.dask import Layout, Partitions
 from domainwise.algebra.gram.dask.graphs import Deferred, calls, constant, run, task, tree
 from domainwise.base.arrays import Array, available_memory
-from domainwise.distributed import fit as parquet
+from domainwise.distributed import parquet
 from domainwise.estimators.ensemble.batches import Moments
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, describe_model, table_setting

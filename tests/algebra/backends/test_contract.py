@@ -22,7 +22,7 @@ def lookups(monkeypatch):
         types.append(type(X))
         return backend_of(X)
 
-    for module in ("projection", "fast_base"):
+    for module in ("projection", "fast"):
         monkeypatch.setattr(f"domainwise.estimators.projections.{module}.backend_of", recorded)
     return types
 

@@ -393,7 +393,7 @@ class SumSearch(RidgeSearch):
             scores.append(score_cells(cells, columns, self.splits, self.penalties, score))
             problems.append(problem_of_all_rows(cells, columns, self.penalties))
         if needs_rows:
-            from domainwise.estimators.ridge.scores import held_out_scores
+            from domainwise.estimators.ridge.partition_scores import held_out_scores
 
             test_sets = [self.domains[np.isin(self.domain_parts, test)] for _, test in self.splits]
             scores = held_out_scores(self, functions, len(scores[0]), test_sets)
