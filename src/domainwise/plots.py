@@ -1,19 +1,7 @@
 """Displays in the style of scikit-learn; matplotlib is imported when a plot is drawn."""
 
-from domainwise.evaluation.plots import (
-    CalibrationDisplay,
-    DecisionCurveDisplay,
-    DomainMapDisplay,
-    DomainScoresDisplay,
-    ForestDisplay,
-    ShiftDisplay,
-)
+from domainwise.evaluation import plots
+from domainwise.evaluation.plots import *
 
-__all__ = [
-    "CalibrationDisplay",
-    "DecisionCurveDisplay",
-    "DomainMapDisplay",
-    "DomainScoresDisplay",
-    "ForestDisplay",
-    "ShiftDisplay",
-]
+__all__: list[str] = []
+__all__ += plots.__all__

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from domainwise import evaluate
 from domainwise.evaluation.faults import find_faults, leaking_columns, with_effects
 from domainwise.evaluation.problem import make_problem
-from domainwise.tables.notes import identifier_reason
+from domainwise.tables.names import identifier_reason
 
 SITES = [f"site {mark}" for mark in "ABCDEF"]
 N = 80

@@ -29,7 +29,7 @@ from domainwise.evaluation.table_checks import (
 from domainwise.evaluation.verdict import names_of
 from domainwise.held_out.scoring.statistics import in_words, listed
 from domainwise.tables.errors import import_pandas
-from domainwise.tables.notes import identifier_reason, site_columns
+from domainwise.tables.names import identifier_reason, site_columns
 
 #: Maximum number of columns that are described: those that distinguish domains best.
 MAX_COLUMNS = 40

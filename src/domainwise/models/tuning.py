@@ -62,8 +62,14 @@ from domainwise.held_out.search.driver import (
     held_out_outputs,
     search,
 )
-from domainwise.held_out.search.heads import quick_head
-from domainwise.held_out.search.scores import Score, SmoothScore, as_score, outputs, quiet_scores
+from domainwise.held_out.search.scores import (
+    Score,
+    SmoothScore,
+    as_score,
+    outputs,
+    quick_head,
+    quiet_scores,
+)
 
 MAX_INNER_FOLDS = 5  #: maximum number of folds of source domains on which arguments are chosen
 #: Maximum number of rows on which arguments are chosen; the final fit uses all rows. There is no

@@ -1,14 +1,19 @@
-"""Names of columns: which are features, and errors for missing, repeated or unusable names."""
+"""Columns: which are features, errors for missing or unusable names, and notes about columns."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
+from unicodedata import normalize
 
-from domainwise.tables.errors import TableError, describe_names
+import numpy as np
+
+from domainwise.base.arrays import Array
+from domainwise.tables.cells import is_numeric
+from domainwise.tables.errors import TableError, describe_names, import_pandas, join_names
 
 #: Name for a first column without a name, which is usually an index written by pandas or R. If
 #: another column already has this name, ".1" is added.
@@ -110,3 +115,110 @@ def unnamed_column_name(other_names: Sequence[str]) -> str:
 def is_unnamed(name: str) -> bool:
     """Whether this module or pandas gave this name to a column without a name."""
     return re.fullmatch(rf"{UNNAMED}(\.[0-9]+)?", name) is not None
+
+
+#: Maximum number of rows that are sorted to find columns that identify the domain.
+MAX_SORTED_ROWS = 20_000
+#: Copied rows within domains are reported if two rows of a domain are equal this many times as
+#: often as two rows of different domains.
+COPY_RATIO = 10
+
+
+def similar_label_notes(labels: Array, noun: str) -> list[str]:
+    """Return notes on labels that look the same but are not merged."""
+    label_groups: dict[str, list[str]] = defaultdict(list)
+    for label in map(str, labels.tolist()):
+        label_groups[" ".join(normalize("NFKC", label).split()).casefold()].append(label)
+    return [
+        f"{describe_names(group)} are different {noun}, although they differ only in spaces, "
+        "capitalization or Unicode form; if they mean the same thing, write them the same way"
+        for group in label_groups.values()
+        if len(group) > 1
+    ]
+
+
+def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
+    """Explain why numbers look like row identifiers; return "" if they do not.
+
+    Numbers look like identifiers if they are at least 20 distinct integers, or if they are
+    monotonic in every domain with at least five rows and these domains have at least 20 rows in
+    total. ``domain_rows`` contains the row indices of each domain.
+    """
+    are_integers = np.isfinite(values).all() and np.all(values == np.round(values))
+    if are_integers and len(values) >= 20 and len(np.unique(values)) == len(values):
+        return "is a different whole number in every row"
+    large_domain_rows = [rows for rows in domain_rows if len(rows) >= 5]
+    steps_by_domain = (np.diff(values[rows]) for rows in large_domain_rows)
+    is_monotonic = all((steps > 0).all() or (steps < 0).all() for steps in steps_by_domain)
+    has_enough_rows = sum(map(len, large_domain_rows)) >= 20
+    text = "increases or decreases from row to row in every domain"
+    return text if has_enough_rows and is_monotonic else ""
+
+
+def site_columns(X: Any, domain_codes: Array) -> list[str]:
+    """Return the columns that are constant within every domain, such as the beds of a hospital.
+
+    >>> X = import_pandas().DataFrame({"beds": [80, 80, 200], "age": [51, 60, 44]})
+    >>> site_columns(X, np.array([0, 0, 1]))
+    ['beds']
+    """
+    if len(domain_codes) == len(np.unique(domain_codes)):
+        return []
+    n_values = X.groupby(np.asarray(domain_codes)).nunique()
+    return [name for name in X.columns if (n_values[name] <= 1).all()]
+
+
+def feature_notes(X: Any, y: Array, site_level: Sequence[str], domains: Array) -> list[str]:
+    """Return notes on columns that describe domains or look like identifiers, and on copied rows.
+
+    Up to ``MAX_SORTED_ROWS`` rows are sorted by each feature, with ties in random order. A feature
+    identifies the domain if the share of adjacent rows from the same domain, minus the share
+    expected by chance, is at least 90 % of this difference in a table sorted by domain.
+    """
+    domain_names, all_codes = np.unique(domains, return_inverse=True)
+    notes, advice = [], "Drop it unless it has the same meaning in new domains"
+    if site_level:
+        notes.append(
+            f"columns that are constant within every domain: {join_names(site_level, 20)}; they "
+            f"describe the domain, so {len(domain_names)} domains provide only "
+            f"{len(domain_names)} of their values"
+        )
+    domain_rows = [np.flatnonzero(all_codes == d) for d in range(len(domain_names))]
+    features = X.drop(columns=list(site_level))
+    for name in features.columns if len(domains) else ():
+        values = features[name].to_numpy() if is_numeric(features[name]) else None
+        if values is not None and (reason := identifier_reason(values, domain_rows)):
+            text = f"feature {name!r} {reason}: it looks like an identifier or a time"
+            notes.append(f"{text}. {advice}")
+    sampled_rows = np.random.default_rng(0).permutation(len(domains))[:MAX_SORTED_ROWS]
+    domain_codes = all_codes[sampled_rows]
+    share_if_sorted = 1 - (len(np.unique(domain_codes)) - 1) / max(len(domain_codes) - 1, 1)
+    share_by_chance = float(np.sum((np.bincount(domain_codes) / len(domain_codes)) ** 2))
+    for name in features.columns:
+        column = features[name].iloc[sampled_rows]
+        values = column.to_numpy() if is_numeric(column) else column.factorize()[0]
+        sorted_codes = domain_codes[np.argsort(values, kind="stable")]
+        same_domain_share = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
+        if 0 < 0.9 * (share_if_sorted - share_by_chance) <= same_domain_share - share_by_chance:
+            text = f"feature {name!r} alone identifies the domain, so it may not generalize"
+            notes.append(f"{text}. {advice}")
+    return notes + _copy_notes(X.assign(**{"": y}), all_codes, domain_names)
+
+
+def _copy_notes(rows: Any, domain_codes: Array, domain_names: Array) -> list[str]:
+    """Return a note if rows are exact copies of other rows of their domain, more than by chance."""
+    row_codes = import_pandas().util.hash_pandas_object(rows, index=False).factorize()[0]
+    sizes, group_sizes = np.bincount(domain_codes).astype(float), np.bincount(row_codes)
+    groups, counts = np.unique(np.stack([row_codes, domain_codes]), axis=1, return_counts=True)
+    n_equal_within = np.sum(counts * (counts - 1.0))
+    n_equal_between = np.sum(group_sizes * (group_sizes - 1.0)) - n_equal_within
+    n_within = np.sum(sizes * (sizes - 1))
+    n_between = max(len(row_codes) * (len(row_codes) - 1.0) - n_within, 1.0)
+    if n_equal_within / max(n_within, 1.0) <= COPY_RATIO * n_equal_between / n_between:
+        return []
+    n_copies = np.bincount(groups[1], counts - 1, len(sizes)).astype(int)
+    extents = [f"{n} in {name}" for name, n in zip(domain_names, n_copies, strict=True) if n]
+    return [
+        f"rows that are exact copies of another row of the same domain: {join_names(extents, 5)}; "
+        "remove them if they were recorded twice"
+    ]

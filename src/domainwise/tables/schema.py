@@ -37,8 +37,15 @@ from domainwise.tables.errors import (
     quoted,
 )
 from domainwise.tables.files import open_table
-from domainwise.tables.names import choose_features, named_frame, require_columns, split_names
-from domainwise.tables.notes import feature_notes, similar_label_notes, site_columns
+from domainwise.tables.names import (
+    choose_features,
+    feature_notes,
+    named_frame,
+    require_columns,
+    similar_label_notes,
+    site_columns,
+    split_names,
+)
 
 #: Maximum number of features of each type that a note lists.
 MAX_LISTED_FEATURES = 50

@@ -16,7 +16,7 @@ from domainwise import DCM, FastDCM
 from domainwise.algebra.gram.iterative import StreamedGram
 from domainwise.datasets import make_synthetic
 from domainwise.estimators.projections.dcmcv import RULES
-from domainwise.held_out.search import heads
+from domainwise.held_out.search import scores as heads
 from domainwise.selection import DCMCV, FastDCMCV, LeaveDomainsOut
 
 GRID = {"gammas": [0.05, 0.2], "ridges": [1e-3, 0.1, np.inf], "domain_weights": [0.0, 0.1, 1.0]}

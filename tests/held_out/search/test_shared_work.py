@@ -10,8 +10,7 @@ from sklearn.svm import SVC, SVR
 
 from domainwise import DICA, KPCA, MDA, MIDA, SCA
 from domainwise.held_out.search.driver import Data
-from domainwise.held_out.search.heads import QuickDiscriminant, quick_head
-from domainwise.held_out.search.scores import SmoothScore
+from domainwise.held_out.search.scores import QuickDiscriminant, SmoothScore, quick_head
 from domainwise.models.tuning import MethodSearch, MethodSearchKind
 from domainwise.selection import LeaveDomainsOut
 

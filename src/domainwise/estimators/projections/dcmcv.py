@@ -32,8 +32,14 @@ from domainwise.held_out.folds import Split, domain_folds
 from domainwise.held_out.search import driver
 from domainwise.held_out.search.driver import Candidate, Data, Outcomes, Rule
 from domainwise.held_out.search.grids import DCM_GAMMAS, DCM_RIDGES, DCM_WEIGHTS
-from domainwise.held_out.search.heads import quick_head
-from domainwise.held_out.search.scores import Outcome, Score, SmoothScore, as_score, quiet_scores
+from domainwise.held_out.search.scores import (
+    Outcome,
+    Score,
+    SmoothScore,
+    as_score,
+    quick_head,
+    quiet_scores,
+)
 
 #: Up to this many rows, FastDCMCV chooses landmarks for each split; with more, all splits share
 #: landmarks and moments.

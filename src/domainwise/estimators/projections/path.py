@@ -29,7 +29,7 @@ from domainwise.base.inputs import Labels
 from domainwise.estimators.projections.projection import resolved_kernel
 from domainwise.held_out.folds import Split, split_rows
 from domainwise.held_out.search.driver import Candidate, Data
-from domainwise.held_out.search.heads import ProjectedMoments, ProjectedRows
+from domainwise.held_out.search.scores import ProjectedMoments, ProjectedRows
 
 #: Relative residual at which iterative solvers stop; scores need less precision than a model.
 PATH_TOLERANCE = 1e-4

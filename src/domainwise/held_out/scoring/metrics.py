@@ -27,15 +27,6 @@ from domainwise.base.inputs import (
     type_of_label,
 )
 
-__all__ = [
-    "InvarianceReport",
-    "g_mean_score",
-    "hsic",
-    "invariance_report",
-    "mmd",
-    "worst_domain_score",
-]
-
 
 def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     r"""Geometric mean of the classes' recalls.
