@@ -294,3 +294,14 @@ def test_every_test_file_of_an_extra_has_its_marker(folder):
     unmarked = [path.name for path in files if f"mark.{folder}" not in path.read_text("utf-8")]
     assert files
     assert not unmarked, "make test skips these files, and so does the suite of the extra"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_defines_each_of_its_names_once(path):
+    names = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node]
+        targets = [part for t in targets for part in getattr(t, "elts", [t])]
+        names += [getattr(t, "name", getattr(t, "id", None)) for t in targets]
+    names = [name for name in names if name]
+    assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""Array types for annotations, and functions that recognize tensors and Dask collections."""
+"""Array types for annotations, and functions that work on both arrays and tensors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Settings of the whole process, which blocks of code in overlapping threads change and restore.
+"""Parallel jobs, and settings of the process, which overlapping threads change and restore.
 
-No other module changes them. OpenMP's number of threads belongs to the calling thread.
+No other module changes such settings. OpenMP's number of threads belongs to the calling thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions that commands share: printing, reading a table, and checking outputs."""
+"""Functions that commands share: printing, reading tables, checking outputs, and clusters."""
 
 from __future__ import annotations
 

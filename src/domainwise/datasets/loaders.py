@@ -1,4 +1,4 @@
-"""Synthetic domains, as in the first experiment of the DCM paper (theory 10.2)."""
+"""Data of four hospitals, and synthetic domains as in the DCM paper (theory 10.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MIN_ROWS = 2
 _CONSTRAINTS = {"eta": [POSITIVE], "n_per_domain": [POSITIVE], "c": CONSTRAINTS["coef0"]}
 _CONSTRAINTS |= {"n_domains": [COUNT], "n_features": [COUNT]}
 
-_DESCR = """\
+_SYNTHETIC_DESCR = """\
 Synthetic domains from the paper "Domain Generalization via Domain-based Covariance Minimization"
 
 {n_domains} domains, {n_rows} rows, {n_features} features, classes -1 and 1. The rows of a domain
@@ -98,13 +98,13 @@ def make_synthetic(
         target=np.where(decision_values > 0, 1, -1),
         sample_domain=np.repeat(np.arange(n_domains), domain_sizes),
         feature_names=[f"x{j}" for j in range(n_features)],
-        DESCR=_DESCR.format(
+        DESCR=_SYNTHETIC_DESCR.format(
             n_domains=n_domains, n_rows=len(data), n_features=n_features, eta=eta, c=c
         ),
     )
 
 
-_DESCR = """\
+_HEART_DESCR = """\
 Heart disease in four hospitals
 
 920 patients with chest pain, from hospitals in Cleveland (303), Budapest (hungarian, 294), Zurich
@@ -189,7 +189,7 @@ def load_heart(*, as_frame: bool = False) -> Bunch:
     table = pd.read_csv(Path(__file__).with_name("heart_hospitals.csv.gz"))
     data = table.drop(columns=["domain", "label"]).astype(float)
     target, domain = table["label"], table["domain"].rename("sample_domain")
-    content = {"feature_names": list(data.columns), "DESCR": _DESCR}
+    content = {"feature_names": list(data.columns), "DESCR": _HEART_DESCR}
     if as_frame:
         return Bunch(data=data, target=target, sample_domain=domain, frame=table, **content)
     # Fixed-width strings can be sorted, and are the same with every pandas version.

@@ -1,4 +1,4 @@
-"""Find leaks: columns that predict the target almost perfectly, while all others together do not.
+"""Find units that differ, and leaks: columns that predict the target almost perfectly alone.
 
 Legitimate columns may also predict a target almost perfectly. Each column is therefore compared,
 within a domain, with a cross-validated model that uses all other columns (theory 19).

@@ -1,4 +1,4 @@
-"""Partitions of Dask collections: their features, targets and domains, and sums over their rows."""
+"""The backend for Dask collections, whose rows are summed and projected partition by partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number of landmarks, and rules for choosing them (theory 9.3)."""
+"""Approximations of kernels: choice of landmarks (theory 9.3), and random Fourier features."""
 
 from __future__ import annotations
 

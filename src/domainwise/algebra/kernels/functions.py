@@ -1,4 +1,4 @@
-"""Kernel functions, evaluated so that centring does not lose precision (theory 2).
+"""Kernel functions and their checks, evaluated so that centring loses no precision (theory 2).
 
 Every Gram matrix in this package is centred, which removes any constant from the kernel.
 :class:`Kernel` therefore evaluates ``k(x, x') - constant``. For the RBF kernel, this is

@@ -1,4 +1,4 @@
-"""Gradient boosting with symmetric trees.
+"""Trees of the ensemble: small forests, and gradient boosting with symmetric trees.
 
 All nodes on a level have the same split, and all classes share a tree, so a tree has few
 parameters for its number of leaves. On small tables, such trees generalize better to unseen domains
