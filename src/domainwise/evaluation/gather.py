@@ -21,7 +21,7 @@ from domainwise.evaluation.jobs import (
     ON_HELD_OUT,
     SEEN,
     TENTHS,
-    Scorer,
+    JobScorer,
     can_score,
     job_key,
 )
@@ -82,7 +82,7 @@ def scored_evaluation(
     }
     # A method that can use context has two variants: with and without context.
     variants = [(m, *variant) for m in scored_methods for variant in m.rows(problem.classification)]
-    jobs = _score_jobs(Scorer(scored_problem, splits), [key for _, key, _, _ in variants], rows)
+    jobs = _score_jobs(JobScorer(scored_problem, splits), [key for _, key, _, _ in variants], rows)
     results = []
     records_by_fold: dict[int, dict[str, list[Record]]] = {HELD_OUT: {}, SEEN: {}}
     for method, key, label, context in variants:
@@ -204,7 +204,7 @@ def domain_interval(measure: Measure, records: Sequence[Record], bootstrap_score
     return float(correct_shares.mean() - lower_error), float(correct_shares.mean() + upper_error)
 
 
-def _score_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _score_jobs(score: JobScorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Score the jobs of each method; also add their predictions for seen domains."""
     seen_row_by_key = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != ON_HELD_OUT}
     jobs: dict[str, list[Row]] = {key: [] for key in keys}

@@ -302,7 +302,7 @@ def can_score(method: Method, problem: Problem) -> bool:
     return True
 
 
-class Scorer:
+class JobScorer:
     """Scores the result rows of jobs on the outer ``splits``, with the problem's measure."""
 
     def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:

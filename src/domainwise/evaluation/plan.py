@@ -22,7 +22,7 @@ from domainwise.base.process import (
     one_thread,
     worker_count,
 )
-from domainwise.evaluation.jobs import ON_HELD_OUT, MethodJob, Scorer, job_key
+from domainwise.evaluation.jobs import ON_HELD_OUT, JobScorer, MethodJob, job_key
 from domainwise.evaluation.problem import Problem, outer_splits
 from domainwise.held_out.folds import LeaveDomainsOut, Split
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
@@ -166,7 +166,7 @@ class JobProgress:
     ) -> None:
         problem, splits = jobs[0].problem, {job.split_number: job.split for job in jobs}
         self._measure = problem.measure
-        self._scorer = Scorer(problem, [splits[split_number] for split_number in sorted(splits)])
+        self._scorer = JobScorer(problem, [splits[split_number] for split_number in sorted(splits)])
         self._n_workers, self._unit_seconds = n_workers, unit_seconds
         self._start_seconds = time.monotonic()
         self._jobs_left: dict[Any, MethodJob] = {}
