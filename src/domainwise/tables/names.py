@@ -98,12 +98,14 @@ def choose_features(
 
 
 def named_frame(frame: Any) -> Any:
-    """Convert a data frame from any library to pandas; names become strings, the index is reset."""
+    """Convert a data frame to pandas, with text as names, a new index and native byte order."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
     if not hasattr(frame, "set_axis") or frame.ndim != 2:
         text = f"the table must be a data frame, got {type(frame).__name__}"
         raise TableError(f"{text}. Convert it to a pandas data frame")
-    return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
+    swapped = [n for n, t in frame.dtypes.items() if getattr(t, "byteorder", "=") not in "=|"]
+    return frame.astype({n: frame[n].dtype.newbyteorder("=") for n in dict.fromkeys(swapped)})
 
 
 def unnamed_column_name(other_names: Sequence[str]) -> str:

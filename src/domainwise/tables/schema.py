@@ -119,7 +119,8 @@ class Schema:
             columns |= cells.date_numbers(days, name, self.date_parts, self.reference)
         for name in self.categorical:
             texts = cells.read_texts(frame[name], self.levels.get(name, ()), self.na)
-            columns[name] = import_pandas().Series(texts, dtype=object).fillna(np.nan)
+            texts = np.where(import_pandas().isna(texts), np.nan, np.asarray(texts, dtype=object))
+            columns[name] = import_pandas().Series(texts, dtype=object)
         return import_pandas().DataFrame(columns, index=range(len(rows)))
 
     def read_numbers(self, column: Any, name: str, row_numbers: Array) -> Array:

@@ -49,8 +49,8 @@ class EnsembleSizes:
 _ALL = ("linear", "boosting", "extra_trees", "invariant_ridge", "invariant_svm")
 _MANY = ("linear", "boosting", "invariant_ridge")
 _LEAVES = {8: 0.2, 31: 0.1}
-#: Members are compared on held-out domains at every size. Those that cannot use all rows are left
-#: out where they gain nothing on the development sets.
+#: Members are compared on held-out domains at every size. With many rows, those that cannot use all
+#: rows are left out.
 ENSEMBLE = (
     EnsembleSizes(1500, _ALL, (4,), {}, (1, 5), (200, 400), None),
     EnsembleSizes(2500, _ALL, (5,), _LEAVES, (5,), (200, 400), None),
