@@ -38,6 +38,7 @@ class Check:
     #: 90 % prediction interval for the score on one new domain.
     range: tuple[float, float] | None = None
     true_range: tuple[float, float] | None = None  #: the same for the true score (theory 20)
+    n_rows: int | None = None  #: number of rows on which the scores are based; None if unknown
 
 
 def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
@@ -54,7 +55,7 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         schema=table.schema,
         scoring=options.get("scoring"),
         inner_scoring=setting.scoring,
-        max_rows="auto",
+        max_rows=max(CHECKED_ROWS, 2 * len(np.unique(table.sample_domain))),
         random_state=setting.seed,
         pos_label=setting.pos_label,
     )
@@ -73,6 +74,7 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         constant_scores,
         calibration,
         None if pooled is None else pooled.true_range,
+        len(problem.y),
     )
 
 
@@ -82,6 +84,7 @@ def compare_with_constant(
     constant_scores: Mapping[Any, float],
     calibration: dict[str, Any] | None = None,
     true_range: Sequence[float] | None = None,
+    n_rows: int | None = None,
 ) -> Check:
     """Compare scores of a model and of a constant prediction by domain; larger is better.
 
@@ -114,4 +117,5 @@ def compare_with_constant(
         calibration,
         ends,
         true_range,
+        n_rows,
     )

@@ -35,12 +35,13 @@ STORED_AS = {
     **{name: name for name in ("key", "label", "kind", "about", "context", "candidates")},
     **{name: name for name in ("parameters", "p_value", "p_adjusted", "batches")},
     "importance": "worth",
+    "n_rows": "n_rows",
     "probability_scores": "probability_scores",
 }
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
 MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
-MAIN_ONLY |= {"site_calibration", "validation_size"}
+MAIN_ONLY |= {"site_calibration", "validation_size", "plan"}
 
 
 class Evaluation(Results):
@@ -83,6 +84,8 @@ class Evaluation(Results):
         Weight of each domain in the mean that decides which method is recommended.
     row_counts : dict
         Number of scored rows of each domain.
+    plan : Plan or None
+        The rows, folds and methods of the evaluation, which ``evaluate(plan=...)`` repeats.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
@@ -142,7 +145,8 @@ class Evaluation(Results):
 
         Columns: method, mean, low and high (95 % interval for the mean), worst, worst_domain,
         spread, seen (mean in random folds, where all domains are seen), within (mean in
-        cross-validation within large domains), p_value, p_adjusted, seconds. Errors are positive.
+        cross-validation within large domains), p_value, p_adjusted, seconds, n_rows (number of rows
+        on which the method is compared). Errors are positive.
 
         Returns
         -------
@@ -344,6 +348,7 @@ class Evaluation(Results):
             "verdict": self.verdict(),
             "notes": self.notes,
             "left_out": self.left_out,
+            "plan": self.plan and self.plan.to_dict(),
             "next_step": self.next_step,
             "answer": {**asdict(self.answer), "range": self.next_site},
             "domain_weights": [self.weights.get(domain, 1.0) for domain in self.domains],
@@ -421,6 +426,7 @@ class Evaluation(Results):
             "p_value": result.p_value,
             "p_adjusted": result.p_adjusted,
             "seconds": result.seconds,
+            "n_rows": result.n_rows,
         }
 
     def _domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from domainwise.base.files import (
 from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
 from domainwise.evaluation.jobs import HELD_OUT, ON_HELD_OUT, ON_SEEN, MethodJob, job_key
+from domainwise.evaluation.plan import PLAN, Plan
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import MethodResult, Record, plain
 from domainwise.held_out.folds import Split
@@ -65,6 +67,7 @@ _METHOD: Form = {
     "batches": {str: {str: Maybe(NUMBER)}},
     "probability_scores?": {str: Maybe(NUMBER)},
     "seconds": NUMBER,
+    "n_rows?": int,
     "calibration": Maybe(
         {"promise": str, "n_domains": int, "of": str, "thresholds": [NUMBER]}
         | dict.fromkeys(("coverage", "size"), Maybe(NUMBER))
@@ -117,7 +120,9 @@ _EVALUATION: Form = {
         "positive": Maybe(NAME),
         "python": str,
         "versions": {str: str},
+        "sizes?": [{"rows": int, "scores": {str: Maybe(NUMBER)}}],
     },
+    "plan?": Maybe(PLAN),
     "label_gain": [
         {
             **dict.fromkeys(("n_labels", "domains"), int),
@@ -163,7 +168,7 @@ _EVALUATION: Form = {
 _SEEN_JOB: Form = {
     "method": str,
     "split": int,
-    "part?": {ON_HELD_OUT, ON_SEEN},
+    "part?": re.compile(rf"{ON_HELD_OUT}|{ON_SEEN}|size-[12]"),
     "file?": PREDICTION_FILE,
     "sha256?": str,
     "seconds": NUMBER,
@@ -249,6 +254,16 @@ class JobFolder(JobMemory):
         with replacing(path) as temporary_path:
             pandas.concat(frames).to_parquet(temporary_path, index=False)
             return _digest(temporary_path.read_bytes())
+
+
+def stored_plan(folder: Path, limits: Mapping[str, Any]) -> Plan | None:
+    """Return the plan of an interrupted evaluation with the same limits; None if there is none."""
+    store = ResultStore(folder / JOBS)
+    if not store.path.exists() or store.has_flag("quick"):
+        return None
+    store.read()
+    is_same = store.header.get("limits") == dict(limits)
+    return replace(Plan.read(store.header), is_decided=False) if is_same else None
 
 
 @contextmanager
@@ -426,6 +441,7 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
         content["facts"],
         content["notes"],
         next_step=content["next_step"],
+        plan=Plan.read(content) if content.get("plan") else None,
         differences=content["differences"],
         weights=dict(zip(content["domains"], content["domain_weights"], strict=False)),
         row_counts=dict(zip(content["domains"], content["domain_rows"], strict=False)),
@@ -445,7 +461,7 @@ def _finished_jobs(store: ResultStore) -> dict[tuple[str, int, str], Row]:
     jobs = {}
     for job_number, row in enumerate(store.rows("job"), 1):
         if "error" not in row:
-            form = _JOB if row.get("part", ON_HELD_OUT) == ON_HELD_OUT else _SEEN_JOB
+            form = _SEEN_JOB if row.get("part") == ON_SEEN else _JOB
             check_form(row, form, f"{store.path}: job {job_number}")
             jobs[job_key(row)] = row
     return jobs

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn import config_context
@@ -42,7 +42,8 @@ HELD_OUT, SEEN = -1, 1000
 #: Values of ``fold`` for halves of a held-out domain (in table order) and for random tenths of it.
 #: Methods with context also predict these parts, to test how many rows are needed as context.
 HALVES, TENTHS = -2, -3
-#: Values of ``part`` in a row: predictions for held-out domains, and for seen domains.
+#: Values of ``part`` in a row: predictions for held-out domains, and for seen domains. The parts of
+#: the smaller sizes of a plan are called "size-1" and so on.
 ON_HELD_OUT, ON_SEEN = "outside", "inside"
 #: Maximum cost of methods that are fitted to folds within each domain.
 MAX_WITHIN_COST = 20.0
@@ -68,11 +69,11 @@ class MethodJob:
     inner_cv: Any = None
     columns: Sequence[str] = ()
     quick: bool = False
-    part: ClassVar[str] = ON_HELD_OUT
+    part: str = ON_HELD_OUT
 
     @property
     def cost(self) -> float:
-        """Relative time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
+        """Relative time; see also :class:`~domainwise.evaluation.plan.Costs`."""
         return self.method.cost
 
     @property
@@ -199,11 +200,11 @@ class SeenJob(MethodJob):
     chosen_model: Any = None  #: unfitted model with these parameters; None to choose them again
     predict_within: bool = True  #: whether to predict folds within the held-out domains
     use_context: bool = True  #: whether to predict ``seen_split`` with context, if possible
-    part: ClassVar[str] = ON_SEEN
+    part: str = ON_SEEN
 
     @property
     def cost(self) -> float:
-        """Relative time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
+        """Relative time, given that of choosing parameters."""
         return super().cost * (0.1 if self.chosen_model is not None else 1.1)
 
     def _add_predictions(self, rows: list[Row], context_flags: list[bool]) -> None:
