@@ -87,7 +87,7 @@ def test_g_mean_accepts_pandas_categories():
         ([0, 1, 1], [0, 1], "y_pred has 2 entries, but y_true has 3"),
         ([0.5, 1.5], [0, 1], "y_true must contain class labels"),
         ([0, 1], [0.2, 0.7], "y_pred must contain class labels"),
-        ([0, np.nan], [0, 1], "y_true has 1 missing or infinite"),
+        ([0, np.nan], [0, 1], "y_true has missing or infinite entries"),
         ([[0, 1]], [[0, 1]], "y_true must be 1-D"),
         ([], [], "y_true is empty"),
     ],

@@ -22,7 +22,7 @@ from domainwise.base.process import Row, filtered_warnings, one_thread
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.evaluation.results import Record
 from domainwise.held_out.folds import Split, spaced_rows
-from domainwise.held_out.scoring.predictions import Predictions, fit_with_domains, has_argument
+from domainwise.held_out.scoring.predictions import Predictions, fit_with_domains
 from domainwise.models.registry import Method
 from domainwise.models.table_model import plain_parameters
 from domainwise.models.tuning import MethodSearch
@@ -119,7 +119,7 @@ class MethodJob:
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
         fit_problem, fit_rows, fit_params = problem, train, {}
-        can_use_all_rows = has_argument(model[-1].estimator.fit, "learn_from")
+        can_use_all_rows = hasattr(model[-1].estimator, "fit_to")
         if can_use_all_rows and problem.parent is not None and not self.quick:
             fit_problem, fit_rows = problem.full, problem.full.rows_of(problem.codes[train])
             fit_params = {"learn_from": np.searchsorted(fit_rows, problem.index[train])}
