@@ -87,7 +87,11 @@ def fit_parquet(
     from domainwise.distributed.parquet import open_parquet
 
     names = [SequenceOf(str), None]
-    constraints = {"target": [str, *names], "domain": [str, *names], "features": names}
+    constraints: dict[str, list[Any]] = {
+        "target": [str, *names],
+        "domain": [str, *names],
+        "features": names,
+    }
     check_arguments("fit_parquet", constraints, target=target, domain=domain, features=features)
     labels = [c if c is None or isinstance(c, str) else [*c] for c in (target, domain)]
     label_columns = [n for c in labels if c is not None for n in ([c] if isinstance(c, str) else c)]
