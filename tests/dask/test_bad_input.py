@@ -81,7 +81,7 @@ def test_rows_must_be_numeric_and_two_dimensional(given, rows):
     with pytest.raises(ValueError, match="X must be numeric"):
         FastDCM().fit(X.astype(str), y)
     frame = dd.from_pandas(rows("three").frame(), npartitions=3)
-    with pytest.raises(ValueError, match="these columns of X are not: 'site'"):
+    with pytest.raises(ValueError, match="these columns of X are not: site"):
         FastDCM().fit(frame, "y")
     with pytest.raises(TypeError, match="X is a Dask Series. Pass a data frame"):
         FastDCM().fit(frame["x0"], frame["y"])
