@@ -17,7 +17,12 @@ from sklearn.pipeline import Pipeline
 from domainwise.base.arrays import ArrayLike, Frame
 from domainwise.evaluation import sites
 from domainwise.evaluation.results import MethodResult, Prediction, Results, finite_mean, plain
-from domainwise.evaluation.sites import BetweenSites, SiteCalibration, ValidationSize
+from domainwise.evaluation.sites import (
+    BetweenSites,
+    SiteCalibration,
+    SiteDecisions,
+    ValidationSize,
+)
 from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.held_out.calibration.quantiles import calibrate_sets
 from domainwise.held_out.scoring.predictions import fit_with_domains
@@ -40,7 +45,7 @@ STORED_AS = {
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
 MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
-MAIN_ONLY |= {"site_calibration", "validation_size"}
+MAIN_ONLY |= {"site_calibration", "site_decisions", "validation_size"}
 
 
 class Evaluation(Results):
@@ -226,6 +231,28 @@ class Evaluation(Results):
         """
         return sites.method_decision_curves(self, self._evaluated(method), thresholds)
 
+    def decision_scores(
+        self, method: str | None = None, *, threshold: float | None = None
+    ) -> SiteDecisions:
+        """What a decision is worth on held-out domains: predictive values and net benefit.
+
+        Parameters
+        ----------
+        method : str, default=None
+            Key or label of an evaluated method; None uses ``recommended_``.
+        threshold : float, default=None
+            Rows with at least this probability are treated; None uses the threshold that was
+            passed to :func:`~domainwise.evaluate`.
+
+        Returns
+        -------
+        decisions : SiteDecisions
+            ``table`` has a row for each domain, with 95 % intervals: sensitivity, specificity,
+            positive and negative predictive value, net benefit, and the net benefit of treating
+            all rows. ``pooled`` contains each score pooled over domains.
+        """
+        return sites.site_decisions(self, self._evaluated(method), threshold)
+
     def validation_size(
         self, *, oe: float = 0.2, slope: float = 0.3, auc: float = 0.05
     ) -> ValidationSize:
@@ -348,6 +375,9 @@ class Evaluation(Results):
             "answer": {**asdict(self.answer), "range": self.next_site},
             "domain_weights": [self.weights.get(domain, 1.0) for domain in self.domains],
             "site_calibration": self.calibration().to_dict() if has_outputs else None,
+            "site_decisions": self.decision_scores().to_dict()
+            if has_outputs and self.threshold is not None
+            else None,
             "validation_size": asdict(self.validation_size()) if has_outputs else None,
             "domain_rows": [self.row_counts.get(domain, 0) for domain in self.domains],
             "recipe": source

@@ -133,6 +133,7 @@ _EVALUATION: Form = {
     "domain_weights": [NUMBER],
     "domain_rows": [int],
     "site_calibration": Maybe({str: (list, dict)}),
+    "site_decisions?": Maybe({str: (list, dict, *NUMBER)}),
     "validation_size": Maybe({"rows": int, "events": Maybe(int), "criteria": {str: int}}),
     "recommended": str,
     "recipe": Maybe(

@@ -181,6 +181,12 @@ class Results:
         return None if class_names is None else np.asarray(class_names)
 
     @property
+    def threshold(self) -> float | None:
+        """Probability from which the positive class is predicted, if one was passed."""
+        decision = self.facts.get("decision")
+        return decision if isinstance(decision, float) and self.classes is not None else None
+
+    @property
     def best(self) -> MethodResult:
         """The method with the best mean score."""
         return self.results[0]
