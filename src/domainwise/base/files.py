@@ -251,22 +251,21 @@ class ResultStore:
                 ) from error
             yield
 
-    def has_flag(self, name: str) -> bool:
-        """Return whether a header entry is True, regardless of the version that wrote the file."""
+    def peek(self, name: str) -> Any:
+        """Return a header entry, regardless of the version that wrote the file; None if missing."""
         header = _parse_json(self.path.read_bytes().partition(b"\n")[0])
-        return isinstance(header, dict) and header.get(name) is True
+        return header.get(name) if isinstance(header, dict) else None
 
     def clear(self, name_pattern: re.Pattern[str]) -> None:
         """Empty the file, and delete files that its rows name, if the names match the pattern."""
-        lines = self.path.read_bytes().splitlines()
-        rows = [row for line in lines if isinstance(row := _parse_json(line), dict)]
-        if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
+        rows = [_parse_json(line) for line in self.path.read_bytes().splitlines()]
+        if rows and (not isinstance(rows[0], dict) or "domainwise" not in rows[0]):
             raise ResultsError(
                 f"{self.path} is not a domainwise results file and was left unchanged. Choose "
                 "another folder"
             )
-        for name in {str(row.get("file")) for row in rows}:
-            if name_pattern.fullmatch(name):
+        for row in rows:
+            if isinstance(row, dict) and name_pattern.fullmatch(name := str(row.get("file"))):
                 (self.folder / name).unlink(missing_ok=True)
         self.path.write_bytes(b"")
 

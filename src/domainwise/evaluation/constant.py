@@ -20,6 +20,9 @@ from domainwise.models.registry import METHODS, TRIVIAL, Method, find_method
 from domainwise.models.table_model import table_setting
 from domainwise.tables.schema import Table
 
+#: Maximum number of rows on which `fit` compares a model with a constant prediction.
+CHECKED_ROWS = 2000
+
 
 @dataclass(frozen=True)
 class Check:

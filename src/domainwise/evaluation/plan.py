@@ -23,6 +23,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import check_cv
 
 from domainwise.base.files import Form, Maybe, ResultsError, check_form, read_json
+from domainwise.base.messages import listed
 from domainwise.base.process import (
     Progress,
     Row,
@@ -35,7 +36,6 @@ from domainwise.evaluation.jobs import MethodJob, job_key
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
 from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut
-from domainwise.held_out.scoring.statistics import listed
 from domainwise.models.registry import EXACT_ROWS, METHODS, Method
 
 #: Default time budget in seconds, and that of a quick evaluation, on this number of cores.
@@ -217,9 +217,10 @@ class Costs:
 
     def total(self, keys: Collection[str], n_rows: int, groups: int | None) -> float:
         """Seconds for fitting methods to all groups of held-out domains."""
-        n_splits = groups
-        if n_splits is None:
-            problem = self.problem
+        problem, n_splits = self.problem, groups
+        if n_splits is None and self.cv is None:
+            n_splits = min(MAX_FOLDS, len(problem.domains))
+        elif n_splits is None:
             splitter = check_cv(self.cv, problem.y, classifier=problem.classification)
             n_splits = splitter.get_n_splits(problem.X, problem.y, problem.codes)
         n_training_rows = round(n_rows * (1 - 1 / n_splits))
@@ -274,7 +275,7 @@ def make_plan(
     limit /= speed
 
     def affordable(rows: int, seconds: float, required: Collection[str] = ()) -> tuple[str, ...]:
-        """Return the methods that take at most this time; an empty tuple if required ones do not."""
+        """Return methods that take at most this time; none if required ones take longer."""
         chosen = list(keys)
         for key in (None, *EXPENDABLE):
             if key in chosen and can_skip and key not in required:
@@ -290,26 +291,23 @@ def make_plan(
     all_rows = [n_rows]
     while all_rows[-1] > min_rows:
         all_rows.append(max(all_rows[-1] // 2, min_rows))
-    first_keys: tuple[str, ...] = ()
-    for first_rows in (r for r in FIRST_ROWS if 2 * r <= n_rows and r >= min_rows and not quick):
-        if first_keys := affordable(first_rows, FIRST_SHARE * limit, keys):
-            first_size = Size(first_rows, groups, first_keys)
-            limit -= costs.total(keys, first_rows, groups)
-            break
-    required = EXPENDABLE[-1:] if quick else EXPECTED
-    for rows in all_rows:
-        if first_keys and rows < 2 * first_rows:
-            return plan(first_size)
-        if last_keys := affordable(rows, limit, required):
-            last_size = Size(rows, groups, last_keys)
-            if not first_keys:
-                return plan(last_size)
+    first_sizes: list[Size] = []
+    for rows in (r for r in FIRST_ROWS if min_rows <= r <= n_rows // 2 and not quick):
+        if not first_sizes and affordable(rows, FIRST_SHARE * limit, keys):
+            first_sizes = [Size(rows, groups, keys)]
+            limit -= costs.total(keys, rows, groups)
+    first_rows = first_sizes[0].rows if first_sizes else 0
+    for rows in (r for r in all_rows if r >= 2 * first_rows):
+        if last_keys := affordable(rows, limit, EXPENDABLE[-1:] if quick else EXPECTED):
             limit -= costs.total(last_keys, rows, groups)
             middle_rows = round(np.sqrt(rows * first_rows) / 100) * 100
-            if middle_rows >= 3 * first_rows and (middle_keys := affordable(middle_rows, limit)):
-                return plan(first_size, Size(middle_rows, groups, middle_keys), last_size)
-            return plan(first_size, last_size)
-    return plan(Size(min_rows, groups, affordable(min_rows, limit) or keys[:1]))
+            if middle_rows >= 3 * first_rows > 0 and (middle := affordable(middle_rows, limit)):
+                first_sizes.append(Size(middle_rows, groups, middle))
+            return plan(*first_sizes, Size(rows, groups, last_keys))
+    if first_sizes:
+        return plan(*first_sizes)
+    cheap_keys = tuple(key for key in keys if not can_skip or key not in EXPENDABLE)
+    return plan(Size(min_rows, groups, affordable(min_rows, limit) or cheap_keys or keys))
 
 
 def measure_speed() -> float:
@@ -336,7 +334,9 @@ def clearly_worse(results: Results) -> list[str]:
     """
     best, keys = results.leader(), []
     for result in results.row_by_row:
-        differences = [best.known[d] - score for d, score in result.known.items() if d in best.known]
+        differences = [
+            best.known[d] - score for d, score in result.known.items() if d in best.known
+        ]
         n, mean = len(differences), float(np.mean(differences))
         error = np.std(differences, ddof=1) / np.sqrt(n) if n > 2 else np.inf
         if mean > max(results.margin, 2 * error) and result.key not in ALWAYS_RUN:

@@ -27,8 +27,7 @@ from domainwise.evaluation.gather import (
 )
 from domainwise.evaluation.jobs import (
     MAX_WITHIN_COST,
-    ON_HELD_OUT,
-    ON_SEEN,
+    SMALLER,
     MethodJob,
     SeenJob,
     job_key,
@@ -46,6 +45,7 @@ from domainwise.evaluation.plan import (
     workers_for,
 )
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
+from domainwise.evaluation.results import Kind
 from domainwise.held_out.calibration.decisions import check_decision
 from domainwise.held_out.folds import LeaveDomainsOut, Split
 from domainwise.held_out.scoring.measures import Measure, choose_measure
@@ -183,7 +183,12 @@ def evaluate(
     options: dict[str, Any] = {"cv": cv, "inner_cv": inner_cv, "max_rows": max_rows, "out": out}
     options |= {"n_jobs": n_jobs, "random_state": random_state, "progress": progress}
     options |= {"quick": quick, "force": force, "time_budget": time_budget}
-    rules = {"time_budget": [AUTO, POSITIVE],"random_state": [SEED], "inner_cv": CONSTRAINTS["cv"], "out": [str, os.PathLike, None]}
+    rules = {
+        "time_budget": [AUTO, POSITIVE],
+        "random_state": [SEED],
+        "inner_cv": CONSTRAINTS["cv"],
+        "out": [str, os.PathLike, None],
+    }
     check_arguments("evaluate", rules, prepare=prepare, **options)
     X, y, sample_domain = _separate_columns(X, y, sample_domain)
     evaluation = _evaluate(
@@ -251,13 +256,15 @@ def _evaluate(
     measure_arguments = (full_problem.y, full_problem.classification, pos_label)
     if quick:
         full_problem = replace(full_problem, max_scored=QUICK_SCORED)
-    limits = {"max_rows": max_rows, "time_budget": time_budget, "quick": quick}
+    keys = [method.key for method in methods]
+    limits: dict[str, Any] = {"max_rows": max_rows, "time_budget": time_budget, "quick": quick}
+    requested = {**limits, "methods": keys, "planned": plan is not None}
     if plan is not None:
         plan = Plan.read(plan)
-    elif out is None or force or (plan := stored_plan(Path(out), limits)) is None:
-        can_skip = [method.key for method in methods] == [m.key for m in choose_methods(None)]
-        n_jobs = options.get("n_jobs")
-        plan = make_plan(full_problem, methods, cv=cv, n_jobs=n_jobs, can_skip=can_skip, **limits)
+    elif out is None or force or (plan := stored_plan(Path(out), requested)) is None:
+        limits["n_jobs"] = options.get("n_jobs")
+        can_skip = keys == [method.key for method in choose_methods(None)]
+        plan = make_plan(full_problem, methods, cv=cv, can_skip=can_skip, **limits)
     if plan.inner_groups is not None and inner_cv is None:
         inner_cv = LeaveDomainsOut(max_splits=plan.inner_groups)
     evaluation = compare_methods(
@@ -269,7 +276,7 @@ def _evaluate(
         out=out,
         force=force,
         plan=plan,
-        limits=limits,
+        requested=requested,
         **options,
     )
     evaluation.source = replace(full_problem, measure=evaluation.chosen_for or full_problem.measure)
@@ -313,22 +320,26 @@ class Stage:
     methods: list[Method]
     part: str  #: as in :class:`MethodJob`
 
-    def jobs(self, inner_cv: Any, columns: Sequence[str], quick: bool) -> list[MethodJob]:
-        """Jobs for all methods; smaller sizes omit what only the report needs."""
-        is_last = self.part == ON_HELD_OUT
+    def jobs(
+        self, scored: Sequence[Method], inner_cv: Any, columns: Sequence[str], quick: bool
+    ) -> list[MethodJob]:
+        """Jobs for the methods in ``scored``; smaller sizes omit what only the report needs."""
+        keys = [method.key for method in self.methods]
+        is_last = self.part == Kind.HELD_OUT
         options = (inner_cv, columns if is_last else (), quick or not is_last, self.part)
         return [
             MethodJob(self.problem, method, split, split_number, *options)
             for split_number, split in enumerate(self.splits)
-            for method in self.methods
+            for method in scored
+            if method.key in keys
         ]
 
     def scored(self, measure: Measure, memory: JobMemory) -> Evaluation:
         """Score the finished jobs of this size."""
         rows = [
-            {**row, "part": ON_HELD_OUT} if row["part"] == self.part else row
+            {**row, "part": Kind.HELD_OUT} if row["part"] == self.part else row
             for row in memory.rows
-            if row["part"] in (self.part, ON_SEEN if self.part == ON_HELD_OUT else self.part)
+            if row["part"] in (self.part, Kind.SEEN if self.part == Kind.HELD_OUT else self.part)
         ]
         return scored_evaluation(self.problem, measure, self.methods, self.splits, rows)
 
@@ -346,13 +357,13 @@ def compare_methods(
     out: str | Path | None = None,
     force: bool = False,
     plan: Plan | None = None,
-    limits: dict[str, Any] | None = None,
+    requested: dict[str, Any] | None = None,
     partial_results: bool = False,
 ) -> Evaluation:
     """Run methods on all splits of a problem, at each size of a plan.
 
     With ``details``, domains and columns are described and, unless the plan is quick, scores on
-    seen domains are added. ``limits`` are the arguments from which the plan was made. With
+    seen domains are added. ``requested`` contains the arguments from which the plan was made. With
     ``partial_results``, an interruption (Ctrl-C) returns an evaluation of the finished jobs.
     """
     methods = methods_for(methods, problem.classification)
@@ -372,10 +383,10 @@ def compare_methods(
             "every domain has only one class, so no domain can be scored. Use domains that contain "
             "several classes"
         )
-    settings = {"inner_cv": repr(inner_cv), "inside": details, "quick": plan.quick}
+    settings: dict[str, Any] = {"inner_cv": repr(inner_cv), "inside": details, "quick": plan.quick}
     if problem.inner_scoring is not None:
         settings["inner_scoring"] = repr(problem.inner_scoring)
-    settings |= problem.overrides | {"limits": limits, "plan": plan.to_dict()}
+    settings |= {**problem.overrides, "requested": requested, "plan": plan.to_dict()}
     with (
         nullcontext(JobMemory())
         if out is None
@@ -387,7 +398,7 @@ def compare_methods(
         last_problem = problem.drawn(plan.sizes[-1].rows)
         differences = describe_differences(last_problem) if details else {"columns": []}
         column_names = [column["name"] for column in differences["columns"]]
-        costs = Costs(problem, scored_methods, cv, plan.quick)
+        costs = Costs(problem, methods, cv, plan.quick)
         seconds = [costs.total(s.methods, s.rows, s.groups) for s in plan.sizes]
         n_workers = workers_for(problem, n_jobs, sum(seconds))
         stop_note, stages, jobs = "", [], []
@@ -400,11 +411,11 @@ def compare_methods(
                     stage = Stage(
                         stage_problem,
                         splits if is_last else outer_splits(stage_problem, splitter),
-                        [m for m in scored_methods if m.key in plan.sizes[number].methods],
-                        ON_HELD_OUT if is_last else f"size-{number + 1}",
+                        [m for m in methods if m.key in plan.sizes[number].methods],
+                        Kind.HELD_OUT if is_last else f"{SMALLER}{number + 1}",
                     )
                     stages.append(stage)
-                    jobs = stage.jobs(inner_cv, column_names, plan.quick)
+                    jobs = stage.jobs(scored_methods, inner_cv, column_names, plan.quick)
                     _run(jobs, memory, n_workers, callback, sum(seconds[number + 1 :]))
                     if not is_last and not plan.is_decided:
                         results = stage.scored(problem.measure, memory)
@@ -433,7 +444,8 @@ def compare_methods(
         faults = with_effects(differences.get("faults", []), evaluation)
         evaluation.differences = {**differences, "faults": faults}
         if leaking_columns(faults) and not stop_note:
-            arguments = (evaluation, last_problem, stages[-1].methods, splits, inner_cv, n_workers)
+            last_methods = [m for m in scored_methods if m in stages[-1].methods]
+            arguments = (evaluation, last_problem, last_methods, splits, inner_cv, n_workers)
             evaluation.differences["without_leaks"] = _score_without_leaks(*arguments)
     return evaluation
 
@@ -478,7 +490,7 @@ def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> s
     memory.rows = [
         row
         for row in memory.rows
-        if row["part"] not in (part, ON_SEEN) or row["split"] in remaining_numbers
+        if row["part"] not in (part, Kind.SEEN) or row["split"] in remaining_numbers
     ]
     return (
         f"Interrupted after {len(jobs) - len(unfinished_jobs)} of {len(jobs)} fits: scores are "

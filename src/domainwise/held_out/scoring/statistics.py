@@ -43,10 +43,10 @@ def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, f
     return float("nan"), float("nan")
 
 
-def share_interval(hits: float, n: float) -> tuple[float, float]:
-    """Return the exact 95 % confidence interval for a proportion (Clopper and Pearson)."""
-    low = betaincinv(hits, n - hits + 1, TAIL) if hits > 0 else 0.0
-    high = betaincinv(hits + 1, n - hits, 1 - TAIL) if hits < n else 1.0
+def share_interval(hits: float, n: float, tail: float = TAIL) -> tuple[float, float]:
+    """Return the exact confidence interval for a proportion (Clopper and Pearson)."""
+    low = betaincinv(hits, n - hits + 1, tail) if hits > 0 else 0.0
+    high = betaincinv(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
     return float(low), float(high)
 
 
@@ -175,19 +175,6 @@ def p_text(p_value: float | None) -> str:
     if p_value < 0.001:
         return "<0.001"
     return f"{p_value:.3f}" if p_value < 0.1 else f"{p_value:.2f}"
-
-
-def listed(names: Sequence[str], max_names: int = 4) -> str:
-    """Join names for a sentence.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    >>> listed(["a", "b", "c"], max_names=1)
-    'a and 2 others'
-    """
-    shown_names, n_hidden = list(names[:max_names]), len(names[max_names:])
-    shown_names += [f"{n_hidden} other{'s' * (n_hidden > 1)}"] if n_hidden else []
-    return " and ".join(filter(None, (", ".join(shown_names[:-1]), *shown_names[-1:])))
 
 
 def in_words(number: int) -> str:
