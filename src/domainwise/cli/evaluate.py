@@ -240,7 +240,8 @@ MAX_METHODS, MAX_NAME = 8, 24
 
 def _scores_table(evaluation: Evaluation) -> Any:
     label = evaluation.measure.label
-    rows = [(label, "mean", "worst", "spread", "seen", "p", "worst domain")]
+    rows = [(label, "mean", "worst", "spread", "seen", "p", "rows", "worst domain")]
+    has_sizes = len({method.n_rows for method in evaluation.results}) > 1
     shown_results = evaluation.results
     if len(shown_results) > MAX_METHODS:  # the best ones, and the constant prediction
         shown_results = [*shown_results[: MAX_METHODS - 2], shown_results[-1]]
@@ -251,7 +252,8 @@ def _scores_table(evaluation: Evaluation) -> Any:
         spread = evaluation.show(evaluation.measure.sign * method.spread)
         if len(worst_domain) > MAX_NAME:
             worst_domain = worst_domain[: MAX_NAME - 1] + "…"
-        rows.append((name, mean, worst, spread, seen_mean, p, escaped(worst_domain)))
+        n_rows = f"{method.n_rows:,}" if has_sizes else "–"
+        rows.append((name, mean, worst, spread, seen_mean, p, n_rows, escaped(worst_domain)))
     if n_hidden := len(evaluation.results) - len(shown_results):
         hidden = f"[dim]{common.count(n_hidden, 'other method')}[/]"
         rows.insert(-1, (hidden, *[""] * (len(rows[0]) - 1)))
