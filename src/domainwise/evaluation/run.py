@@ -17,7 +17,12 @@ from domainwise.base.arrays import ArrayLike, CrossValidator, Label, Scoring
 from domainwise.base.inputs import check_is_table
 from domainwise.base.process import Progress, run_jobs
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
+from domainwise.evaluation.faults import (
+    check_leaks,
+    describe_differences,
+    leaking_columns,
+    with_effects,
+)
 from domainwise.evaluation.folder import JobMemory, open_folder, write_evaluation
 from domainwise.evaluation.gather import drawn_rows_note, scorable_methods, scored_evaluation
 from domainwise.evaluation.jobs import MAX_WITHIN_COST, MethodJob, SeenJob, job_key
@@ -356,7 +361,7 @@ def compare_methods(
         evaluation.differences = {**differences, "faults": faults}
         if leaking_columns(faults) and not stop_note:
             arguments = (evaluation, problem, scored_methods, splits, inner_cv, n_workers)
-            evaluation.differences["without_leaks"] = _score_without_leaks(*arguments)
+            evaluation.differences |= check_leaks(evaluation, _score_without_leaks(*arguments))
     return evaluation
 
 
@@ -367,25 +372,24 @@ def _score_without_leaks(
     splits: Sequence[Split],
     inner_cv: Any,
     n_workers: int,
-) -> dict[str, Any]:
+) -> Evaluation | None:
     """Score fast methods and the recommended one again, without columns that leak the target."""
     leaking_names = leaking_columns(evaluation.differences["faults"])
     # The constant prediction uses no columns and is skipped.
     max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
     methods = [m for m in methods if m.cost <= max_costs.get(m.key, LOW_COST)]
-    scores: dict[str, float] = {}
-    if methods and len(leaking_names) < problem.X.shape[1]:
-        problem, memory = problem.without_columns(leaking_names), JobMemory()
-        jobs = [
-            MethodJob(problem, method, split, split_number, inner_cv, quick=True)
-            for split_number, split in enumerate(splits)
-            for method in methods
-        ]
-        run_jobs(jobs, memory, n_jobs=n_workers)
-        with suppress(ValueError):  # raised if no method could be evaluated
-            rerun = scored_evaluation(problem, evaluation.measure, methods, splits, memory.rows)
-            scores = {result.label: result.mean for result in rerun.results}
-    return {"columns": leaking_names, "scores": scores}
+    if not methods or len(leaking_names) == problem.X.shape[1]:
+        return None
+    problem, memory = problem.without_columns(leaking_names), JobMemory()
+    jobs = [
+        MethodJob(problem, method, split, split_number, inner_cv, quick=True)
+        for split_number, split in enumerate(splits)
+        for method in methods
+    ]
+    run_jobs(jobs, memory, n_jobs=n_workers)
+    with suppress(ValueError):  # raised if no method could be evaluated
+        return scored_evaluation(problem, evaluation.measure, methods, splits, memory.rows)
+    return None
 
 
 def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> str:
