@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import ArrayLike, Frame
 from domainwise.evaluation import sites
-from domainwise.evaluation.results import MethodResult, Record, Results, finite_mean, plain
+from domainwise.evaluation.results import MethodResult, Prediction, Results, finite_mean, plain
 from domainwise.evaluation.sites import (
     BetweenSites,
     SiteCalibration,
@@ -134,11 +134,11 @@ class Evaluation(Results):
         Columns: method, row (its index in X), domain, target, prediction, and for
         classification the probability or decision value of each class.
         """
-        pandas = import_pandas()
+        pandas, classes = import_pandas(), self.facts["classes"]
         frames = [
-            pandas.DataFrame({"method": key, **record_columns(record, self.facts["classes"])})
-            for key, records in self.records.items()
-            for record in records
+            pandas.DataFrame({"method": key, **prediction_columns(prediction, classes)})
+            for key, predictions in self.records.items()
+            for prediction in predictions
         ]
         return pandas.concat(frames, ignore_index=True)
 
@@ -456,7 +456,7 @@ class Evaluation(Results):
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         """A method's entry in :meth:`to_dict`."""
-        records, summary = self.records.get(result.key), self._summary(result)
+        predictions, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
         rows, pooled = self.domain_scores(result), sites.pool_method(self, result)
         return {
@@ -464,7 +464,9 @@ class Evaluation(Results):
             **summary,
             "expected": (summary["mean"], low, high),
             "range": self.range_of(result),
-            "calibration": calibrate_sets(records, self.facts["classes"]) if records else None,
+            "calibration": calibrate_sets(predictions, self.facts["classes"])
+            if predictions
+            else None,
             "price": result.generalization_gap,
             # Unlike in "expected", larger is always better here.
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
@@ -486,17 +488,19 @@ def describe_grid(grid: Any) -> dict[str, Any] | None:
     }
 
 
-def record_columns(
-    record: Record, classes: Sequence[Any] | None, all_outputs: bool = False
+def prediction_columns(
+    prediction: Prediction, classes: Sequence[Any] | None, all_outputs: bool = False
 ) -> dict[str, Any]:
     """Predictions for the rows of one domain, as columns of a table.
 
     Decision values are included if there are no probabilities, or if ``all_outputs`` is True.
     """
-    columns: dict[str, Any] = {k: record[k] for k in ("row", "domain", "target", "prediction")}
+    columns: dict[str, Any] = {
+        name: getattr(prediction, name) for name in ("row", "domain", "target", "prediction")
+    }
     if classes is None:
         return columns
-    outputs = {"probability": record["probabilities"], "decision": record["decisions"]}
+    outputs = {"probability": prediction.probabilities, "decision": prediction.decisions}
     outputs = {name: output for name, output in outputs.items() if output is not None}
     for name in outputs if all_outputs else [*outputs][:1]:
         output = outputs[name]

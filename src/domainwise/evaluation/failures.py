@@ -12,7 +12,14 @@ from domainwise.base.arrays import Array
 from domainwise.evaluation.html import Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.evaluation.plots import CalibrationDisplay, DecisionCurveDisplay
 from domainwise.evaluation.plots.style import number_format
-from domainwise.evaluation.results import MethodResult, Record, Results, grouped, joined, percent
+from domainwise.evaluation.results import (
+    MethodResult,
+    Prediction,
+    Results,
+    grouped,
+    joined,
+    percent,
+)
 from domainwise.evaluation.sites import (
     calibration_estimates,
     event_estimates,
@@ -23,10 +30,11 @@ from domainwise.evaluation.sites import (
 from domainwise.evaluation.verdict import in_sentence, names_of
 from domainwise.held_out.calibration.quantiles import (
     DomainQuantiles,
-    record_scores,
+    nonconformity,
     reported_coverage,
 )
 from domainwise.held_out.scoring.pooling import PooledScores
+from domainwise.held_out.scoring.predictions import Outputs
 from domainwise.held_out.scoring.site_calibration import SiteEstimates
 
 #: Minimum number of rows of a class in a domain for which an error rate is reported.
@@ -43,10 +51,10 @@ TITLES = {
     "treat_all": "net benefit of treating all",
 }
 Columns = dict[str, dict[Any, str]]  #: texts by heading, then by domain
-DomainPredictions = Mapping[Any, Record]  #: a method's predictions by held-out domain
+DomainPredictions = Mapping[Any, Outputs]  #: a method's predictions by held-out domain
 
 
-def predictions_by_domain(records: Sequence[Record], order: Sequence[Any]) -> DomainPredictions:
+def predictions_by_domain(records: Sequence[Prediction], order: Sequence[Any]) -> DomainPredictions:
     """Predictions for all rows of each domain, with the domains in the given ``order``."""
     grouped_records = grouped(records)
     return {d: joined(grouped_records[d]) for d in order if d in grouped_records}
@@ -61,7 +69,7 @@ def recommended_predictions(evaluation: Results) -> DomainPredictions:
 def target_column(evaluation: Results, *, short: bool = False) -> tuple[str, dict[Any, str]]:
     """Heading and texts: rows of the second of two classes, or the mean of the target."""
     classes, counts = evaluation.classes, evaluation.row_counts
-    targets = {d: record["target"] for d, record in recommended_predictions(evaluation).items()}
+    targets = {d: record.target for d, record in recommended_predictions(evaluation).items()}
     if classes is None:
         means = {d: float(np.mean(y)) for d, y in targets.items()}
         spread = float(np.std(list(means.values()))) if means else 0.0
@@ -227,7 +235,7 @@ def error_statement(
     """The most frequent error, and the share of correct predictions in each domain."""
     names = [str(label) for label in classes]
     matrices = {
-        domain: confusion_matrix(record["target"], record["prediction"], labels=classes)
+        domain: confusion_matrix(record.target, record.prediction, labels=classes)
         for domain, record in predictions.items()
     }
     columns = {
@@ -270,7 +278,7 @@ def bias_statement(
     method: MethodResult, predictions: DomainPredictions, classes: Array | None
 ) -> tuple[str, Columns]:
     """The domain with the largest bias, and the share of the squared error due to bias."""
-    errors = {d: r["prediction"] - r["target"].astype(float) for d, r in predictions.items()}
+    errors = {d: r.prediction - r.target.astype(float) for d, r in predictions.items()}
     biases = {d: float(np.mean(e)) for d, e in errors.items()}
     shares = {d: biases[d] ** 2 / max(float(np.mean(e**2)), 1e-300) for d, e in errors.items()}
     domain = max(biases, key=lambda d: abs(biases[d]))
@@ -317,7 +325,7 @@ def coverage_by_domain(
 
     The threshold for a domain is computed from the nonconformity scores of all other domains.
     """
-    scores = {domain: record_scores(record, classes) for domain, record in predictions.items()}
+    scores = {domain: nonconformity(record, classes) for domain, record in predictions.items()}
     true_score_arrays = [true_scores for _, _, true_scores in scores.values()]
     pooled_scores = np.concatenate(true_score_arrays)
     domain_codes = np.repeat(np.arange(len(scores)), [len(array) for array in true_score_arrays])
@@ -342,7 +350,7 @@ def pictures(evaluation: Results, predictions: DomainPredictions) -> list[Pictur
     assert classes is not None
     name = in_sentence(method)
     arrays = [
-        (record["target"], record["probabilities"], np.full(len(record["target"]), domain))
+        (record.target, record.probabilities, np.full(len(record.target), domain))
         for domain, record in predictions.items()
     ]
     with drawing(4.3, 4.6) as figure:

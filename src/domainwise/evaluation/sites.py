@@ -159,17 +159,17 @@ class SiteDecisions(SiteTable):
 def has_outputs(results: Results, method: MethodResult) -> bool:
     """Return whether a method's held-out predictions, or probabilities, are available."""
     name = "prediction" if results.classes is None else "probabilities"
-    records = results.records.get(method.key, ())
-    return bool(records) and all(record[name] is not None for record in records)
+    predictions = results.records.get(method.key, ())
+    return bool(predictions) and all(getattr(p, name) is not None for p in predictions)
 
 
 def outputs_of(results: Results, method: MethodResult) -> tuple[SourceOutputs, list[Label]]:
     """Return a method's held-out outputs and the domains; an error if there are none."""
-    records = grouped(results.records.get(method.key, ()))
-    domains = [name for name in method.scores if name in records]
+    predictions = grouped(results.records.get(method.key, ()))
+    domains = [name for name in method.scores if name in predictions]
     outputs = None
     if has_outputs(results, method):
-        outputs = held_out_outputs([records[name] for name in domains], results.classes)
+        outputs = held_out_outputs([predictions[name] for name in domains], results.classes)
     if outputs is None:
         kind = "predictions" if results.classes is None else "probabilities"
         raise ValueError(
