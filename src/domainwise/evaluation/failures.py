@@ -167,9 +167,10 @@ def site_section(evaluation: Results) -> dict[str, Any]:
     parts: list[tuple[str, Columns]] = []
     if predictions:
         parts.append(coverage_statement(method, predictions, classes))
-        parts.append(
-            (bias_statement if classes is None else error_statement)(method, predictions, classes)
-        )
+        if classes is None:
+            parts.append(bias_statement(method, predictions))
+        else:
+            parts.append(error_statement(method, predictions, classes))
     for sentence, more_columns in parts:
         sentences.append(sentence)
         columns |= more_columns
@@ -274,9 +275,7 @@ def _error_text(matrix: Array, names: Sequence[str]) -> str:
     return f"{names[predicted]} instead of {names[true]}: {matrix[error]} of {matrix[true].sum()}"
 
 
-def bias_statement(
-    method: MethodResult, predictions: DomainPredictions, classes: Array | None
-) -> tuple[str, Columns]:
+def bias_statement(method: MethodResult, predictions: DomainPredictions) -> tuple[str, Columns]:
     """The domain with the largest bias, and the share of the squared error due to bias."""
     errors = {d: r.prediction - r.target.astype(float) for d, r in predictions.items()}
     biases = {d: float(np.mean(e)) for d, e in errors.items()}

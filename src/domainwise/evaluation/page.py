@@ -41,8 +41,9 @@ METRIC_EXPLANATIONS = {
 def write_report(evaluation: Results, path: Path, *, title: str | None = None) -> None:
     """Write the report, and beside it a CSV file with the scores of all methods by domain."""
     table = path.with_name(f"{path.stem}-sites.csv")
+    page = render(evaluation, title=title, table_name=table.name)
     write_text(table, sites_csv(evaluation))
-    write_text(path, render(evaluation, title=title, table_name=table.name))
+    write_text(path, page)
 
 
 def sites_csv(evaluation: Results) -> str:

@@ -81,13 +81,13 @@ def describe_column(
     n_rows = np.bincount(domain_codes, minlength=n_domains)
     observed_codes = domain_codes[is_observed]
     n_observed = np.bincount(observed_codes, minlength=n_domains)
-    observed, levels = values[is_observed], np.unique(values[is_observed]) if is_number else ()
-    if len(levels) == 2:  # shares say more about such a column than quantiles
-        names = [f"{level:g}" for level in levels]
-        observed, is_number = np.where(observed == levels[1], *names[::-1]), False
+    observed = values[is_observed]
+    names = [f"{level:g}" for level in np.unique(observed)] if is_number else []
+    if is_binary := len(names) == 2:  # shares say more about such a column than quantiles
+        observed, is_number = np.where(observed == observed.max(), *names[::-1]), False
     describe = _describe_numbers if is_number else _describe_text
     statistics, distances, areas = describe(observed, observed_codes, n_domains)
-    if len(levels) == 2 and statistics["categories"] == names:  # the share of 1 is first, not of 0
+    if is_binary and statistics["categories"] == names:  # the share of 1 is first, not that of 0
         statistics["categories"] = names[::-1]
         statistics["shares"] = [shares and shares[::-1] for shares in statistics["shares"]]
     missing_shares, n_missing = 1 - n_observed / n_rows, n_rows - n_observed

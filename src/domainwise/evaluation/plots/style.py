@@ -146,4 +146,6 @@ def number_format(values: Iterable[float], intervals: Iterable[Ends]) -> Callabl
 
 def _rounded(value: float, decimals: int) -> str:
     """Format a number with this many decimals; with fewer than 0, tens and so on are rounded."""
-    return f"{round(value, decimals):,.{max(decimals, 0)}f}" if np.isfinite(value) else "–"
+    if not np.isfinite(value):
+        return "–"
+    return f"{value:.2g}" if decimals > 5 else f"{round(value, decimals):,.{max(decimals, 0)}f}"
