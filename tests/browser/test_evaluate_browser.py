@@ -238,7 +238,7 @@ def test_on_paper_a_tall_picture_leaves_room_for_its_heading_and_caption(view, p
     view.open(page, paper=True, width=718)
     view.run(OPEN)
     # As tall as that of forty domains.
-    script = """(() => { const svg = document.querySelector('#sites figure svg');
+    script = """(() => { const svg = document.querySelector('#differences figure.wide svg');
         svg.setAttribute('viewBox', '0 0 600 900');
         return svg.getBoundingClientRect().height })()"""
     assert view.run(script) == pytest.approx(19 / 2.54 * 96, abs=1)

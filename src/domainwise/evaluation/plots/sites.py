@@ -564,4 +564,4 @@ class ForestDisplay(style.Display):
 def forest_height(n_sites: int, n_ranges: int) -> float:
     """Height in inches of a forest plot with this number of sites and ranges."""
     n_rows = n_sites if n_sites <= MAX_SITES else 2 * N_EXTREME + 1
-    return 1.0 + 0.23 * (n_rows + n_ranges + 2)
+    return 0.9 + 0.19 * (n_rows + n_ranges + 2)
