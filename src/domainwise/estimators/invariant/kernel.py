@@ -110,7 +110,7 @@ class InvariantKernel(
         {source_rows}
         y : array-like of shape (n_samples,), default=None
             Classes, needed for ``conditional=True`` and ignored otherwise.
-        {row_domains}
+        {row_domains} {returns_self}
         """
         with one_thread_if_small(X):
             self._fit(X, y, sample_domain, store_gram=False)

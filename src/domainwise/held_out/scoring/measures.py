@@ -99,8 +99,9 @@ class Measure:
         self, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
     ) -> float:
         """Score some rows of a record, which contains targets and predictions."""
-        predictions = Predictions.from_record(classes, record, rows)
-        return float(self.scorer(predictions, None, record["target"][rows]))
+        predictions, weights = Predictions.from_record(classes, record, rows), record.get("weight")
+        options = {} if weights is None else {"sample_weight": weights[rows]}
+        return float(self.scorer(predictions, None, record["target"][rows], **options))
 
     def is_defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
         """Return whether the score is defined for these targets (AUC needs two classes)."""

@@ -204,6 +204,7 @@ class HeldOut:
     plain: Array  #: predictions of shape (n_rows, n_columns), for rows predicted one by one
     context: Array | None = None  #: the same for rows predicted together with their domain
     members: dict[str, Array] | None = None  #: like ``plain``, for each ensemble member
+    weights: Array | None = None  #: weights of rows; None without weights
 
     @classmethod
     def from_rows(
@@ -214,6 +215,7 @@ class HeldOut:
         context: Array | None = None,
         members: dict[str, Array] | None = None,
         rows: Array | None = None,
+        weights: Array | None = None,
     ) -> HeldOut:
         """Select at most ``MAX_HELD_OUT`` rows (or two per domain), drawn evenly from the domains.
 
@@ -228,7 +230,8 @@ class HeldOut:
         context = None if context is None else context[rows].astype(dtype)
         if members is not None:
             members = {name: outputs[rows].astype(dtype) for name, outputs in members.items()}
-        return cls(y[rows], domain[rows], plain[rows].astype(dtype), context, members)
+        weights = None if weights is None else weights[rows]
+        return cls(y[rows], domain[rows], plain[rows].astype(dtype), context, members, weights)
 
 
 def codes_of(labels: Any, classes: Array) -> Array:
@@ -254,21 +257,23 @@ class NamedScorer:
     classes: Array  #: the last one is the positive class
     name: str = ""  #: name of the scorer
 
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Score an estimator, or stored predictions."""
         if not isinstance(estimator, Predictions):
             estimator = Predictions(estimator, X, self.classes)
         class_codes = codes_of(y, self.classes)
         if self.name not in ("accuracy", "balanced_accuracy"):
-            return float(self.scorer(estimator, None, class_codes))
+            options = {} if sample_weight is None else {"sample_weight": sample_weight}
+            return float(self.scorer(estimator, None, class_codes, **options))
         # Searches compute thousands of scores; scikit-learn's checks would take most of the time.
         is_correct = estimator.predict(None) == class_codes
         if self.name == "accuracy":
-            return float(is_correct.mean())
-        return balanced_accuracy(class_codes, is_correct)
+            return float(np.average(is_correct, weights=sample_weight))
+        return balanced_accuracy(class_codes, is_correct, sample_weight)
 
 
-def balanced_accuracy(class_codes: Array, is_correct: Array) -> float:
+def balanced_accuracy(class_codes: Array, is_correct: Array, weights: Array | None = None) -> float:
     """Return the mean recall of the classes that occur; the arrays have an entry for each row."""
-    counts = np.bincount(class_codes)
-    return float((np.bincount(class_codes, is_correct)[counts > 0] / counts[counts > 0]).mean())
+    counts = np.bincount(class_codes, weights)
+    n_correct = np.bincount(class_codes, is_correct if weights is None else is_correct * weights)
+    return float((n_correct[counts > 0] / counts[counts > 0]).mean())
