@@ -75,11 +75,6 @@ def print_written(path: Path, console: Console | None = None) -> None:
     (console or stdout()).print(text, soft_wrap=True)
 
 
-def print_page(page_path: Path) -> None:
-    """Print the path of an HTML report."""
-    stdout().print(f"report: [bold]{escaped(page_path)}[/] (open it in a browser)", soft_wrap=True)
-
-
 def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
     """Print names and values in two columns; omit rows whose value is None."""
     from rich.table import Table
@@ -99,14 +94,13 @@ def text_table(
     """Return a table without borders.
 
     The first column and the columns named in ``text_columns`` contain text, the others numbers.
-    Long texts in ``text_columns`` are wrapped.
     """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in header:
         justify: Any = "left" if name in (header[0], *text_columns) else "right"
-        table.add_column(escaped(name), justify=justify, no_wrap=name not in text_columns)
+        table.add_column(escaped(name), justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*row)
     return table

@@ -21,8 +21,8 @@ from domainwise.held_out.calibration.quantiles import (
     DomainQuantiles,
     PredictionIntervals,
     PredictionSets,
+    nonconformity,
     promise,
-    record_scores,
     scores_by_class,
 )
 from domainwise.held_out.folds import LeaveDomainsOut, Split, domain_folds
@@ -132,13 +132,16 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
         return np.asarray(self.estimator_.feature_names_in_)
 
 
-def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, indices: Any = None) -> Any:
+def fit_rows(
+    estimator: Any, X: Any, y: Any, sample_domain: Any, indices: Any = None, weights: Any = None
+) -> Any:
     """Fit a clone to the rows with these indices, or to all rows; do not warn about domains."""
     if indices is not None:
         X, y = inputs.take_rows(X, indices), inputs.take_rows(y, indices)
         sample_domain = None if sample_domain is None else inputs.take_rows(sample_domain, indices)
+        weights = None if weights is None else weights[indices]
     with inputs.quiet_about_domains():
-        return fit_with_domains(clone(estimator), X, y, sample_domain)
+        return fit_with_domains(clone(estimator), X, y, sample_domain, weights)
 
 
 @with_shared_arguments
@@ -249,8 +252,8 @@ class DomainConformal(DomainMetaEstimator):
         for train, test in splits:
             predictions_by_mode = self._held_out_predictions(X, y, sample_domain, train, test)
             for mode, predictions in predictions_by_mode.items():
-                record = predictions.outputs() | {"target": y[test]}
-                output_name, _, target_scores = record_scores(record, predictions.classes)
+                outputs = predictions.outputs(y[test])
+                output_name, _, target_scores = nonconformity(outputs, predictions.classes)
                 scores_by_mode.setdefault(mode, []).append(target_scores)
             self.estimator_ = predictions_by_mode["plain"].estimator
         if self.calibration == "cv":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,28 +67,35 @@ class Answer:
         texts = (*texts, self.validation, command)
         return [text for text in texts if text]
 
-    def lines(self, width: int = 80) -> list[str]:
-        """The sentences as at most twelve lines; only a command may exceed the width."""
+    def lines(self, width: int = 80, report: str = "the report") -> list[str]:
+        """The sentences as at most ten lines; only the command and ``report`` may be wider."""
         recommendation = f"{self.take}: {self.reason}" if self.take else self.reason
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …", break_on_hyphens=False)
+        outlook = _whole_sentences(self.expect, 2, wrap)
+        if outlook.count(". ") < 1 < self.expect.count(". "):
+            outlook = _whole_sentences(self.expect, 3, wrap)
         sections = {
             "Recommended": wrap(recommendation, max_lines=3),
-            "Expect": wrap(self.expect, max_lines=3),
-            "Confidence": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
+            "Expect": wrap(outlook, max_lines=3),
         }
-        # Up to three faults, the number of other faults, and the command have one line each. The
-        # worst faults get a second line if enough lines are free.
-        n_free = 11 - sum(map(len, sections.values()))
-        fault_texts = [" ".join(fault.values()) for fault in self.faults[: min(3, n_free - 1)]]
+        n_free = 7 - sum(map(len, sections.values()))
+        confidence = _whole_sentences(f"{self.certainty}. {self.certain}", n_free, wrap)
+        sections["Confidence"] = wrap(confidence, max_lines=n_free)
+        # One line each for the number of other faults and for the command. Of at most three faults,
+        # the first ones get a second line if enough lines are free.
+        n_free = 8 - sum(map(len, sections.values()))
+        fault_texts = [" ".join(fault.values()) for fault in self.faults[: min(3, n_free)]]
         n_hidden = len(self.faults) - len(fault_texts) + self.more_faults
         fault_texts = fault_texts or [NO_FAULT]
-        n_extra = n_free - len(fault_texts) - (n_hidden > 0)
+        n_extra = n_free - len(fault_texts)
         fault_lines: list[str] = []
         for i, text in enumerate(fault_texts):
             fault_lines += wrap(text, max_lines=1 + (i < n_extra))
         if n_hidden:
             problems_text = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
-            fault_lines.append(f"{n_hidden} {problems_text} in the report")
+            fault_lines.append(f"{n_hidden} {problems_text} in {report}")
+        else:
+            fault_lines.append(f"Details are in {report}")
         sections["Check first"] = fault_lines
         sections["Next"] = [self.command] * bool(self.command)
         return [
@@ -95,6 +103,16 @@ class Answer:
             for title, section_lines in sections.items()
             for i, line in enumerate(section_lines)
         ]
+
+
+def _whole_sentences(text: str, n_lines: int, wrap: Callable[..., list[str]]) -> str:
+    """Return as many sentences as fit into the lines, and at least the first one."""
+    first, *others = re.split(r"(?<=\.) (?=[A-Z])", text)
+    for sentence in others:
+        if len(wrap(f"{first} {sentence}")) > n_lines:
+            break
+        first = f"{first} {sentence}"
+    return first
 
 
 def make_answer(results: Results) -> Answer:
