@@ -240,3 +240,64 @@ def test_a_ridge_of_batches_uses_weights(name):
     method = "decision_function" if name == "classes" else "predict"
     outputs = [getattr(fitted, method)(X) for fitted in (weighted, repeated)]
     np.testing.assert_allclose(*outputs, atol=1e-8)
+
+
+SVC, SVR = (
+    {"gamma": 0.1, "tol": 1e-8},
+    {"gamma": 0.1, "tol": 1e-8, "C": 2.0},
+)
+MACHINES = {
+    "SVC": (dw.InvariantSVC(**SVC), CLASSES),
+    "SVC within classes": (dw.InvariantSVC(**SVC, conditional=True), CLASSES),
+    "SVC with probabilities": (dw.InvariantSVC(**SVC, probability=True), CLASSES),
+    "SVC of features": (dw.InvariantSVC(**SVC, solver="fast"), CLASSES),
+    "SVR": (dw.InvariantSVR(**SVR), NUMBERS),
+    "SVR of features": (dw.InvariantSVR(**SVR, solver="fast"), NUMBERS),
+    "search": (
+        selection.InvariantSearchCV(
+            dw.InvariantSVC(**SVC), {"C": [0.1, 1.0], "domain_weight": [0.0, 1.0]}
+        ),
+        CLASSES,
+    ),
+    "search in a pipeline": (
+        selection.InvariantSearchCV(
+            make_pipeline(StandardScaler(), dw.InvariantSVC(**SVC)),
+            {"invariantsvc__C": [0.1, 1.0]},
+            n_average=2,
+        ),
+        CLASSES,
+    ),
+    "search by a scorer": (
+        selection.InvariantSearchCV(dw.InvariantSVR(**SVR), {"C": [0.1, 1.0]}),
+        NUMBERS,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_machines_of_weighted_rows_are_close_to_those_of_repeated_rows(name, monkeypatch):
+    features = "domainwise.estimators.projections.fast.choose_landmarks"
+    if "features" in name:  # the same landmarks for repeated rows
+        monkeypatch.setattr(features, lambda _, rows, *args: first_copies(rows))
+    weighted, repeated = fitted_pair(*MACHINES[name])
+    method = "predict" if MACHINES[name][1] is NUMBERS else "decision_function"
+    if hasattr(weighted, "predict_proba"):
+        method = "predict_proba"
+    outputs = [getattr(model, method)(X) for model in (weighted, repeated)]
+    np.testing.assert_allclose(*outputs, atol=2e-4)
+    if "search" in name:
+        scores = [search.cv_results_["mean_test_score"] for search in (weighted, repeated)]
+        np.testing.assert_allclose(*scores, rtol=1e-3)
+
+
+def first_copies(rows):
+    return np.sort(np.unique(rows, axis=0, return_index=True)[1])
+
+
+def test_steps_of_a_pipeline_get_the_weights_that_they_accept():
+    model = selection.InvariantSearchCV(
+        make_pipeline(StandardScaler(), dw.InvariantSVC(gamma=0.1)), {"invariantsvc__C": [1.0]}
+    )
+    model.fit(X, CLASSES, sample_domain=DOMAIN, sample_weight=WEIGHTS)
+    expected = StandardScaler().fit(X, sample_weight=WEIGHTS)
+    np.testing.assert_allclose(model.best_estimator_[0].mean_, expected.mean_)
