@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.base.arrays import Array
+from domainwise.base.messages import listed
 from domainwise.evaluation.plots.columns import columns_of, describe_column
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
@@ -27,7 +28,7 @@ from domainwise.evaluation.table_checks import (
     select_evenly,
 )
 from domainwise.evaluation.verdict import names_of
-from domainwise.held_out.scoring.statistics import in_words, listed
+from domainwise.held_out.scoring.statistics import in_words
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.names import identifier_reason, site_columns
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from domainwise.base.messages import listed
 from domainwise.evaluation.html import TextCell, TextTable
 from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
 from domainwise.evaluation.sites import has_outputs, pool_method, validation_size
-from domainwise.held_out.scoring.statistics import MIN_PAIRS, compare, in_words, listed, p_text
+from domainwise.held_out.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 from domainwise.models.registry import CONTEXT, TRIVIAL
 
 #: A difference with a smaller p-value is called statistically significant.
