@@ -202,8 +202,8 @@ def check_sample_weight(sample_weight: Any, n_samples: int) -> Array | None:
     if is_invalid.any():
         row = int(is_invalid.argmax())
         raise ValueError(
-            f"sample_weight has {_entries(is_invalid.sum(), 'negative, missing or infinite ')} "
-            f"(first in row {row}: {weights[row]:g}). Pass finite numbers of at least 0."
+            "sample_weight contains negative, missing or infinite entries (the first in row "
+            f"{row}: {weights[row]:g}). Pass finite numbers of at least 0."
         )
     if not weights.any():
         raise ValueError(

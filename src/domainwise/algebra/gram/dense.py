@@ -68,6 +68,7 @@ class DenseGram(RowsGram):
             self.K *= self.roots.T
 
     def _average(self, A: Matrix) -> Matrix:
+        assert self.roots is not None
         return A @ self.roots[:, 0] ** 2 / self.n_samples
 
     def product(self, V: Matrix) -> Matrix:

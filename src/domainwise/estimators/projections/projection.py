@@ -182,9 +182,9 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         Z : ndarray of shape (n_samples, n_components)
         """
         self.fit(X, y, sample_domain, sample_weight)
-        embedding = getattr(self, "embedding_", None)  # it contains rows with positive weights
-        is_complete = embedding is not None and len(embedding) == count_rows(X)
-        return embedding if is_complete else self.transform(X)
+        # The embedding contains only rows with positive weights.
+        has_all_rows = hasattr(self, "embedding_") and len(self.embedding_) == count_rows(X)
+        return self.embedding_ if has_all_rows else self.transform(X)
 
     def transform(self, X: ArrayLike) -> Array:
         """Project rows, which may belong to unseen domains.

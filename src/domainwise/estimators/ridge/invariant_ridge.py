@@ -184,8 +184,8 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
             domain_weights = equal_weights(domain_indices, sample_weight=weights)
             curve, _ = fit_curve(values, class_codes, domain_weights, sample_weight=weights)
             self.curve_, probabilities = curve, curve.probabilities(values)
-            held_out = class_codes, domain_codes, probabilities
-            self.held_out_ = HeldOut.from_rows(*held_out, weights=weights)
+            outputs = class_codes, domain_codes, probabilities
+            self.held_out_ = HeldOut.from_rows(*outputs, weights=weights)
         self.decide(self.decision, self.scoring)
 
     def _scored_rule(self) -> ClassRule:

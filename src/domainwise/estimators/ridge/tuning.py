@@ -296,7 +296,7 @@ def cells_of(rows: Rows, part_codes: Any, by_class: bool, descriptors: Array | N
     blocks += [] if by_class else [rows.Y]
     extra_columns = np.hstack(blocks) if blocks else None
     n_categories = rows.target.n_categories, rows.domain.n_categories
-    options = n_categories, extra_columns, by_class, rows.weights
+    options: Any = n_categories, extra_columns, by_class, rows.weights
     return CellRows.of_parts(part_codes, *rows.codes(), *options)
 
 
