@@ -172,7 +172,8 @@ def test_weights_that_are_not_supported_are_rejected():
     K = X @ X.T
     with pytest.raises(ValueError, match="contains zeros"):
         dw.DCM(kernel="precomputed").fit(K, CLASSES, DOMAIN, sample_weight=WEIGHTS)
-    with pytest.warns(UserWarning), pytest.raises(ValueError, match="positive semi-definite"):
+    not_a_kernel = pytest.warns(UserWarning, match="not a kernel")
+    with not_a_kernel, pytest.raises(ValueError, match="positive semi-definite"):
         dw.KPCA(kernel="precomputed").fit(-K, sample_weight=WEIGHTS + 1.0)
 
 

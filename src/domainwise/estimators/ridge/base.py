@@ -280,7 +280,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
-        with backend.explain_memory_errors(X), one_thread_if_small(X):
+        with one_thread_if_small(X):
             partitions = backend.partitions(X, y, sample_domain, sample_weight)
             if partitions is None:
                 rows = self._checked_rows(backend, X, y, sample_domain, sample_weight)
@@ -596,7 +596,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Check X, and call a method on all rows or on each partition."""
         coefficients = self.finalize().expansions_[0].dual
         backend = backend_of(X)
-        with backend.explain_memory_errors(X), one_thread_if_small(X):
+        with one_thread_if_small(X):
             rows = backend.check_rows(self, X, reset=False)
             backend.check_same_device(coefficients, rows)
             return backend.predict(self, method_name, rows)
