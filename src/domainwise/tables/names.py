@@ -164,10 +164,13 @@ def site_columns(X: Any, domain_codes: Array) -> list[str]:
     >>> site_columns(X, np.array([0, 0, 1]))
     ['beds']
     """
-    if len(domain_codes) == len(np.unique(domain_codes)):
+    names, codes = list(X.columns), np.asarray(domain_codes)
+    if len(codes) == len(np.unique(codes)):
         return []
-    n_values = X.groupby(np.asarray(domain_codes)).nunique()
-    return [name for name in X.columns if (n_values[name] <= 1).all()]
+    for n_rows in (1000, len(codes)):  # most columns vary within the first rows
+        n_values = X[names][:n_rows].groupby(codes[:n_rows]).nunique()
+        names = [name for name in names if (n_values[name] <= 1).all()]
+    return names
 
 
 def feature_notes(X: Any, y: Array, site_level: Sequence[str], domains: Array) -> list[str]:

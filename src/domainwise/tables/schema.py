@@ -9,8 +9,8 @@ step of a pipeline, so that imputation, scaling and one-hot encoding are fitted 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +25,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import MAX_CLASSES, is_quantity
 from domainwise.tables import cells
+from domainwise.tables.cells import Cells
 from domainwise.tables.errors import (
     MAX_CHARACTERS,
     Argument,
@@ -109,35 +110,43 @@ class Schema:
         rows before this chunk of a table.
         """
         require_columns(self.features, list(frame.columns), "the table")
-        rows = np.arange(len(frame)) if rows is None else rows
-        frame, row_numbers, columns = frame[self.features].iloc[rows], rows + first_row, {}
-        for name in self.numeric:
-            columns[name] = self.read_numbers(frame[name], name, row_numbers)
-        for name in self.dates:
-            days, is_unreadable = cells.read_days(frame[name], self.forms.get(name, ""), self.na)
-            self._refuse(frame[name], name, is_unreadable, row_numbers)
-            columns |= cells.date_numbers(days, name, self.date_parts, self.reference)
-        for name in self.categorical:
-            texts = cells.read_texts(frame[name], self.levels.get(name, ()), self.na)
-            texts = np.where(import_pandas().isna(texts), np.nan, np.asarray(texts, dtype=object))
-            columns[name] = import_pandas().Series(texts, dtype=object)
-        return import_pandas().DataFrame(columns, index=range(len(rows)))
+        row_numbers = np.arange(len(frame)) if rows is None else rows
+        columns = cells_of(frame, self.features, self.na, rows)
+        return self.convert(columns, row_numbers + first_row)
 
-    def read_numbers(self, column: Any, name: str, row_numbers: Array) -> Array:
+    def convert(self, columns: Mapping[str, Cells], row_numbers: Array) -> Any:
+        """Return the features, as described in :meth:`prepare`."""
+        arrays = {
+            name: self.read_numbers(columns[name], name, row_numbers) for name in self.numeric
+        }
+        for name in self.dates:
+            days, is_unreadable = columns[name].days(self.forms.get(name, ""))
+            self._refuse(columns[name], name, is_unreadable, row_numbers)
+            arrays |= cells.date_numbers(days, name, self.date_parts, self.reference)
+        for name in self.categorical:
+            texts = columns[name].texts(self.levels.get(name, ()))
+            texts = np.where(import_pandas().isna(texts), np.nan, texts)
+            arrays[name] = import_pandas().Series(texts, dtype=object)
+        return import_pandas().DataFrame(arrays, index=range(len(row_numbers)))
+
+    def mark(self, name: str) -> str | None:
+        """Return the decimal mark of a column."""
+        return self.marks.get(name, self.decimal)
+
+    def read_numbers(self, column: Cells, name: str, row_numbers: Array) -> Array:
         """Return a numeric column as float64, with NaN for missing values."""
-        mark, form = self.marks.get(name, self.decimal), self.forms.get(name, "")
-        values, is_unreadable = cells.read_numbers(column, mark, form, self.na)
+        values, is_unreadable = column.numbers(self.mark(name), self.forms.get(name, ""))
         self._refuse(column, name, is_unreadable, row_numbers)
         if problem := cells.size_problem(values, row_numbers):
             raise TableError(f"column {name!r} ", *problem)
         return values
 
-    def _refuse(self, column: Any, name: str, is_unreadable: Array, row_numbers: Array) -> None:
+    def _refuse(self, column: Cells, name: str, is_unreadable: Array, row_numbers: Array) -> None:
         """Raise a TableError if a cell could not be read; it gives the option that helps."""
         if not is_unreadable.any():
             return
         i, form = int(np.flatnonzero(is_unreadable)[0]), self.forms.get(name, "")
-        cell = str(column.iloc[i])
+        cell = str(column.column.iloc[i])
         noun = "dates" if name in self.dates else cells.NOUNS[form]
         marks = [m for m in ",." if not np.isnan(cells.number_in(cell.strip(), m, form))]
         advice: MessageParts = ("Correct the cell or leave it empty",)
@@ -155,7 +164,7 @@ class Schema:
         """Return the domain of each row as text, None if it is missing; None without a column."""
         if self.domain not in frame.columns:
             return None
-        return cells.read_texts(frame[self.domain], na=self.na, missing_text=[""])
+        return Cells(frame[self.domain], self.na).texts(missing_text=[""])
 
     def read_labels(
         self, frame: Any, classes: Iterable[Any] | None
@@ -165,24 +174,22 @@ class Schema:
         Targets are floats, or class names as text. If ``classes`` are whole numbers, so is a cell
         such as "1.0". Domains are text; None without a domain column.
         """
-        column, domains = frame[self.target], self.read_domains(frame)
+        column, domains = Cells(frame[self.target], self.na), self.read_domains(frame)
         if self.task == "regression":
             y = self.read_numbers(column, self.target, np.arange(len(frame)))
             has_labels = ~np.isnan(y)
         else:
-            y = self._read_classes(column, [*(classes or ())])
+            labels = [*(classes or ())]
+            if labels and all(isinstance(label, (int, np.integer)) for label in labels):
+                y = column.whole_numbers(self.mark(self.target))
+            else:
+                y = column.texts([str(label) for label in labels])
             has_labels = np.array([label is not None for label in y], dtype=bool)
         if domains is not None:
             has_labels &= np.array([name is not None for name in domains], dtype=bool)
             domains = domains[has_labels].astype(str)
         y = y[has_labels] if self.task == "regression" else y[has_labels].astype(str)
         return np.flatnonzero(has_labels), y, domains
-
-    def _read_classes(self, column: Any, classes: Sequence[Any]) -> Array:
-        if classes and all(isinstance(label, (int, np.integer)) for label in classes):
-            mark = self.marks.get(self.target, self.decimal)
-            return cells.read_whole_numbers(column, mark, self.na)
-        return cells.read_texts(column, [str(label) for label in classes], self.na)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the schema as a dict for JSON."""
@@ -328,10 +335,7 @@ def check_table(
     feature_names, notes = choose_features(
         list(frame.columns), target=target, domain=domain, **column_options
     )
-    columns = {name: frame[name] for name in [*feature_names, target]}
     schema = Schema((), (), target, domain, task, {}, na=na)
-    decimal, marks = cells.learn_marks(columns, decimal, na)
-    schema = replace(schema, decimal=decimal, marks=marks)
     domain_texts: Any = schema.read_domains(frame)
     has_domain = np.array([text is not None for text in domain_texts], dtype=bool)
     if not has_domain.any():
@@ -340,7 +344,10 @@ def check_table(
     rows = np.flatnonzero(has_domain & ~np.isin(domain_texts, dropped_domains))
     if not len(rows):
         raise TableError(f"{where} has no rows left. Drop fewer domains")
-    task, form, y = learn_target(frame[target].iloc[rows], task, schema)
+    columns = cells_of(frame, [*feature_names, target], na, rows)
+    decimal, marks = cells.learn_marks(columns, decimal)
+    schema = replace(schema, decimal=decimal, marks=marks)
+    task, form, y = learn_target(columns.pop(target), task, schema, rows)
     has_target = ~import_pandas().isna(y)
     if not has_target.any():
         raise TableError(f"the target column {target!r} has no values. Choose another column")
@@ -350,15 +357,17 @@ def check_table(
     ):
         if n_missing:
             notes.append(f"{n_missing} of {n_rows} rows have no {role} and are left out")
-    rows, y = rows[has_target], y[has_target]
+    if not has_target.all():
+        rows, y = rows[has_target], y[has_target]
+        columns = cells_of(frame, feature_names, na, rows)
     y = y if task == "regression" else cells.as_labels(y)
     domains = cells.as_labels(domain_texts[rows])
     notes += _check_target(y, task, target)
     notes += _check_domains(domains, y, task, domain)
     schema, X = learn_features(
-        frame[feature_names],
+        columns,
         replace(schema, task=task, forms={target: form} if form else {}),
-        rows=rows,
+        row_numbers=rows,
         dates=dates,
         auto_drop=auto_drop,
         notes=notes,
@@ -374,52 +383,57 @@ def check_table(
     return Table(X, y, domains, schema, (*notes, "; ".join(lists)), tuple(dropped_domains))
 
 
+def cells_of(
+    frame: Any, names: Sequence[str], na: Sequence[str] = (), rows: Array | None = None
+) -> dict[str, Cells]:
+    """Return the cells of columns, by name; ``rows`` selects rows by position."""
+    frame = frame if rows is None or len(rows) == len(frame) else frame.iloc[rows]
+    return {name: Cells(frame[name], na) for name in names}
+
+
 def learn_features(
-    frame: Any,
+    columns: Mapping[str, Cells],
     schema: Schema,
     *,
-    rows: Array | None = None,
+    row_numbers: Array,
     dates: Sequence[str] = (),
     auto_drop: bool = False,
     notes: list[str],
 ) -> tuple[Schema, Any]:
-    """Learn what the columns of a data frame contain; return the schema and the features.
+    """Learn what the columns of a table contain; return the schema and the features.
 
-    ``schema`` contains the decimal marks and the missing values. Notes on columns that are left
-    out, and on how cells are read, are added to ``notes``. One ColumnError lists all features that
-    cannot be used.
+    ``schema`` contains the decimal marks. Notes on columns that are left out, and on how cells are
+    read, are added to ``notes``. One ColumnError lists all features that cannot be used.
     """
-    rows = np.arange(len(frame)) if rows is None else rows
     names: dict[str, list[str]] = defaultdict(list)  # column names, by kind or by note
     problems: dict[str, MessageParts] = {}
-    forms, levels, days_by_column = dict(schema.forms), {}, {}
-    for name in frame.columns:
-        column, mark = frame[name].iloc[rows], schema.marks.get(name, schema.decimal)
-        kind, form, unmatched = cells.learn_kind(column, mark, schema.na)
+    forms, levels, latest_days = dict(schema.forms), {}, {}
+    for name, column in columns.items():
+        mark = schema.mark(name)
+        kind, form, unmatched = cells.learn_kind(column, mark)
         problem = cells.problem_of(kind, form, unmatched, use_dates=bool(dates))
-        if auto_drop and cells.are_censored(unmatched) and kind == "number" and not form:
-            values, is_unreadable = cells.read_numbers(column, mark, "", schema.na)
+        if auto_drop and kind == "number" and not form and cells.are_censored(unmatched):
+            values, is_unreadable = column.numbers(mark, "")
             if np.isfinite(values).sum() >= is_unreadable.sum():
                 problem, form = None, "censored"
-                names[form].append(
-                    f"{name} ({is_unreadable.sum()} cells, such as {unmatched[0]!r})"
-                )
+                extent = f"{is_unreadable.sum()} cells, such as {unmatched[0]!r}"
+                names[form].append(f"{name} ({extent})")
         present_values: Any = ()
         if problem is None and kind == "number":
-            values, _ = cells.read_numbers(column, mark, form, schema.na)
-            problem, present_values = cells.size_problem(values, rows), values[~np.isnan(values)]
+            values, _ = column.numbers(mark, form)
+            problem = cells.size_problem(values, row_numbers)
+            present_values = {np.nanmin(values), np.nanmax(values)}
         elif problem is None and kind == "text":
-            texts = cells.read_texts(column, na=schema.na)
-            present_values = [text for text in texts if text is not None]
+            present_values = Counter(text for text in column.texts() if text is not None)
             problem = cells.text_problem(present_values)
         elif problem is None and kind == "date":
-            days, is_unreadable = cells.read_days(column, form, schema.na)
+            days, is_unreadable = column.days(form)
             if is_unreadable.any():
                 problem = ("has dates that are ambiguous or cannot be read. Use YYYY-MM-DD",)
-            present_values = days_by_column[name] = days.dropna()
+            present_values, latest_days[name] = days.dropna().unique(), str(days.max())[:10]
         if problem is not None:
             problems[name] = problem
-        elif kind == "empty" or len(set(present_values)) == 1:
+        elif kind == "empty" or len(present_values) == 1:
             names["empty" if kind == "empty" else "constant"].append(name)
         else:
             names[kind].append(name)
@@ -427,15 +441,16 @@ def learn_features(
             if kind == "text":
                 if spelled_levels := cells.spelled_levels(present_values):
                     levels[name] = spelled_levels
-                if (n_levels := len(set(present_values))) > MAX_LEVELS:
-                    names["pooled"].append(f"{name} ({n_levels} in {len(present_values)} rows)")
+                if len(present_values) > MAX_LEVELS:
+                    extent = f"{len(present_values)} in {present_values.total()} rows"
+                    names["pooled"].append(f"{name} ({extent})")
             if kind == "number":
                 names[form] += [name] if form in ("percent", "time") else []
-                if example := cells.rewritten_example(column, mark, schema.na):
+                if example := cells.rewritten_example(column, mark):
                     names["rewritten"].append(f"{name} ({example})")
     if problems and not auto_drop:
         raise ColumnError(problems)
-    latest_day = max((str(days_by_column[n].max().date()) for n in names["date"]), default="")
+    latest_day = max((latest_days[name] for name in names["date"]), default="")
     age_note = f" (age on {latest_day})" if "age" in dates else ""
     for listed_names, text in (
         (names["empty"], "left out because they are empty"),
@@ -459,28 +474,27 @@ def learn_features(
         reference=latest_day,
         levels=levels,
     )
-    return schema, schema.prepare(frame, rows=rows)
+    return schema, schema.convert(columns, row_numbers)
 
 
-def learn_target(column: Any, task: str, schema: Schema) -> tuple[str, str, Array]:
+def learn_target(
+    column: Cells, task: str, schema: Schema, row_numbers: Array
+) -> tuple[str, str, Array]:
     """Return the task, the form of the target's cells, and the targets; None or NaN if missing.
 
     Targets are floats, or class names as text. ``task`` is "auto" or the task.
     """
-    subject, na = f"the target {str(column.name)!r}", schema.na
-    mark = schema.marks.get(str(column.name), schema.decimal)
-    kind, form, unmatched = cells.learn_kind(column, mark, na)
-    problem = cells.problem_of(kind, form, unmatched)
+    subject, mark = f"the target {schema.target!r}", schema.mark(schema.target)
+    kind, form, unmatched = cells.learn_kind(column, mark)
     if kind == "date":
         raise TableError(f"{subject} contains dates. Choose another target")
-    if problem is not None:
+    if problem := cells.problem_of(kind, form, unmatched):
         raise TableError(f"{subject} ", *problem, ", or choose another target")
-    is_boolean = {*cells.count_texts(column, na)} <= {*cells.BOOLEANS}
-    are_numbers = kind == "number" and not is_boolean
-    values, _ = cells.read_numbers(column, mark, form, na)
+    values, _ = column.numbers(mark, form)
     present_values = values[~np.isnan(values)]
-    if are_numbers and (problem := cells.size_problem(values, np.asarray(column.index))):
-        raise TableError(f"column {str(column.name)!r} ", *problem)
+    are_numbers = kind == "number" and not {*column.counts} <= {*cells.BOOLEANS}
+    if are_numbers and (problem := cells.size_problem(values, row_numbers)):
+        raise TableError(f"column {schema.target!r} ", *problem)
     if task == "auto":
         is_continuous = are_numbers and is_quantity(present_values)
         task = "regression" if is_continuous else "classification"
@@ -492,8 +506,8 @@ def learn_target(column: Any, task: str, schema: Schema) -> tuple[str, str, Arra
     if form:
         raise TableError(f"{subject} contains {cells.NOUNS[form]}. Choose another target")
     if are_numbers and np.all(present_values == np.round(present_values)):
-        return task, "", cells.read_whole_numbers(column, mark, na)
-    return task, "", cells.read_texts(column, na=na)
+        return task, "", column.whole_numbers(mark)
+    return task, "", column.texts()
 
 
 def _check_target(y: Array, task: str, name: str) -> list[str]:
