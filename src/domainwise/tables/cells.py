@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from datetime import date
+from contextlib import suppress
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cache, cached_property
 from numbers import Real
@@ -63,6 +64,10 @@ DATE = re.compile(
     rf"|[0-9]{{1,2}}[-. ]+{_MONTH}[-., ]+[0-9]{{2,4}}|{_MONTH} [0-9]{{1,2}}, ?[0-9]{{4}})"
     r"(?:[T ].*)?"
 )
+#: Formats of dates that can be read, by the order of day and month.
+DATE_FORMATS = {"": ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y")}
+DATE_FORMATS["day"] = (*DATE_FORMATS[""], "%d/%m/%Y", "%d-%m-%Y")
+DATE_FORMATS["month"] = (*DATE_FORMATS[""], "%m/%d/%Y", "%m-%d-%Y")
 #: Pattern for numbers with symbols or units, such as <5, $5, (5), 5 mm, 1_000, 95:30 or 1.5D+03,
 #: and for the results of failed formulas.
 ANNOTATED_NUMBER = re.compile(
@@ -117,19 +122,10 @@ def day_in(text: str, order: str = "") -> date | None:
     >>> day_in("31.5.2024"), day_in("5/31/2024", "month"), day_in("1/2/2024")
     (datetime.date(2024, 5, 31), datetime.date(2024, 5, 31), None)
     """
-    text = re.split("[T ]", text)[0]
-    if match := re.fullmatch(r"([0-9]{4})[-./]([0-9]{1,2})[-./]([0-9]{1,2})", text):
-        year, month, day = map(int, match.groups())
-    elif match := re.fullmatch(r"([0-9]{1,2})([-./])([0-9]{1,2})[-./]([0-9]{4})", text):
-        order = order if match[2] != "." else "day"
-        year, day, month = int(match[4]), int(match[1]), int(match[3])
-        day, month = (month, day) if order == "month" else (day, month)
-    if match is None or not (order or len(match.groups()) == 3):
-        return None
-    try:
-        return date(year, month, day)
-    except ValueError:
-        return None
+    for date_format in DATE_FORMATS[order]:
+        with suppress(ValueError):
+            return datetime.strptime(re.split("[T ]", text)[0], date_format).date()
+    return None
 
 
 def text_of(cell: Any) -> str:
@@ -346,7 +342,7 @@ class Cells:
                 texts = self._simple_texts
                 marked_texts = map(str, texts.filter(compute.match_substring(texts, mark)))
                 return mark if any(not _fits(t, OTHER_MARK[mark]) for t in marked_texts) else None
-        numbers = {text for text in self.counts if _looks_numeric(text)}
+        numbers = {*filter(_looks_numeric, self.counts)}
         needed_marks = {m for t in numbers for m in ".," if not _fits(t, OTHER_MARK[m])}
         is_shown = len(needed_marks) == 1 and _share(self.counts, numbers.__contains__) >= 0.5
         return needed_marks.pop() if is_shown else None
@@ -363,28 +359,6 @@ def as_labels(texts: Array) -> Array:
         if min(numbers) >= -(2**63) and max(numbers) < 2**63:
             return np.array(numbers, dtype=np.int64)
     return texts.astype(str)
-
-
-def missing_cells(column: Any) -> Array:
-    """Return a mask of the missing cells in an array or in a data frame column."""
-    if hasattr(column, "isna"):
-        return np.asarray(column.isna(), dtype=bool)
-    column = np.asarray(column)
-    if column.dtype.kind == "O":
-        return np.array([value is None or value != value for value in column], dtype=bool)
-    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
-
-
-def column_kind(column: Any) -> str:
-    """Return the type of a column's cells: "number", "text" or "other", such as dates.
-
-    >>> column_kind(np.array([1, None, 2.5], dtype=object))
-    'number'
-    """
-    if column.dtype.kind not in "OUST":
-        return "number" if column.dtype.kind in "biuf" else "other"
-    types = {type(value) for value in column[~missing_cells(column)]}
-    return "number" if types and all(issubclass(t, Real) for t in types) else "text"
 
 
 # Learning how a column is written -----------------------------------------------------------------
@@ -481,13 +455,12 @@ def learn_kind(cells: Cells, mark: str | None = None) -> tuple[str, str, list[st
             form = _date_order(texts) if kind == "date" else form
             return kind, form, [text for text in texts if not matches(text)]
     unmatched = [text for text in texts if np.isnan(number_in(text, mark))]
-    numbers = {text for text in texts if _looks_numeric(text)}
-    errors = {text for text in texts if EXCEL_ERROR.fullmatch(text)}
-    correct_texts = Counter({text: n for text, n in texts.items() if text not in errors})
+    numbers = {*filter(_looks_numeric, texts)}
+    numbers_or_errors = numbers | {*filter(EXCEL_ERROR.fullmatch, texts)}
+    has_numbers = numbers and _share(texts, numbers_or_errors.__contains__) >= 0.5
     quantities = [t for t in texts if t in numbers or ANNOTATED_NUMBER.fullmatch(t)]
     has_quantities = sum(texts[text] for text in quantities) >= texts.total() / 2
-    has_numbers = _share(correct_texts, numbers.__contains__) >= 0.5
-    if (has_numbers and (errors or not numbers.isdisjoint(unmatched))) or (
+    if (has_numbers and not numbers_or_errors.isdisjoint(unmatched)) or (
         has_quantities and len(quantities) > MAX_NUMERIC_CODES
     ):
         return "number", "", unmatched
@@ -496,9 +469,9 @@ def learn_kind(cells: Cells, mark: str | None = None) -> tuple[str, str, list[st
 
 def _date_order(texts: Counter[str]) -> str:
     """Return "day" or "month", whichever comes first in dates like 13/2/2024; "" if unknown."""
-    matches = [re.match(r"([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}", text) for text in texts]
-    pairs = [(int(match[1]), int(match[2])) for match in matches if match is not None]
-    first_is_day, second_is_day = (any(pair[i] > 12 for pair in pairs) for i in (0, 1))
+    matches = (re.match(r"([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}", text) for text in texts)
+    pairs = [[int(digits) > 12 for digits in match.groups()] for match in matches if match]
+    first_is_day, second_is_day = (any(pair[i] for pair in pairs) for i in (0, 1))
     return "" if first_is_day == second_is_day else "day" if first_is_day else "month"
 
 

@@ -48,27 +48,25 @@ def open_csv(
     (the encoding of tables read earlier), or cp1252 if that is likely. The whole file is scanned
     now. If it is not read ``in_chunks``, its bytes are kept in memory.
     """
-    if encoding is not None:
-        try:
-            encoding = {"utf-8": "utf-8-sig"}.get(codecs.lookup(encoding).name, encoding)
-            "".encode(encoding)
-        except LookupError:
-            argument = Argument("encoding", encoding)
-            raise TableError(argument, " is unknown; use utf-8 or cp1252, for example") from None
-    codec = encoding or "utf-8"
+    codec = "utf-8"
     try:
+        if encoding is not None:
+            codec = {"utf-8": "utf-8-sig"}.get(codecs.lookup(encoding).name, encoding)
+            "".encode(codec)
         with _open(path) as file:
             content = None if in_chunks else file.read()
             source: Any = file if content is None else io.BytesIO(content)
-            codec, has_odd_quotes, notes = _scan(source, path, encoding, fallback)
+            detected, has_odd_quotes, notes = _scan(source, path, encoding is None, fallback)
+            codec = detected if encoding is None else codec
             source.seek(0)
             stream = io.TextIOWrapper(source, encoding=codec, newline="")
             header = _read_header(stream, path)
             stream.detach()
+    except LookupError:
+        argument = Argument("encoding", encoding)
+        raise TableError(argument, " is unknown; use utf-8 or cp1252, for example") from None
     except UnicodeDecodeError as error:
         raise _encoding_error(path, codec, error) from None
-    except (OSError, EOFError) as error:
-        raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
     codec = "utf8" if codec == "utf-8-sig" else codec  # pyarrow skips a byte order mark
     return header[0], notes, partial(_read_batches, path, content, codec, header, has_odd_quotes)
 
@@ -123,12 +121,9 @@ def _read_batches(
                 yield batch.select(columns)
     except UnicodeDecodeError as error:
         raise _encoding_error(path, encoding, error) from None
-    except (OSError, EOFError) as error:
-        raise TableError(f"{path} is damaged: {error}. Export or copy it again") from None
-    except pyarrow.ArrowInvalid as error:
+    except pyarrow.ArrowInvalid:
         if not invalid_rows:
-            text = f"{path} is not a valid CSV file: {str(error).splitlines()[0]}"
-            raise TableError(f"{text}. Export it again") from None
+            raise
         row = invalid_rows[0]
         raise TableError(
             f"{path}: line {row.number} has {row.actual_columns} fields, but there are "
@@ -154,52 +149,42 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _scan(
-    file: IO[bytes], path: Path, encoding: str | None, fallback: str | None
+    file: IO[bytes], path: Path, detect: bool, fallback: str | None
 ) -> tuple[str, bool, tuple[str, ...]]:
-    """Return the encoding, whether the number of quotation marks is odd, and notes for the user."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    is_all_utf8, looks_western, has_nul, n_quotes, first_bytes = True, True, False, 0, b""
-    while block := file.read(BLOCK_BYTES):
-        first_bytes = first_bytes or block[:4]
-        n_quotes += block.count(b'"')
-        has_nul |= b"\0" in block
-        is_all_utf8 = is_all_utf8 and _can_decode(decoder, block)
-        looks_western = looks_western and (is_all_utf8 or NOT_WESTERN.search(block) is None)
+    """Return the encoding, whether the number of quotation marks is odd, and notes for the user.
+
+    If ``detect`` is False, the encoding is known, and the first result has no meaning.
+    """
+    has_nul, looks_western, n_quotes, first_bytes = False, True, 0, b""
+    line_numbers: dict[bool, int] = {}  # of the first non-ASCII lines, by whether they are UTF-8
+    for line_number, line in enumerate(file, 1):
+        first_bytes = first_bytes or line[:4]
+        n_quotes += line.count(b'"')
+        has_nul |= b"\0" in line
+        if not line.isascii():
+            looks_western = looks_western and NOT_WESTERN.search(line) is None
+            is_utf8 = line.decode("utf-8", "ignore").encode() == line
+            line_numbers.setdefault(is_utf8, line_number)
     for magic_number, (description, extension) in _OTHER_FORMATS.items():
         if first_bytes.startswith(magic_number):
             raise TableError(f"{path} is {description} file. Rename it to end in {extension}")
-    has_odd_quotes = bool(n_quotes % 2)
     marks = [mark for mark in BYTE_ORDER_MARKS if first_bytes.startswith(mark)]
-    if encoding or marks:
-        return encoding or BYTE_ORDER_MARKS[marks[0]], has_odd_quotes, ()
-    if has_nul:
-        text = f"{path} contains NUL bytes. Export it as UTF-8 or, if it is UTF-16, pass "
-        raise TableError(text, Argument("encoding", "utf-16-le"))
-    if is_all_utf8:
-        return "utf-8-sig", has_odd_quotes, ()
-    file.seek(0)
-    line_numbers: dict[bool, int] = {}  # of the first non-ASCII lines, by whether they are UTF-8
-    for line_number, line in enumerate(file, 1):
-        if not line.isascii():
-            is_utf8 = _can_decode(codecs.getincrementaldecoder("utf-8")(), line, final=True)
-            line_numbers.setdefault(is_utf8, line_number)
-    if len(line_numbers) == 2:
-        text = f"{path} mixes encodings: line {line_numbers[True]} is UTF-8, but line "
-        text += f"{line_numbers[False]} is not. Convert the file to UTF-8, or pass "
-        raise TableError(text, Argument("encoding", "cp1252"))
-    if fallback is None and not looks_western:
+    encoding, notes = BYTE_ORDER_MARKS[marks[0]] if marks else "utf-8-sig", tuple[str, ...]()
+    if detect and not marks and (has_nul or False in line_numbers):
         text = f"{path} is not UTF-8, and its encoding cannot be detected. Specify it, as in "
-        raise TableError(text, Argument("encoding", "cp1251"))
-    encoding = fallback or "cp1252"
-    return encoding, has_odd_quotes, (f"{path.name} is not UTF-8 and was read as {encoding}",)
-
-
-def _can_decode(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = False) -> bool:
-    try:
-        decoder.decode(block, final)
-    except UnicodeDecodeError:
-        return False
-    return True
+        remedy = "cp1251"
+        if has_nul:
+            text = f"{path} contains NUL bytes. Export it as UTF-8 or, if it is UTF-16, pass "
+            remedy = "utf-16-le"
+        elif len(line_numbers) == 2:
+            text = f"{path} mixes encodings: line {line_numbers[True]} is UTF-8, but line "
+            text += f"{line_numbers[False]} is not. Convert the file to UTF-8, or pass "
+            remedy = "cp1252"
+        if has_nul or len(line_numbers) == 2 or not (fallback or looks_western):
+            raise TableError(text, Argument("encoding", remedy))
+        encoding = fallback or "cp1252"
+        notes = (f"{path.name} is not UTF-8 and was read as {encoding}",)
+    return encoding, bool(n_quotes % 2), notes
 
 
 def _read_header(stream: IO[str], path: Path) -> tuple[list[str], str, int]:
@@ -219,7 +204,7 @@ def _read_header(stream: IO[str], path: Path) -> tuple[list[str], str, int]:
             reader = csv.reader(lines, delimiter=separator)
             names = next(reader)
     except csv.Error as error:
-        raise TableError(f"{path} is not a valid CSV file: {error}. Export it again") from None
+        raise ValueError(error) from None
     unnamed_indices = [i for i, name in enumerate(names) if not name.strip()]
     if unnamed_indices not in ([], [0]):
         where = f"{path}: column {unnamed_indices[-1] + 1}"

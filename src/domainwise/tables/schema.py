@@ -387,8 +387,8 @@ def cells_of(
     frame: Any, names: Sequence[str], na: Sequence[str] = (), rows: Array | None = None
 ) -> dict[str, Cells]:
     """Return the cells of columns, by name; ``rows`` selects rows by position."""
-    frame = frame if rows is None or len(rows) == len(frame) else frame.iloc[rows]
-    return {name: Cells(frame[name], na) for name in names}
+    all_rows = slice(None) if rows is None or len(rows) == len(frame) else rows
+    return {name: Cells(cells.plain(frame[name]).iloc[all_rows], na) for name in names}
 
 
 def learn_features(
