@@ -120,7 +120,7 @@ def run(name: str, quick: bool = False) -> Result:
         seen["problem"] = self.problem
         job_started = time.process_time()
         rows = run_job(self)
-        key = self.method.key if self.part == "outside" else "on seen domains"
+        key = self.method.key if self.part == "held-out" else "on seen domains"
         method_seconds[key] = method_seconds.get(key, 0.0) + time.process_time() - job_started
         return rows
 

@@ -14,6 +14,7 @@ from domainwise.held_out.scoring.site_calibration import (
     Estimate,
     SiteEstimates,
     calibration_slope,
+    decision_scores,
     net_benefit,
     observed_expected,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "PooledScores",
     "SiteEstimates",
     "calibration_slope",
+    "decision_scores",
     "g_mean_score",
     "hsic",
     "invariance_report",

@@ -17,6 +17,7 @@ from domainwise.held_out.calibration.quantiles import (  # noqa: E402
     scores_by_class,
     stored_quantiles,
 )
+from domainwise.held_out.scoring.predictions import Outputs  # noqa: E402
 from domainwise.held_out.scoring.statistics import expected_score  # noqa: E402
 
 runner = testing.CliRunner()
@@ -170,14 +171,12 @@ def test_an_evaluation_has_expected_scores_and_calibrations_and_fit_takes_them(f
 
 
 def test_classes_without_values_are_judged_by_what_was_predicted():
-    records = [
-        {"domain": d, "target": ["a", "b"], "prediction": ["a", p]} for d, p in enumerate("bba")
-    ]
+    records = [Outputs(["a", "b"], ["a", p], domain=d) for d, p in enumerate("bba")]
     calibration = calibrate_sets(records, ["a", "b"])
     assert calibration["of"] == "prediction"
     # Five of six rows are right, each with a weight of 1/8.
     assert calibration["thresholds"][61] == 0.0
     assert calibration["thresholds"][62] == 1.0
-    _, scores = scores_by_class({"prediction": ["b"]}, np.array(["a", "b"]))
+    _, scores = scores_by_class(Outputs(prediction=["b"]), np.array(["a", "b"]))
     sets = stored_quantiles(calibration, 0.5).sets(scores, 0.5)
     assert sets.tolist() == [[False, True]]

@@ -272,7 +272,7 @@ def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues
     jobs.clear()
     monkeypatch.setattr(JobProgress, "_show", lambda self, job, rows: jobs.append(job.part))
     assert run(table, "--out", out).exit_code == 0
-    assert jobs == ["outside"] * 3 + ["inside"] * 3
+    assert jobs == ["held-out"] * 3 + ["seen"] * 3
     stored = json.loads((out / "evaluation.json").read_text("utf-8"))
     assert stored["domains"] == ["ayr", "bath", "cork"]
 

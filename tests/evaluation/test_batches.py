@@ -1,5 +1,7 @@
 """Scores with context on whole held-out domains, and on parts of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -8,8 +10,10 @@ from sklearn.linear_model import LogisticRegression
 import domainwise
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.gather import BATCHES, batch_scores
-from domainwise.evaluation.jobs import partial_records
+from domainwise.evaluation.jobs import predict_parts
+from domainwise.evaluation.results import Prediction
 from domainwise.held_out.scoring.measures import choose_measure
+from domainwise.held_out.scoring.predictions import Predictions
 
 
 class Relative(ClassifierMixin, BaseEstimator):
@@ -102,12 +106,13 @@ def test_a_folder_contains_the_batch_scores(tmp_path):
 def test_a_part_is_predicted_without_the_rest_of_its_domain():
     X, y, domain = drifting()
     rows = np.flatnonzero(domain == 2)
-    record = {"row": rows, "domain": 2, "fold": -1, "target": y[rows], "score": np.nan}
     model = Relative().fit(X, y)
-    halves, tenths = partial_records(model, X[rows], np.array(["no", "yes"]), None, record, 0)
-    np.testing.assert_array_equal(
-        halves["prediction"][30:], model.predict(X[rows[30:]], np.zeros(30))
-    )
-    assert (tenths["prediction"] != halves["prediction"]).any()
+    whole = Predictions(model, X[rows], np.array(["no", "yes"]))
+    outputs = replace(whole.outputs(y[rows]), domain=2)
+    record = Prediction(**vars(outputs), row=rows)
+    halves, tenths = predict_parts(whole, record, 0)
+    np.testing.assert_array_equal(halves.prediction[30:], model.predict(X[rows[30:]], np.zeros(30)))
+    assert (halves.domain, halves.kind, tenths.kind) == (2, "halves", "tenths")
+    assert (tenths.prediction != halves.prediction).any()
     measure = choose_measure("roc_auc", y, True, None, domain)
     assert batch_scores(measure, np.array(["no", "yes"]), [], [record]) == {}

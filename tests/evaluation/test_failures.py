@@ -21,6 +21,7 @@ from domainwise.evaluation.failures import (
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.plots.sites import reliability
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
+from domainwise.held_out.scoring.predictions import Outputs
 
 METHODS = ["constant", "linear", "kpca"]
 
@@ -221,12 +222,11 @@ def test_only_the_worst_of_forty_domains_are_named_in_pictures():
     rng = np.random.default_rng(0)
     codes, p = np.repeat(np.arange(40), 20), rng.uniform(size=800)
     predicted = {
-        d: {
-            "target": (rng.uniform(size=20) < p[codes == d]).astype(int),
-            "prediction": (p[codes == d] > 0.5).astype(int),
-            "probabilities": np.column_stack([1 - p[codes == d], p[codes == d]]),
-            "decisions": None,
-        }
+        d: Outputs(
+            (rng.uniform(size=20) < p[codes == d]).astype(int),
+            (p[codes == d] > 0.5).astype(int),
+            np.column_stack([1 - p[codes == d], p[codes == d]]),
+        )
         for d in range(40)
     }
     from domainwise.evaluation import failures
@@ -246,16 +246,15 @@ def test_a_method_without_probabilities_is_ranked_by_its_decisions():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(3, 30))
     predicted = {
-        d: {
-            "target": (values[d] + rng.normal(size=30) > 0).astype(int),
-            "prediction": (values[d] > 0).astype(int),
-            "probabilities": None,
-            "decisions": values[d],
-        }
+        d: Outputs(
+            target=(values[d] + rng.normal(size=30) > 0).astype(int),
+            prediction=(values[d] > 0).astype(int),
+            decisions=values[d],
+        )
         for d in range(3)
     }
     classes = np.array([0, 1])
-    area = roc_auc_score(predicted[0]["target"], values[0])
+    area = roc_auc_score(predicted[0].target, values[0])
     assert failures.ranking_section("m", predicted, classes).columns["AUC"][0] == f"{area:.2f}"
     part = failures.calibration_section("m", predicted, classes)
     assert (part.sentences, part.pictures) == (["Probabilities are not available for m."], [])

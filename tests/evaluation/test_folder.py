@@ -93,8 +93,8 @@ def test_only_missing_jobs_are_run_again(tmp_path, undisturbed):
     results.write_text("".join(lines[: jobs[1]]) + lines[jobs[1]][:40], "utf-8")
     done = []
     evaluation = run(tmp_path, progress=lambda cost, rows: done.extend(rows))
-    assert sum(row["part"] == "outside" for row in done) == 3 * len(METHODS) - 1
-    assert {row["method"] for row in done if row["part"] == "inside"} == {
+    assert sum(row["part"] == "held-out" for row in done) == 3 * len(METHODS) - 1
+    assert {row["method"] for row in done if row["part"] == "seen"} == {
         result.key for result in evaluation.described
     }
     assert numbers(evaluation) == undisturbed
@@ -162,7 +162,7 @@ def test_another_metric_needs_no_fits_and_reports_the_metric_used_in_the_search(
 def test_scores_are_those_of_the_predictions_in_parquet_files(tmp_path):
     evaluation = run(tmp_path, scoring=["accuracy", "roc_auc"])
     predictions = pandas.concat(map(pandas.read_parquet, (tmp_path / "jobs").glob("*.parquet")))
-    outside = predictions[predictions["fold"] < 0]
+    outside = predictions[predictions["kind"] == "held-out"]
     for (method, domain), rows in outside.groupby(["method", "domain"]):
         right = np.mean(rows["prediction"] == rows["target"])
         assert evaluation.scores[method][domain] == pytest.approx(right, abs=1e-12)

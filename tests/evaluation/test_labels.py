@@ -55,10 +55,10 @@ def test_the_expected_score_without_labels_is_that_of_the_best_method(levels, sh
 def test_ten_labels_gain_more_than_a_mean_of_them_and_less_than_all_rows_of_the_domain(levels):
     rng, before, by_mean, by_line = np.random.default_rng(1), [], [], []
     for record in levels.records[levels.best_]:
-        residuals = record["target"] - record["prediction"]
-        line = np.polynomial.Polynomial.fit(record["prediction"], residuals, 1)
+        residuals = record.target - record.prediction
+        line = np.polynomial.Polynomial.fit(record.prediction, residuals, 1)
         before.append(np.sqrt(np.mean(residuals**2)))
-        by_line.append(np.sqrt(np.mean((residuals - line(record["prediction"])) ** 2)))
+        by_line.append(np.sqrt(np.mean((residuals - line(record.prediction)) ** 2)))
         draws = [rng.permutation(residuals) for _ in range(50)]
         by_mean.append(np.mean([np.sqrt(np.mean((r[10:] - r[:10].mean()) ** 2)) for r in draws]))
     gains = {gain["n_labels"]: gain["score"] for gain in levels.label_gain}
@@ -103,7 +103,7 @@ def test_the_section_is_omitted_if_the_gain_cannot_be_computed(case, levels, sha
         calibration = calibrate_sets(levels.records[levels.best_], None)
         evaluation = replace(levels, records={}, set_calibration=calibration)
     elif case == "no probabilities":
-        records = [{**r, "probabilities": None} for r in shares.records[shares.best_]]
+        records = [replace(r, probabilities=None) for r in shares.records[shares.best_]]
         evaluation = replace(shares, records={shares.best_: records})
     else:
         evaluation = replace(levels, measure=replace(levels.measure, is_custom=True))

@@ -51,7 +51,7 @@ def test_models_are_fitted_to_drawn_rows_and_scored_on_all_rows_of_held_out_doma
     X, y, domain = table()
     evaluation = evaluate(X, y, domain, methods=["linear"], max_rows=80, progress=False)
     records = evaluation.records["linear"]
-    assert [len(record["row"]) for record in records] == [500] * 4
+    assert [len(record.row) for record in records] == [500] * 4
     assert evaluation.facts["rows"] == 80
     assert any(
         "80 of 2,000 rows" in note and "scored on 2,000" in note for note in evaluation.notes

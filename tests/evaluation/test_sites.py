@@ -56,6 +56,35 @@ def test_decision_curves_are_net_benefits(evaluation, predictions):
     assert len(evaluation.decision_curve().thresholds) == 99
 
 
+def test_a_threshold_adds_what_the_decision_is_worth(predictions, tmp_path):
+    decided = evaluate(X, Y, D, methods=["linear", "constant"], threshold=0.6, progress=False)
+    decisions = decided.decision_scores("linear")
+    assert decisions.threshold == 0.6
+    rows = predictions[predictions["domain"] == 3]
+    is_event, treated = rows["target"] == 1, rows["probability_1"] >= 0.6
+    row = decisions.table.set_index("domain").loc[3]
+    assert (row["rows"], row["events"]) == (len(rows), is_event.sum())
+    assert row["sensitivity"] == pytest.approx(np.mean(treated[is_event]))
+    assert row["specificity"] == pytest.approx(np.mean(~treated[~is_event]))
+    assert row["ppv"] == pytest.approx(np.mean(is_event[treated]))
+    assert row["npv"] == pytest.approx(np.mean(~is_event[~treated]))
+    true, false = np.mean(is_event & treated), np.mean(~is_event & treated)
+    assert row["net_benefit"] == pytest.approx(true - false * 1.5)
+    assert row["treat_all"] == pytest.approx(np.mean(is_event) - np.mean(~is_event) * 1.5)
+    assert row["ppv_low"] < row["ppv"] < row["ppv_high"]
+    stored = write_evaluation(tmp_path, decided)["site_decisions"]
+    assert (stored["threshold"], len(stored["sites"])) == (0.6, 5)
+    assert stored["pooled"]["ppv"]["n_sites"] == 5
+    read_evaluation(tmp_path)
+    assert decided.decision_scores(threshold=0.5).threshold == 0.5
+
+
+def test_a_decision_needs_a_threshold_and_two_classes(evaluation):
+    with pytest.raises(ValueError, match="no threshold was passed"):
+        evaluation.decision_scores()
+    assert evaluation.to_dict()["site_decisions"] is None
+
+
 def test_rows_to_validate_a_model(evaluation, predictions):
     size = evaluation.validation_size(oe=0.2, slope=0.3, auc=0.05)
     shares = predictions.groupby("domain")["target"].agg(lambda y: np.mean(y == 1))

@@ -20,11 +20,7 @@ from domainwise import evaluate
 from domainwise.evaluation import results
 from domainwise.evaluation.gather import domain_interval
 from domainwise.evaluation.problem import make_problem, seen_splits, within_splits
-from domainwise.evaluation.results import (
-    pooled_score,
-    resampled,
-    weighted_scores,
-)
+from domainwise.evaluation.results import Prediction, pooled_score, resampled, weighted_scores
 from domainwise.evaluation.verdict import domains_table
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.statistics import expected_score, widened_interval
@@ -44,8 +40,7 @@ def record(n=30, seed=0, numbers=False):
     rng = np.random.default_rng(seed)
     target = rng.normal(size=n) if numbers else NAMES[rng.integers(3, size=n)]
     predicted = target + rng.normal(size=n) if numbers else NAMES[rng.integers(3, size=n)]
-    empty = {"probabilities": None, "decisions": None}
-    return {"row": np.arange(n), "target": target, "prediction": predicted, **empty}
+    return Prediction(target, predicted, row=np.arange(n))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +59,7 @@ def test_weighted_scores_equal_scores_of_the_drawn_rows(name, score):
     scores = weighted_scores(name, site, counts.astype(float), NAMES)
     for drawn, actual in zip(counts, scores, strict=True):
         rows = np.repeat(np.arange(30), drawn)
-        expected = score(site["target"][rows], site["prediction"][rows])
+        expected = score(site.target[rows], site.prediction[rows])
         assert actual == pytest.approx(expected, abs=1e-12)
 
 
@@ -72,8 +67,7 @@ def test_bootstrap_scores_of_other_measures_come_from_the_scorer():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=200)
     decisions = y + rng.normal(size=200)
-    site = {"row": np.arange(200), "target": y, "prediction": (decisions > 0.5).astype(int),
-             "probabilities": None, "decisions": decisions}  # fmt: skip
+    site = Prediction(y, (decisions > 0.5).astype(int), None, decisions, row=np.arange(200))
     measure = choose_measure("roc_auc", y, True)
     draws = resampled(measure, np.array([0, 1]), [site], 0)
     rng, rows = np.random.default_rng([0, 200]), np.empty((100, 200), dtype=int)
@@ -98,8 +92,8 @@ def test_the_best_method_and_the_baseline_have_intervals_for_every_metric():
 
 def test_models_for_a_domain_that_is_held_out_twice_are_scored_on_the_same_drawn_rows():
     measure = choose_measure("accuracy", NAMES, True)
-    one, two = record(seed=1), record(seed=1)
-    two["prediction"] = record(seed=2)["prediction"]
+    one = record(seed=1)
+    two = replace(one, prediction=record(seed=2).prediction)
     both = resampled(measure, NAMES, [one, two], 3)
     separate = [resampled(measure, NAMES, [site], 3) for site in (one, two)]
     np.testing.assert_allclose(both, np.mean(separate, axis=0))
@@ -108,17 +102,15 @@ def test_models_for_a_domain_that_is_held_out_twice_are_scored_on_the_same_drawn
 def test_parts_of_a_domain_are_scored_together():
     measure = choose_measure("balanced_accuracy", NAMES, True)
     whole = record(60)
-    parts = [
-        {**whole, **{n: whole[n][i::2] for n in ("row", "target", "prediction")}} for i in (0, 1)
-    ]
-    expected = balanced_accuracy_score(whole["target"], whole["prediction"])
+    parts = [replace(whole.take(np.s_[i::2]), row=whole.row[i::2]) for i in (0, 1)]
+    expected = balanced_accuracy_score(whole.target, whole.prediction)
     assert pooled_score(measure, NAMES, parts) == pytest.approx(expected)
 
 
 def test_intervals_equal_those_from_domains_and_rows_resampled_by_hand():
     X, y, domain = table(gap=2.0)
     evaluation = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
-    hits = [r["target"] == r["prediction"] for r in evaluation.records["linear"]]
+    hits = [r.target == r.prediction for r in evaluation.records["linear"]]
     rng = np.random.default_rng(7)
     means = [np.mean([hits[d].mean() for d in rng.integers(4, size=4)]) for _ in range(4000)]
     low, high = widened_interval(evaluation.best.mean, np.array(means), 4, 1.0)
@@ -160,8 +152,7 @@ def test_a_domain_without_errors_has_the_exact_interval_for_its_share():
 def test_a_class_without_errors_does_not_make_the_interval_of_a_domain_too_narrow():
     target = np.repeat(["a", "b"], [11, 89])
     predicted = np.where(np.arange(100) < 60, target, "a")  # all of a, and 49 of 89
-    site = {"row": np.arange(100), "target": target, "prediction": predicted,
-             "probabilities": None, "decisions": None}  # fmt: skip
+    site = Prediction(target, predicted, row=np.arange(100))
     measure = choose_measure("balanced_accuracy", target, True)
     draws = resampled(measure, NAMES[:2], [site], 0)
     low, high = domain_interval(measure, [site], draws)
@@ -172,16 +163,14 @@ def test_a_class_without_errors_does_not_make_the_interval_of_a_domain_too_narro
     twice = domain_interval(measure, [site, site], draws)  # held out twice, with the same rows
     assert twice == pytest.approx((low, high))
     assert low < np.quantile(draws, 0.025)
-    target[0], predicted[0] = "b", "b"
-    site["prediction"][1] = "b"
+    target[0], predicted[:2] = "b", "b"
     assert domain_interval(measure, [site], draws) == tuple(np.quantile(draws, (0.025, 0.975)))
 
 
 def test_samples_without_a_defined_score_cause_no_nan_and_no_warning():
     rng = np.random.default_rng(0)
     y = np.r_[1, np.zeros(19, dtype=int)]  # a third of all draws has no event
-    site = {"row": np.arange(20), "target": y, "prediction": y, "probabilities": None,
-             "decisions": y + rng.normal(size=20)}  # fmt: skip
+    site = Prediction(y, y, None, y + rng.normal(size=20), row=np.arange(20))
     measure = choose_measure("roc_auc", y, True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -252,11 +241,10 @@ def test_samples_of_representative_rows_vary_like_samples_of_all_rows(name, monk
     rng = np.random.default_rng(0)
     target = rng.choice(3, 4000, p=[0.6, 0.3, 0.1])
     predicted = np.where(rng.random(4000) < 0.7, target, rng.integers(3, size=4000))
-    site = {"row": np.arange(4000), "target": target, "prediction": predicted,
-             "probabilities": None, "decisions": None}  # fmt: skip
     if name.startswith("neg"):
-        site |= {"target": 1.0 * target, "prediction": target + rng.exponential(size=4000)}
-    measure = choose_measure(name, site["target"], not name.startswith("neg"))
+        target, predicted = 1.0 * target, target + rng.exponential(size=4000)
+    site = Prediction(target, predicted, row=np.arange(4000))
+    measure = choose_measure(name, target, not name.startswith("neg"))
     representative = resampled(measure, np.arange(3), [site], 0)
     monkeypatch.setattr(results, "MANY_ROWS", 5000)
     all_rows = resampled(measure, np.arange(3), [site], 0)

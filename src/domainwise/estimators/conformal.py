@@ -21,8 +21,8 @@ from domainwise.held_out.calibration.quantiles import (
     DomainQuantiles,
     PredictionIntervals,
     PredictionSets,
+    nonconformity,
     promise,
-    record_scores,
     scores_by_class,
 )
 from domainwise.held_out.folds import LeaveDomainsOut, Split, domain_folds
@@ -249,8 +249,8 @@ class DomainConformal(DomainMetaEstimator):
         for train, test in splits:
             predictions_by_mode = self._held_out_predictions(X, y, sample_domain, train, test)
             for mode, predictions in predictions_by_mode.items():
-                record = predictions.outputs() | {"target": y[test]}
-                output_name, _, target_scores = record_scores(record, predictions.classes)
+                outputs = predictions.outputs(y[test])
+                output_name, _, target_scores = nonconformity(outputs, predictions.classes)
                 scores_by_mode.setdefault(mode, []).append(target_scores)
             self.estimator_ = predictions_by_mode["plain"].estimator
         if self.calibration == "cv":

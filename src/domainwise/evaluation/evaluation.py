@@ -16,8 +16,13 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import ArrayLike, Frame
 from domainwise.evaluation import sites
-from domainwise.evaluation.results import MethodResult, Record, Results, finite_mean, plain
-from domainwise.evaluation.sites import BetweenSites, SiteCalibration, ValidationSize
+from domainwise.evaluation.results import MethodResult, Prediction, Results, finite_mean, plain
+from domainwise.evaluation.sites import (
+    BetweenSites,
+    SiteCalibration,
+    SiteDecisions,
+    ValidationSize,
+)
 from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.held_out.calibration.quantiles import calibrate_sets
 from domainwise.held_out.scoring.predictions import fit_with_domains
@@ -40,7 +45,7 @@ STORED_AS = {
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
 MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
-MAIN_ONLY |= {"site_calibration", "validation_size"}
+MAIN_ONLY |= {"site_calibration", "site_decisions", "validation_size"}
 
 
 class Evaluation(Results):
@@ -129,11 +134,11 @@ class Evaluation(Results):
         Columns: method, row (its index in X), domain, target, prediction, and for
         classification the probability or decision value of each class.
         """
-        pandas = import_pandas()
+        pandas, classes = import_pandas(), self.facts["classes"]
         frames = [
-            pandas.DataFrame({"method": key, **record_columns(record, self.facts["classes"])})
-            for key, records in self.records.items()
-            for record in records
+            pandas.DataFrame({"method": key, **prediction_columns(prediction, classes)})
+            for key, predictions in self.records.items()
+            for prediction in predictions
         ]
         return pandas.concat(frames, ignore_index=True)
 
@@ -225,6 +230,28 @@ class Evaluation(Results):
             Net benefit of the method and of treating all rows, by domain and on average.
         """
         return sites.method_decision_curves(self, self._evaluated(method), thresholds)
+
+    def decision_scores(
+        self, method: str | None = None, *, threshold: float | None = None
+    ) -> SiteDecisions:
+        """What a decision is worth on held-out domains: predictive values and net benefit.
+
+        Parameters
+        ----------
+        method : str, default=None
+            Key or label of an evaluated method; None uses ``recommended_``.
+        threshold : float, default=None
+            Rows with at least this probability are treated; None uses the threshold that was
+            passed to :func:`~domainwise.evaluate`.
+
+        Returns
+        -------
+        decisions : SiteDecisions
+            ``table`` has a row for each domain, with 95 % intervals: sensitivity, specificity,
+            positive and negative predictive value, net benefit, and the net benefit of treating
+            all rows. ``pooled`` contains each score pooled over domains.
+        """
+        return sites.site_decisions(self, self._evaluated(method), threshold)
 
     def validation_size(
         self, *, oe: float = 0.2, slope: float = 0.3, auc: float = 0.05
@@ -348,6 +375,9 @@ class Evaluation(Results):
             "answer": {**asdict(self.answer), "range": self.next_site},
             "domain_weights": [self.weights.get(domain, 1.0) for domain in self.domains],
             "site_calibration": self.calibration().to_dict() if has_outputs else None,
+            "site_decisions": self.decision_scores().to_dict()
+            if has_outputs and self.threshold is not None
+            else None,
             "validation_size": asdict(self.validation_size()) if has_outputs else None,
             "domain_rows": [self.row_counts.get(domain, 0) for domain in self.domains],
             "recipe": source
@@ -440,7 +470,7 @@ class Evaluation(Results):
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         """A method's entry in :meth:`to_dict`."""
-        records, summary = self.records.get(result.key), self._summary(result)
+        predictions, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
         rows, pooled = self._domain_scores(result), sites.pool_method(self, result)
         return {
@@ -448,7 +478,9 @@ class Evaluation(Results):
             **summary,
             "expected": (summary["mean"], low, high),
             "range": self.range_of(result),
-            "calibration": calibrate_sets(records, self.facts["classes"]) if records else None,
+            "calibration": calibrate_sets(predictions, self.facts["classes"])
+            if predictions
+            else None,
             "price": result.generalization_gap,
             # Unlike in "expected", larger is always better here.
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
@@ -470,17 +502,19 @@ def describe_grid(grid: Any) -> dict[str, Any] | None:
     }
 
 
-def record_columns(
-    record: Record, classes: Sequence[Any] | None, all_outputs: bool = False
+def prediction_columns(
+    prediction: Prediction, classes: Sequence[Any] | None, all_outputs: bool = False
 ) -> dict[str, Any]:
     """Predictions for the rows of one domain, as columns of a table.
 
     Decision values are included if there are no probabilities, or if ``all_outputs`` is True.
     """
-    columns: dict[str, Any] = {k: record[k] for k in ("row", "domain", "target", "prediction")}
+    columns: dict[str, Any] = {
+        name: getattr(prediction, name) for name in ("row", "domain", "target", "prediction")
+    }
     if classes is None:
         return columns
-    outputs = {"probability": record["probabilities"], "decision": record["decisions"]}
+    outputs = {"probability": prediction.probabilities, "decision": prediction.decisions}
     outputs = {name: output for name, output in outputs.items() if output is not None}
     for name in outputs if all_outputs else [*outputs][:1]:
         output = outputs[name]

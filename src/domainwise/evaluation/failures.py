@@ -13,20 +13,20 @@ from domainwise.base.arrays import Array
 from domainwise.evaluation.html import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.evaluation.plots import CalibrationDisplay, DecisionCurveDisplay
 from domainwise.evaluation.plots.style import ACCENT, GRAY, short
-from domainwise.evaluation.results import Record, Results, grouped, joined, percent
+from domainwise.evaluation.results import Prediction, Results, grouped, joined, percent
 from domainwise.evaluation.verdict import in_sentence, names_of
 from domainwise.held_out.calibration.quantiles import (
     DomainQuantiles,
-    record_scores,
+    nonconformity,
     reported_coverage,
 )
-from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.predictions import Outputs, codes_of
 
 #: Maximum number of domains with their own panel or color, and of domains in a plot.
 MAX_PANELS, MAX_DOMAINS = 5, 15
 #: Minimum number of rows of a class in a domain for which an error rate is reported.
 MIN_CLASS_ROWS = 5
-DomainPredictions = Mapping[Any, Record]  #: a method's predictions by held-out domain
+DomainPredictions = Mapping[Any, Outputs]  #: a method's predictions by held-out domain
 
 
 @dataclass
@@ -52,7 +52,7 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     name = in_sentence(method)
     all_sections = (make_section(name, predictions, classes) for make_section in section_makers)
     sections = [section for section in all_sections if section is not None]
-    columns = {"rows": {d: f"{len(record['target']):,}" for d, record in predictions.items()}}
+    columns = {"rows": {d: f"{len(record.target):,}" for d, record in predictions.items()}}
     for section in sections:
         columns |= section.columns
     rows = [
@@ -64,7 +64,7 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     return {"sections": sections, "columns": columns, "table": table}
 
 
-def predictions_by_domain(records: Sequence[Record], order: Sequence[Any]) -> DomainPredictions:
+def predictions_by_domain(records: Sequence[Prediction], order: Sequence[Any]) -> DomainPredictions:
     """Predictions for all rows of each domain, with the domains in the given ``order``."""
     grouped_records = grouped(records)
     return {d: joined(grouped_records[d]) for d in order if d in grouped_records}
@@ -74,7 +74,7 @@ def confusion_section(name: str, predictions: DomainPredictions, classes: Any) -
     """Shares of correct predictions, and the most frequent errors."""
     class_names = [str(label) for label in classes]
     matrices = {
-        domain: confusion_matrix(record["target"], record["prediction"], labels=classes)
+        domain: confusion_matrix(record.target, record.prediction, labels=classes)
         for domain, record in predictions.items()
     }
     total = np.sum(list(matrices.values()), axis=0)
@@ -154,9 +154,9 @@ def ranking_section(name: str, predictions: DomainPredictions, classes: Any) -> 
     """ROC AUC and average precision by domain, micro-averaged for more than two classes."""
     aucs, precision_areas = {}, {}
     for domain, record in predictions.items():
-        probabilities = record["probabilities"]
-        outputs = record["decisions"] if probabilities is None else probabilities
-        indicators = np.eye(len(classes))[codes_of(record["target"], classes)]
+        probabilities = record.probabilities
+        outputs = record.decisions if probabilities is None else probabilities
+        indicators = np.eye(len(classes))[codes_of(record.target, classes)]
         if len(classes) == 2:
             indicators = indicators[:, 1]
             outputs = outputs[:, 1] if outputs is not None and outputs.ndim == 2 else outputs
@@ -183,11 +183,11 @@ def ranking_section(name: str, predictions: DomainPredictions, classes: Any) -> 
 
 def calibration_section(name: str, predictions: DomainPredictions, classes: Any) -> Section:
     """Predicted probabilities compared with observed frequencies."""
-    if any(record["probabilities"] is None for record in predictions.values()):
+    if any(record.probabilities is None for record in predictions.values()):
         return Section("Calibration", [f"Probabilities are not available for {name}."], [])
     with drawing(4.3, 4.6) as figure:
         arrays = [
-            (record["target"], record["probabilities"], np.full(len(record["target"]), domain))
+            (record.target, record.probabilities, np.full(len(record.target), domain))
             for domain, record in predictions.items()
         ]
         display = CalibrationDisplay.from_predictions(
@@ -259,7 +259,7 @@ def _decision_picture(name: str, arrays: Sequence[tuple[Any, ...]], classes: Any
 
 def residual_section(name: str, predictions: DomainPredictions, classes: Any = None) -> Section:
     """Residuals, and the bias (their mean) on each domain."""
-    residuals = {d: r["prediction"] - r["target"].astype(float) for d, r in predictions.items()}
+    residuals = {d: r.prediction - r.target.astype(float) for d, r in predictions.items()}
     biases = {d: float(np.mean(errors)) for d, errors in residuals.items()}
     mean_squares = {d: float(np.mean(errors**2)) for d, errors in residuals.items()}
     bias_shares = {d: biases[d] ** 2 / s if s else 0.0 for d, s in mean_squares.items()}
@@ -330,7 +330,7 @@ def coverage_by_domain(
 
     The threshold for a domain is computed from the nonconformity scores of all other domains.
     """
-    scores = {domain: record_scores(record, classes) for domain, record in predictions.items()}
+    scores = {domain: nonconformity(record, classes) for domain, record in predictions.items()}
     true_score_arrays = [true_scores for _, _, true_scores in scores.values()]
     pooled_scores = np.concatenate(true_score_arrays)
     domain_codes = np.repeat(np.arange(len(scores)), [len(array) for array in true_score_arrays])

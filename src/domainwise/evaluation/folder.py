@@ -34,10 +34,15 @@ from domainwise.base.files import (
     write_text,
 )
 from domainwise.base.process import Row
-from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
-from domainwise.evaluation.jobs import HELD_OUT, ON_HELD_OUT, ON_SEEN, MethodJob, job_key
+from domainwise.evaluation.evaluation import (
+    STORED_AS,
+    Evaluation,
+    describe_grid,
+    prediction_columns,
+)
+from domainwise.evaluation.jobs import MethodJob, job_key
 from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.results import MethodResult, Record, plain
+from domainwise.evaluation.results import Kind, MethodResult, Prediction, plain
 from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import Measure
 from domainwise.models.registry import Method
@@ -128,6 +133,7 @@ _EVALUATION: Form = {
     "domain_weights": [NUMBER],
     "domain_rows": [int],
     "site_calibration": Maybe({str: (list, dict)}),
+    "site_decisions?": Maybe({str: (list, dict, *NUMBER)}),
     "validation_size": Maybe({"rows": int, "events": Maybe(int), "criteria": {str: int}}),
     "recommended": str,
     "recipe": Maybe(
@@ -163,7 +169,7 @@ _EVALUATION: Form = {
 _SEEN_JOB: Form = {
     "method": str,
     "split": int,
-    "part?": {ON_HELD_OUT, ON_SEEN},
+    "part?": {Kind.HELD_OUT, Kind.SEEN},
     "file?": PREDICTION_FILE,
     "sha256?": str,
     "seconds": NUMBER,
@@ -214,8 +220,8 @@ class JobFolder(JobMemory):
                     f"{store.path}: {method} has results for split {split + 1}, but there are only "
                     f"{n_splits} splits. Choose another folder"
                 )
-            records = _read_records(store, row, code_by_domain, problem.classes)
-            self.rows.append({**row, "predictions": records})
+            predictions = _read_predictions(store, row, code_by_domain, problem.classes)
+            self.rows.append({**row, "predictions": predictions})
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write the rows of a job to disk, predictions first."""
@@ -227,7 +233,7 @@ class JobFolder(JobMemory):
                 # Different names may have the same slug, so a digest is added to changed names.
                 slug = re.sub(r"[^a-z0-9]+", "-", method.lower())[:40].strip("-")
                 slug += "" if slug == method else f"-{_digest(method.encode())[:8]}"
-                slug += "" if part == ON_HELD_OUT else f"--{part}"
+                slug += "" if part == Kind.HELD_OUT else f"--{part}"
                 line["file"] = f"{split:02d}-{slug}.parquet"
                 line["sha256"] = self._write_predictions(self.store.folder / line["file"], row)
             lines.append({"kind": "job", **line})
@@ -239,13 +245,13 @@ class JobFolder(JobMemory):
         pandas = import_pandas()
         classes = None if self.problem.classes is None else self.problem.classes.tolist()
         frames = []
-        for record in row["predictions"]:
-            domain = str(plain(self.problem.domains[record["domain"]]))
-            columns = record_columns({**record, "domain": domain}, classes, all_outputs=True)
+        for prediction in row["predictions"]:
+            domain = str(plain(self.problem.domains[prediction.domain]))
+            columns = prediction_columns(prediction, classes, all_outputs=True)
             if classes is not None:
                 columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
-            columns = {"method": row["method"], "fold": record["fold"], **columns}
-            frames.append(pandas.DataFrame(columns))
+            columns |= {"domain": domain, "kind": str(prediction.kind), "fold": prediction.fold}
+            frames.append(pandas.DataFrame({"method": row["method"], **columns}))
         with replacing(path) as temporary_path:
             pandas.concat(frames).to_parquet(temporary_path, index=False)
             return _digest(temporary_path.read_bytes())
@@ -390,11 +396,11 @@ def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
     if find_spec("pyarrow") is None:
         keys_to_read = set()
         evaluation.lacking = "reading them needs pyarrow, which is not installed"
-    for (method, split, part), job in jobs.items():
-        if part == ON_HELD_OUT and method in keys_to_read:
-            records = _read_records(store, job, domain_by_name, evaluation.classes)
-            held_out_records = [{**r, "split": split} for r in records if r["fold"] == HELD_OUT]
-            evaluation.records.setdefault(method, []).extend(held_out_records)
+    for (method, _, part), job in jobs.items():
+        if part == Kind.HELD_OUT and method in keys_to_read:
+            predictions = _read_predictions(store, job, domain_by_name, evaluation.classes)
+            held_out = [p for p in predictions if p.kind == Kind.HELD_OUT]
+            evaluation.records.setdefault(method, []).extend(held_out)
     return evaluation, content
 
 
@@ -445,7 +451,7 @@ def _finished_jobs(store: ResultStore) -> dict[tuple[str, int, str], Row]:
     jobs = {}
     for job_number, row in enumerate(store.rows("job"), 1):
         if "error" not in row:
-            form = _JOB if row.get("part", ON_HELD_OUT) == ON_HELD_OUT else _SEEN_JOB
+            form = _JOB if row.get("part", Kind.HELD_OUT) == Kind.HELD_OUT else _SEEN_JOB
             check_form(row, form, f"{store.path}: job {job_number}")
             jobs[job_key(row)] = row
     return jobs
@@ -456,9 +462,9 @@ def _predictions_path(store: ResultStore, job: Row) -> Path:
     return store.folder / job.get("file", "")
 
 
-def _read_records(
+def _read_predictions(
     store: ResultStore, job: Row, domain_by_name: Mapping[str, Any], classes: Array | None
-) -> list[Record]:
+) -> list[Prediction]:
     """Read a job's predictions by domain and fold; ``domain_by_name`` converts stored domains."""
     if "file" not in job:
         return []
@@ -485,17 +491,18 @@ def _read_records(
         if classes is None:
             frame = frame.astype({"target": np.float64, "prediction": np.float64})
         code_by_class = {name: code for code, name in enumerate(class_names)}
-        records = []
-        for (domain, fold), rows in frame.groupby(["domain", "fold"], sort=False):
-            record: Record = {"row": rows["row"].to_numpy()}
-            record |= {"domain": domain_by_name[domain], "fold": fold}
-            for name in ("target", "prediction"):
-                record[name] = rows[name].to_numpy()
-                if classes is not None:
-                    record[name] = classes[[code_by_class[label] for label in record[name]]]
+        predictions = []
+        for (domain, kind, fold), rows in frame.groupby(["domain", "kind", "fold"], sort=False):
+            arrays: dict[str, Any] = {
+                name: rows[name].to_numpy() for name in ("row", "target", "prediction")
+            }
+            if classes is not None:
+                for name in ("target", "prediction"):
+                    arrays[name] = classes[[code_by_class[label] for label in arrays[name]]]
             for output, columns in output_columns.items():
-                record[output] = rows[columns].to_numpy() if len(columns) else None
-            records.append(record)
+                arrays[output] = rows[columns].to_numpy() if len(columns) else None
+            place = {"domain": domain_by_name[domain], "kind": Kind(kind), "fold": fold}
+            predictions.append(Prediction(**arrays, **place))
     except ResultsError:
         raise
     except ModuleNotFoundError as error:
@@ -507,7 +514,7 @@ def _read_records(
             f"{path} does not contain the expected predictions ({type(error).__name__}: {error}). "
             "Restore the file, or evaluate again"
         ) from error
-    return records
+    return predictions
 
 
 def _describe_method(method: Method, problem: Problem) -> str:

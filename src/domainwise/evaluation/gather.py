@@ -15,23 +15,15 @@ from domainwise import __version__
 from domainwise.base.arrays import Array
 from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.jobs import (
-    HALVES,
-    HELD_OUT,
-    ON_HELD_OUT,
-    SEEN,
-    TENTHS,
-    JobScorer,
-    can_score,
-    job_key,
-)
+from domainwise.evaluation.jobs import JobScorer, can_score, job_key
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import (
     UNKNOWN,
     VECTORIZED,
     Ends,
+    Kind,
     MethodResult,
-    Record,
+    Prediction,
     Results,
     domain_weights,
     grouped,
@@ -84,7 +76,10 @@ def scored_evaluation(
     variants = [(m, *variant) for m in scored_methods for variant in m.rows(problem.classification)]
     jobs = _score_jobs(JobScorer(scored_problem, splits), [key for _, key, _, _ in variants], rows)
     results = []
-    records_by_fold: dict[int, dict[str, list[Record]]] = {HELD_OUT: {}, SEEN: {}}
+    predictions_by_kind: dict[Kind, dict[str, list[Prediction]]] = {
+        Kind.HELD_OUT: {},
+        Kind.SEEN: {},
+    }
     for method, key, label, context in variants:
         method_jobs = jobs[key]
         errors = [f"failed: {job['error']}" for job in method_jobs if "error" in job]
@@ -98,10 +93,13 @@ def scored_evaluation(
         score_drops = [item for job in method_jobs for item in job.get("worth", {}).items()]
         batches = {}
         if context:
-            records = _select_records(method_jobs, (HELD_OUT, HALVES, TENTHS))
-            context_records = [r for r in records if r["domain"] not in scored_problem.unscored]
-            plain_records = _select_records(jobs[method.key], (HELD_OUT,))
-            batches = batch_scores(measure, scored_problem.classes, context_records, plain_records)
+            with_context = [
+                prediction
+                for prediction in _select(method_jobs, Kind.HELD_OUT, Kind.HALVES, Kind.TENTHS)
+                if prediction.domain not in scored_problem.unscored
+            ]
+            row_by_row = _select(jobs[method.key], Kind.HELD_OUT)
+            batches = batch_scores(measure, scored_problem.classes, with_context, row_by_row)
         results.append(
             MethodResult(
                 key,
@@ -118,34 +116,34 @@ def scored_evaluation(
                 batches=batches,
                 importance=_means((name, drop) for name, drops in score_drops for drop in drops),
                 probability_scores=probability_scores(
-                    _select_records(method_jobs, (HELD_OUT,)), scored_problem.classes
+                    _select(method_jobs, Kind.HELD_OUT), scored_problem.classes
                 ),
             )
         )
-        for fold, records_by_key in records_by_fold.items():
-            records_by_key[key] = [
-                {**record, "domain": plain(problem.domains[record["domain"]])}
-                for record in _select_records(method_jobs, (fold,))
+        for kind, predictions_by_key in predictions_by_kind.items():
+            predictions_by_key[key] = [
+                replace(prediction, domain=plain(problem.domains[prediction.domain]))
+                for prediction in _select(method_jobs, kind)
             ]
     if not results:
         reasons = ", ".join(f"{key} ({reason})" for key, reason in left_out.items())
         raise ValueError(
             f"no method could be evaluated: {reasons}. Choose other methods, or correct the table"
         )
-    results, held_out_records = with_p_values(results), records_by_fold[HELD_OUT]
+    results, held_out = with_p_values(results), predictions_by_kind[Kind.HELD_OUT]
     evaluation = Evaluation(
         results,
         list(results[0].scores),
         measure,
         left_out,
         _facts(scored_problem),
-        records=held_out_records,
-        methods=list({m.key: m for m, key, _, _ in variants if key in held_out_records}.values()),
+        records=held_out,
+        methods=list({m.key: m for m, key, _, _ in variants if key in held_out}.values()),
     )
-    evaluation.results = with_intervals(evaluation, records_by_fold[SEEN])
+    evaluation.results = with_intervals(evaluation, predictions_by_kind[Kind.SEEN])
     evaluation.row_counts = {
-        domain: len(np.unique(np.concatenate([record["row"] for record in records])))
-        for domain, records in grouped(evaluation.records[evaluation.best.key]).items()
+        domain: len(np.unique(np.concatenate([p.row for p in predictions])))
+        for domain, predictions in grouped(evaluation.records[evaluation.best.key]).items()
     }
     evaluation.weights = domain_weights(evaluation.results, evaluation.row_counts)
     selected_on = {job.get("selected_on") for method_jobs in jobs.values() for job in method_jobs}
@@ -153,46 +151,50 @@ def scored_evaluation(
     return evaluation
 
 
-def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[MethodResult]:
+def with_intervals(evaluation: Results, seen: dict[str, list[Prediction]]) -> list[MethodResult]:
     """Add intervals for domain scores, and scores on seen domains, to the results.
 
-    ``seen`` contains records from random folds, by method. If a measure needs a scikit-learn
+    ``seen`` contains predictions from random folds, by method. If a measure needs a scikit-learn
     scorer, only the main methods get intervals, and standard errors for which there is no formula.
     """
     measure, classes = evaluation.measure, evaluation.classes
     main_keys = [result.key for result in evaluation.main]
     results = []
     for result in evaluation.results:
-        held_out_records = grouped(evaluation.records.get(result.key, ()))
-        seen_records = grouped(seen.get(result.key, ()))
+        held_out = grouped(evaluation.records.get(result.key, ()))
+        seen_predictions = grouped(seen.get(result.key, ()))
         seen_scores = dict.fromkeys(result.scores, float("nan"))
         ends = dict.fromkeys(result.known, UNKNOWN)
         errors = dict.fromkeys(result.known, float("nan"))
         for seed, name in enumerate(result.known):
-            if name in seen_records:
-                seen_scores[name] = pooled_score(measure, classes, seen_records[name])
+            if name in seen_predictions:
+                seen_scores[name] = pooled_score(measure, classes, seen_predictions[name])
             if measure.is_custom:
                 continue
-            records, bootstrap_scores = held_out_records[name], None
+            predictions, bootstrap_scores = held_out[name], None
             if measure.name in VECTORIZED or result.key in main_keys:
-                bootstrap_scores = resampled(measure, classes, records, seed)
-                ends[name] = domain_interval(measure, records, bootstrap_scores)
-            record, rows = joined(records), np.concatenate([r["row"] for r in records])
-            error = score_error(measure, classes, record, result.scores[name], bootstrap_scores)
+                bootstrap_scores = resampled(measure, classes, predictions, seed)
+                ends[name] = domain_interval(measure, predictions, bootstrap_scores)
+            outputs, rows = joined(predictions), np.concatenate([p.row for p in predictions])
+            error = score_error(measure, classes, outputs, result.scores[name], bootstrap_scores)
             # A domain that was held out several times has no more rows than before.
             errors[name] = float(np.sqrt(len(rows) / len(np.unique(rows)))) * error
         results.append(replace(result, seen=seen_scores, ends=ends, errors=errors))
     return results
 
 
-def domain_interval(measure: Measure, records: Sequence[Record], bootstrap_scores: Array) -> Ends:
+def domain_interval(
+    measure: Measure, predictions: Sequence[Prediction], bootstrap_scores: Array
+) -> Ends:
     """Bootstrap interval for a domain's score; exact if all or no rows in a group are correct."""
     fields = ("row", "target", "prediction")
-    rows, targets, predictions = (np.concatenate([r[name] for r in records]) for name in fields)
+    rows, targets, predicted = (
+        np.concatenate([getattr(prediction, name) for prediction in predictions]) for name in fields
+    )
     # Accuracy has one group of rows, balanced accuracy one per class, and other measures have none.
     groups_by_measure = {"accuracy": np.zeros(len(rows)), "balanced_accuracy": targets}
     row_groups = groups_by_measure.get(measure.name, targets[:0])
-    is_correct = targets == predictions
+    is_correct = targets == predicted
     masks = [is_correct[row_groups == group] for group in np.unique(row_groups)]
     if all(mask.any() and not mask.all() for mask in masks):
         low, high = np.nanquantile(bootstrap_scores, (TAIL, 1 - TAIL))
@@ -206,20 +208,20 @@ def domain_interval(measure: Measure, records: Sequence[Record], bootstrap_score
 
 def _score_jobs(score: JobScorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Score the jobs of each method; also add their predictions for seen domains."""
-    seen_row_by_key = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != ON_HELD_OUT}
+    seen_row_by_key = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != Kind.HELD_OUT}
     jobs: dict[str, list[Row]] = {key: [] for key in keys}
     for row in sorted(rows, key=lambda row: row["split"]):
-        if row["method"] in jobs and job_key(row)[2] == ON_HELD_OUT:
+        if row["method"] in jobs and job_key(row)[2] == Kind.HELD_OUT:
             seen_row = seen_row_by_key.get(job_key(row)[:2], {})
             predictions = [*row.get("predictions", ()), *seen_row.get("predictions", ())]
             jobs[row["method"]].append(score({**row, "predictions": predictions}))
     return jobs
 
 
-def _select_records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Record]:
-    """Records whose ``fold`` is in ``folds``, from the jobs that did not fail."""
-    records = [record for job in jobs if "error" not in job for record in job["predictions"]]
-    return [record for record in records if record["fold"] in folds]
+def _select(jobs: Sequence[Row], *kinds: Kind) -> list[Prediction]:
+    """Predictions of these kinds, from the jobs that did not fail."""
+    predictions = (p for job in jobs if "error" not in job for p in job["predictions"])
+    return [prediction for prediction in predictions if prediction.kind in kinds]
 
 
 def _means(pairs: Iterable[tuple[Any, float]]) -> dict[Any, float]:
@@ -361,27 +363,31 @@ def _facts(problem: Problem) -> dict[str, Any]:
 
 
 def batch_scores(
-    measure: Measure, classes: Any, records: Iterable[Record], plain_records: Iterable[Record]
+    measure: Measure,
+    classes: Any,
+    with_context: Iterable[Prediction],
+    row_by_row: Iterable[Prediction],
 ) -> dict[str, dict[str, float]]:
-    """Compare scores of ``records`` (with context) and of ``plain_records`` (without), by batch.
+    """Compare scores of predictions with context and row by row, by batch.
 
     For each batch, return the mean score with context (``context``) and without (``plain``), the
     standard error of their difference over domains (``error``), and the number of domains on which
     the measure is defined (``domains``). The result is empty for custom scorers.
     """
     score_pairs: dict[str, list[list[float]]] = {}
-    counterpart_by_domain = {record["domain"]: record for record in plain_records}
-    for record in records if not measure.is_custom else ():
-        counterpart, target = counterpart_by_domain.get(record["domain"]), record["target"]
-        if counterpart is None or len(counterpart["row"]) != len(record["row"]):
+    counterpart_by_domain = {prediction.domain: prediction for prediction in row_by_row}
+    for prediction in with_context if not measure.is_custom else ():
+        counterpart, target = counterpart_by_domain.get(prediction.domain), prediction.target
+        if counterpart is None or len(counterpart.row) != len(prediction.row):
             continue
-        row_order = np.argsort(record["row"], kind="stable")
+        row_order = np.argsort(prediction.row, kind="stable")
         n_half = len(row_order) // 2
         halves = {"first half": row_order[:n_half], "last half": row_order[n_half:]}
-        batches_by_fold = {HALVES: halves, TENTHS: {"random tenth": row_order}}
-        for batch, rows in batches_by_fold.get(record["fold"], {"whole": row_order}).items():
+        batches_by_kind = {Kind.HALVES: halves, Kind.TENTHS: {"random tenth": row_order}}
+        for batch, rows in batches_by_kind.get(prediction.kind, {"whole": row_order}).items():
             if len(rows) and measure.is_defined(target, target[rows], classes is not None):
-                scorers = [partial(measure.score_record, classes, r) for r in (record, counterpart)]
+                pair = (prediction, counterpart)
+                scorers = [partial(measure.score_outputs, classes, outputs) for outputs in pair]
                 score_pair = [defined_score(scorer, rows) for scorer in scorers]
                 if np.isfinite(score_pair).all():
                     score_pairs.setdefault(batch, []).append(score_pair)

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -20,9 +20,14 @@ from domainwise.base.inputs import quiet_about_domains
 from domainwise.base.messages import ContextWarning, RowFoldsWarning
 from domainwise.base.process import Row, filtered_warnings, one_thread
 from domainwise.evaluation.problem import Problem, within_splits
-from domainwise.evaluation.results import Record
+from domainwise.evaluation.results import Kind, Prediction
 from domainwise.held_out.folds import Split, spaced_rows
-from domainwise.held_out.scoring.predictions import Predictions, fit_with_domains, has_argument
+from domainwise.held_out.scoring.predictions import (
+    Outputs,
+    Predictions,
+    fit_with_domains,
+    has_argument,
+)
 from domainwise.models.registry import Method
 from domainwise.models.table_model import plain_parameters
 from domainwise.models.tuning import MethodSearch
@@ -36,21 +41,13 @@ _IGNORED_WARNINGS = (
     "A single label was found",
     "Found unknown categories",
 )
-#: Values of ``fold`` in records that do not belong to a fold within a domain. HELD_OUT: the model
-#: was fitted without rows from the domain. SEEN: it was fitted to other rows from all domains.
-HELD_OUT, SEEN = -1, 1000
-#: Values of ``fold`` for halves of a held-out domain (in table order) and for random tenths of it.
-#: Methods with context also predict these parts, to test how many rows are needed as context.
-HALVES, TENTHS = -2, -3
-#: Values of ``part`` in a row: predictions for held-out domains, and for seen domains.
-ON_HELD_OUT, ON_SEEN = "outside", "inside"
 #: Maximum cost of methods that are fitted to folds within each domain.
 MAX_WITHIN_COST = 20.0
 
 
 def job_key(row: Row) -> tuple[str, int, str]:
     """Return the method, split and part, which together identify a result row."""
-    return row["method"], row["split"], row.get("part", ON_HELD_OUT)
+    return row["method"], row["split"], row.get("part", Kind.HELD_OUT)
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class MethodJob:
     inner_cv: Any = None
     columns: Sequence[str] = ()
     quick: bool = False
-    part: ClassVar[str] = ON_HELD_OUT
+    part: ClassVar[Kind] = Kind.HELD_OUT
 
     @property
     def cost(self) -> float:
@@ -137,14 +134,14 @@ class MethodJob:
             with suppress(Exception):
                 importances = column_importance(self, model)
         for row, context in zip(rows, context_flags, strict=True):
-            records = []
+            predictions = []
             for domain_rows in problem.scored_rows(test):
-                predictions = self._predict(model, full_problem, domain_rows, context)
-                outputs, y_train = predictions.outputs(), problem.y[train]
-                records.append(self._record(model, outputs, full_problem, domain_rows, y_train))
+                predictor = self._predict(model, full_problem, domain_rows, context)
+                outputs = predictor.outputs(full_problem.y[domain_rows])
+                arguments = (outputs, full_problem, domain_rows, problem.y[train], Kind.HELD_OUT)
+                predictions.append(self._prediction(model, *arguments))
                 if context and not (self.quick or problem.measure.is_custom):
-                    domain_inputs = (predictions.X, predictions.classes, predictions.rows)
-                    records += partial_records(model, *domain_inputs, records[-1], problem.seed)
+                    predictions += predict_parts(predictor, predictions[-1], problem.seed)
             weights = getattr(search.estimator_, "context_weights_" if context else "weights_", {})
             member_weights = weights.items() if isinstance(weights, dict) else ()  # of an ensemble
             row |= {
@@ -155,7 +152,7 @@ class MethodJob:
                 "settled": parameters,
                 "candidates": search.n_candidates_,
                 "selected_on": search.selected_on_,
-                "predictions": records,
+                "predictions": predictions,
             }
 
     def _predict(self, model: Any, problem: Problem, rows: Array, context: bool) -> Predictions:
@@ -170,25 +167,23 @@ class MethodJob:
         scored_rows = np.searchsorted(full_problem.index[context_rows], problem.index[rows])
         return Predictions(model, X, problem.classes, domains, scored_rows)
 
-    def _record(
+    def _prediction(
         self,
         model: Any,
-        outputs: Record,
+        outputs: Outputs,
         problem: Problem,
         rows: Array,
         y_train: Array,
-        fold: int = HELD_OUT,
-    ) -> Record:
+        kind: Kind,
+        fold: int = 0,
+    ) -> Prediction:
         """Create the record of a model's outputs for rows of one domain."""
-        for name, values in outputs.items():
-            if values is not None and len(values) != len(rows):
-                raise ValueError(f"the model returned {len(values)} {name} for {len(rows)} rows")
-        score, y, measure = float("nan"), problem.y[rows], problem.measure
-        # Only a custom scorer needs the model; all other scorers can score the record later.
+        score, y, measure = float("nan"), outputs.target, problem.measure
+        # Only a custom scorer needs the model; all other scorers can score the outputs later.
         if measure.is_custom and measure.is_defined(y_train, y, problem.classification):
             score = float(measure.scorer(model, problem.rows(rows, self.method.prepare), y))
-        record = {"row": problem.index[rows], "domain": int(problem.codes[rows[0]]), "fold": fold}
-        return {**record, "target": y, **outputs, "score": score}
+        arrays = {**vars(outputs), "domain": int(problem.codes[rows[0]])}
+        return Prediction(**arrays, row=problem.index[rows], kind=kind, fold=fold, score=score)
 
 
 @dataclass(frozen=True)
@@ -199,7 +194,7 @@ class SeenJob(MethodJob):
     chosen_model: Any = None  #: unfitted model with these parameters; None to choose them again
     predict_within: bool = True  #: whether to predict folds within the held-out domains
     use_context: bool = True  #: whether to predict ``seen_split`` with context, if possible
-    part: ClassVar[str] = ON_SEEN
+    part: ClassVar[Kind] = Kind.SEEN
 
     @property
     def cost(self) -> float:
@@ -211,9 +206,9 @@ class SeenJob(MethodJob):
         problem, chosen_model = self.problem, self.chosen_model
         if chosen_model is None:
             chosen_model = self._fit()[-1].settled_
-        within_records = self._predict_folds(chosen_model) if self.predict_within else []
+        within_domains = self._predict_folds(chosen_model) if self.predict_within else []
         for row in rows:
-            row["predictions"] = list(within_records)
+            row["predictions"] = list(within_domains)
         if self.seen_split is None:
             return
         if self.use_context and (name := _find_parameter(chosen_model, "context")):
@@ -225,29 +220,31 @@ class SeenJob(MethodJob):
                 if context and not self.use_context:
                     continue
                 # One call for all domains, because preparing rows takes most of the time.
-                outputs = self._predict(model, problem, test, context).outputs()
+                outputs = self._predict(model, problem, test, context).outputs(problem.y[test])
                 for code in np.unique(problem.codes[test]):
                     indices = np.flatnonzero(problem.codes[test] == code)
-                    domain_outputs = {k: v if v is None else v[indices] for k, v in outputs.items()}
-                    arguments = (problem, test[indices], problem.y[train], SEEN)
-                    row["predictions"].append(self._record(model, domain_outputs, *arguments))
+                    arguments = (problem, test[indices], problem.y[train], Kind.SEEN)
+                    prediction = self._prediction(model, outputs.take(indices), *arguments)
+                    row["predictions"].append(prediction)
 
-    def _predict_folds(self, chosen_model: Any) -> list[Record]:
+    def _predict_folds(self, chosen_model: Any) -> list[Prediction]:
         """Predict the folds within the held-out domains.
 
         A fold is skipped if the method cannot be fitted, for example with too few rows.
         """
         problem, (_, held_out_rows) = self.problem, self.split
-        records = []
+        predictions = []
         for code in np.unique(problem.codes[held_out_rows]):
             rows = held_out_rows[problem.codes[held_out_rows] == code]
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(Exception):
                     model = self._refit(chosen_model, rows[train], with_domains=False)
-                    outputs = self._predict(model, problem, rows[test], False).outputs()
-                    y_train = problem.y[rows[train]]
-                    records.append(self._record(model, outputs, problem, rows[test], y_train, fold))
-        return records
+                    test_rows, y_train = rows[test], problem.y[rows[train]]
+                    predictor = self._predict(model, problem, test_rows, False)
+                    outputs = predictor.outputs(problem.y[test_rows])
+                    arguments = (problem, test_rows, y_train, Kind.WITHIN, fold)
+                    predictions.append(self._prediction(model, outputs, *arguments))
+        return predictions
 
     def _refit(self, chosen_model: Any, train: Array, with_domains: bool) -> Pipeline:
         """Fit the model chosen on the source domains to other rows."""
@@ -318,39 +315,41 @@ class JobScorer:
             return row
         with filtered_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
-            records = {(r["domain"], r["fold"]): r for r in row["predictions"]}
-            codes = [code for code, fold in records if fold == HELD_OUT]
+            held_out = [p for p in row["predictions"] if p.kind == Kind.HELD_OUT]
+            folds = {(p.domain, p.fold): p for p in row["predictions"] if p.kind == Kind.WITHIN}
             y_train = self.problem.y[self.splits[row["split"]][0]]
             try:
-                scores = {c: self._held_out_score(records[c, HELD_OUT], y_train) for c in codes}
+                scores = {p.domain: self._held_out_score(p, y_train) for p in held_out}
             except Exception as error:
                 return {**row, "error": _reason(error)}
-            within_scores = {c: self._within_score(row["split"], c, records) for c in codes}
+            within_scores = {code: self._within_score(row["split"], code, folds) for code in scores}
         warning_texts = sorted({*row["warnings"], *reported_warnings(caught_warnings)})
         return {**row, "scores": scores, "within": within_scores, "warnings": warning_texts}
 
-    def _held_out_score(self, record: Record, y_train: Array) -> float:
+    def _held_out_score(self, prediction: Prediction, y_train: Array) -> float:
         """Score on a held-out domain; NaN if it is not defined."""
         problem = self.problem
-        is_defined = record["domain"] not in problem.unscored and problem.measure.is_defined(
-            y_train, record["target"], problem.classification
+        is_defined = prediction.domain not in problem.unscored and problem.measure.is_defined(
+            y_train, prediction.target, problem.classification
         )
-        return self._score(record) if is_defined else float("nan")
+        return self._score(prediction) if is_defined else float("nan")
 
-    def _within_score(self, split: int, code: int, records: dict[tuple[int, int], Record]) -> float:
+    def _within_score(
+        self, split: int, code: int, folds: dict[tuple[int, int], Prediction]
+    ) -> float:
         """Mean score over the folds within a domain; NaN if a scored fold has no predictions."""
-        if not any(domain == code and 0 <= fold < SEEN for domain, fold in records):
+        if not any(domain == code for domain, _ in folds):
             return float("nan")
         try:
-            scores = [self._score(records[code, fold]) for fold in self._scored_folds(split, code)]
+            scores = [self._score(folds[code, fold]) for fold in self._scored_folds(split, code)]
         except Exception:
             return float("nan")
         return float(np.mean(scores)) if scores else float("nan")
 
-    def _score(self, record: Record) -> float:
+    def _score(self, prediction: Prediction) -> float:
         if self.problem.measure.is_custom:
-            return float(record["score"])
-        return self.problem.measure.score_record(self.problem.classes, record)
+            return prediction.score
+        return self.problem.measure.score_outputs(self.problem.classes, prediction)
 
     def _find_scored_folds(self, split: int, code: int) -> list[int]:
         """Numbers of the folds within a domain on which the measure is defined."""
@@ -402,10 +401,12 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
         for i, column in enumerate(batch_columns):
             if column is not None:
                 _shuffle(X, i * n, codes, column, rng)
-        record = Predictions(model, X, problem.classes).outputs()
-        record["target"] = np.tile(y[rows], len(batch_columns))
+        targets = np.tile(y[rows], len(batch_columns))
+        outputs = Predictions(model, X, problem.classes).outputs(targets)
         for i, column in enumerate(batch_columns):
-            copy_scores = [measure.score_record(problem.classes, record, i * n + g) for g in groups]
+            copy_scores = [
+                measure.score_outputs(problem.classes, outputs, i * n + g) for g in groups
+            ]
             scores.setdefault(column, []).append(copy_scores)
     original_scores = np.array(scores.pop(None)[0])
     return {
@@ -426,19 +427,18 @@ def _shuffle(X: Any, start: int, codes: Array, column: str, rng: np.random.Gener
         X.iloc[ordered_rows, j] = X.iloc[shuffled_rows, j].to_numpy()
 
 
-def partial_records(
-    model: Any, X: Any, classes: Array | None, scored_rows: Array | None, record: Record, seed: int
-) -> Iterator[Record]:
+def predict_parts(whole: Predictions, prediction: Prediction, seed: int) -> Iterator[Prediction]:
     """Predict parts of a held-out domain with context, as if each part were a domain of its own.
 
-    X contains all rows of the domain in table order. ``record`` contains predictions for the rows
-    with the indices ``scored_rows`` (None means all rows), with the whole domain as context.
+    ``whole`` predicts with the whole domain as context, which gives ``prediction``; it contains all
+    rows of the domain in table order.
     """
-    n_rows = X.shape[0]
+    n_rows = whole.X.shape[0]
     half_codes = (np.arange(n_rows) >= n_rows // 2).astype(np.intp)
     tenth_codes = np.random.default_rng(seed).permutation(n_rows) % 10
-    for fold, part_codes in ((HALVES, half_codes), (TENTHS, tenth_codes)):
+    for kind, part_codes in ((Kind.HALVES, half_codes), (Kind.TENTHS, tenth_codes)):
         with filtered_warnings():
             warnings.simplefilter("ignore", ContextWarning)
-            predictions = Predictions(model, X, classes, part_codes, scored_rows)
-            yield {**record, "fold": fold, **predictions.outputs()}
+            parts = Predictions(whole.estimator, whole.X, whole.classes, part_codes, whole.rows)
+            outputs = replace(parts.outputs(prediction.target), domain=prediction.domain)
+            yield replace(prediction, kind=kind, **vars(outputs))

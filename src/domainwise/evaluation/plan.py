@@ -22,8 +22,9 @@ from domainwise.base.process import (
     one_thread,
     worker_count,
 )
-from domainwise.evaluation.jobs import ON_HELD_OUT, JobScorer, MethodJob, job_key
+from domainwise.evaluation.jobs import JobScorer, MethodJob, job_key
 from domainwise.evaluation.problem import Problem, outer_splits
+from domainwise.evaluation.results import Kind
 from domainwise.held_out.folds import LeaveDomainsOut, Split
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 
@@ -171,7 +172,7 @@ class JobProgress:
         self._start_seconds = time.monotonic()
         self._jobs_left: dict[Any, MethodJob] = {}
         # Total seconds and cost of finished jobs, by method and by part (held-out or seen domains).
-        self._totals: dict[tuple[str, str], tuple[float, float]] = {}
+        self._totals: dict[tuple[str, Kind], tuple[float, float]] = {}
         self._n_splits, self._n_finished = len(splits), 0
         variants = [v for job in jobs for v in job.method.rows(problem.classification)]
         self._label_by_method = {key: label for key, label, _ in variants}
@@ -183,7 +184,7 @@ class JobProgress:
     def begin(self, jobs: Sequence[MethodJob]) -> None:
         """Add jobs that will be run, and print how long they will take."""
         self._jobs_left |= {job.row_keys[0]: job for job in jobs}
-        if jobs and jobs[0].part == ON_HELD_OUT:
+        if jobs and jobs[0].part == Kind.HELD_OUT:
             n_methods = len({job.method.key for job in jobs})
             methods_text = f"{n_methods} methods" if n_methods > 1 else "One method"
             workers_text = f"{self._n_workers} workers" if self._n_workers > 1 else "one worker"
@@ -206,7 +207,7 @@ class JobProgress:
     def _add_scores(self, row: Row) -> None:
         """Add the scores in a row of results if they are scores on held-out domains."""
         method_key, _, part = job_key(row)
-        if method_key in self._label_by_method and part == ON_HELD_OUT:
+        if method_key in self._label_by_method and part == Kind.HELD_OUT:
             scores = self._scorer(row).get("scores", {}).values()
             self._scores[method_key].append([score for score in scores if np.isfinite(score)])
 
@@ -239,7 +240,7 @@ class JobProgress:
         domains_text = domains_text if len(domains_text) < 30 else f"{domains_text[:29]}…"
         mean_text = self._measure.format(self._mean_score(row["method"]))
         subject, outcome = f"{domains_text} held out", f"{self._measure.label} {mean_text} so far"
-        if job.part != ON_HELD_OUT:
+        if job.part != Kind.HELD_OUT:
             subject, outcome = "score on seen domains", "finished"
         outcome = "failed" if "error" in row else outcome
         text = f"{self._label_by_method[row['method']]}, {subject}: {outcome}"

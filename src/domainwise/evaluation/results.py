@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -17,13 +18,14 @@ from domainwise.estimators.adaptation.corrections import (
     SourceOutputs,
     domain_scores,
     label_gain,
+    scored_outputs,
 )
 from domainwise.evaluation.problem import Problem
 from domainwise.held_out.calibration.curves import SMALLEST
 from domainwise.held_out.calibration.decisions import DecisionRule, rule_for
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import bootstrap_scores_of
-from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.predictions import Outputs, codes_of
 from domainwise.held_out.scoring.statistics import (
     TAIL,
     defined_score,
@@ -32,9 +34,31 @@ from domainwise.held_out.scoring.statistics import (
 )
 from domainwise.models.registry import METHODS, TRIVIAL, Method
 
-Record = dict[str, Any]  #: targets and predictions for some rows of a domain
 Ends = tuple[float, float]  #: lower and upper end of an interval
 UNKNOWN: Ends = (float("nan"), float("nan"))
+
+
+class Kind(StrEnum):
+    """Which rows of a domain were predicted, and what the model was fitted to."""
+
+    HELD_OUT = "held-out"  #: rows of other domains
+    HALVES = "halves"  #: the same; each half of the domain, in table order, is its own context
+    TENTHS = "tenths"  #: the same, for random tenths of the domain
+    SEEN = "seen"  #: other rows of all domains
+    WITHIN = "within"  #: other rows of the same domain
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prediction(Outputs):
+    """What a model predicts for some rows of a domain.
+
+    ``domain`` is its code in jobs, and its name in results.
+    """
+
+    row: Array  #: indices of the rows in the user's table
+    kind: Kind = Kind.HELD_OUT
+    fold: int = 0  #: number of the fold within the domain
+    score: float = float("nan")  #: score by a custom scorer, which needs the model
 
 
 @dataclass(frozen=True)
@@ -137,7 +161,7 @@ class Results:
     left_out: dict[str, str]
     facts: dict[str, Any]
     notes: list[str] = field(default_factory=list)
-    records: dict[str, list[Record]] = field(default_factory=dict)
+    records: dict[str, list[Prediction]] = field(default_factory=dict)
     methods: list[Method] = field(default_factory=list)
     source: Problem | None = None
     inner_cv: CrossValidator = None
@@ -155,6 +179,12 @@ class Results:
         """Names of the classes; None for a continuous target."""
         class_names = self.facts["classes"]
         return None if class_names is None else np.asarray(class_names)
+
+    @property
+    def threshold(self) -> float | None:
+        """Probability from which the positive class is predicted, if one was passed."""
+        decision = self.facts.get("decision")
+        return decision if isinstance(decision, float) and self.classes is not None else None
 
     @property
     def best(self) -> MethodResult:
@@ -293,8 +323,8 @@ class Results:
         scorer, if outputs are missing, and if all domains have fewer than 10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
-        records = grouped(self.records.get(method.key, ()))
-        outputs = held_out_outputs([records.get(name, []) for name in method.scores], classes)
+        predictions = grouped(self.records.get(method.key, ()))
+        outputs = held_out_outputs([predictions.get(name, []) for name in method.scores], classes)
         if measure.is_custom or outputs is None or not outputs.rows_by_domain(2 * LABEL_COUNTS[1]):
             return []
         rule = None
@@ -308,7 +338,7 @@ class Results:
         scores = np.array(list(method.scores.values()))
         scores += domain_scores(outputs, scorer, len(scores))
         scores -= [
-            pooled_score(measure, classes, records[d]) if d in records else np.nan
+            pooled_score(measure, classes, predictions[d]) if d in predictions else np.nan
             for d in method.scores
         ]
         outputs = replace(outputs, relative=rule is not None and rule.divides_by_shares)
@@ -396,18 +426,20 @@ def domain_weights(
 PROBABILITY_SCORES = {"roc_auc": "AUC", "log_loss": "log loss", "brier_score": "Brier score"}
 
 
-def probability_scores(records: Sequence[Record], classes: Array | None) -> dict[str, float]:
+def probability_scores(
+    predictions: Sequence[Prediction], classes: Array | None
+) -> dict[str, float]:
     """Return means over domains of AUC, log loss and Brier score, for two classes.
 
     The result is empty without probabilities. The AUC ignores domains with one class.
     """
-    if classes is None or len(classes) != 2 or any(r["probabilities"] is None for r in records):
+    if classes is None or len(classes) != 2 or any(p.probabilities is None for p in predictions):
         return {}
     scores: dict[str, list[float]] = {name: [] for name in PROBABILITY_SCORES}
-    for domain_records in grouped(records).values():
-        record = joined(domain_records)
-        is_positive = codes_of(record["target"], classes) == 1
-        p = np.asarray(record["probabilities"][:, 1], dtype=np.float64)
+    for domain_predictions in grouped(predictions).values():
+        outputs = joined(domain_predictions)
+        is_positive = codes_of(outputs.target, classes) == 1
+        p = np.asarray(outputs.probabilities[:, 1], dtype=np.float64)
         true_class_p = np.where(is_positive, p, 1.0 - p)
         scores["log_loss"].append(-float(np.mean(np.log(np.maximum(true_class_p, SMALLEST)))))
         scores["brier_score"].append(float(np.mean((1.0 - true_class_p) ** 2)))
@@ -447,85 +479,84 @@ ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
 VECTORIZED = (*ACCURACIES, *(f"neg_{name}_error" for name in ERRORS))
 
 
-def grouped(records: Sequence[Record]) -> dict[Any, list[Record]]:
-    """Group records by domain."""
-    groups: dict[Any, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record["domain"], []).append(record)
+def grouped(predictions: Sequence[Prediction]) -> dict[Any, list[Prediction]]:
+    """Group predictions by domain."""
+    groups: dict[Any, list[Prediction]] = {}
+    for prediction in predictions:
+        groups.setdefault(prediction.domain, []).append(prediction)
     return groups
 
 
-def joined(records: Sequence[Record]) -> Record:
+def joined(predictions: Sequence[Prediction]) -> Outputs:
     """Join the predictions of several models for one domain, in table order."""
-    order = np.argsort(np.concatenate([record["row"] for record in records]), kind="stable")
-    joined_record: Record = {}
+    order = np.argsort(np.concatenate([p.row for p in predictions]), kind="stable")
+    arrays_by_name: dict[str, Any] = {}
     for name in ("target", "prediction", "probabilities", "decisions"):
-        arrays = [record[name] for record in records]
+        arrays = [getattr(prediction, name) for prediction in predictions]
         is_missing = any(array is None for array in arrays)
-        joined_record[name] = None if is_missing else np.concatenate(arrays)[order]
-    return joined_record
+        arrays_by_name[name] = None if is_missing else np.concatenate(arrays)[order]
+    return Outputs(**arrays_by_name)
 
 
-def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Record]) -> float:
+def pooled_score(
+    measure: Measure, classes: Array | None, predictions: Sequence[Prediction]
+) -> float:
     """Score of all rows of a domain together, even if several models predicted them."""
     if measure.is_custom:
-        weights = [len(record["row"]) for record in records]
-        return float(np.average([record["score"] for record in records], weights=weights))
-    return _score(measure, classes, joined(records), slice(None))
-
-
-def _score(measure: Measure, classes: Array | None, record: Record, rows: Any) -> float:
-    return defined_score(partial(measure.score_record, classes, record), rows)
+        scores, weights = zip(*((p.score, len(p.row)) for p in predictions), strict=True)
+        return float(np.average(scores, weights=weights))
+    return defined_score(measure.score_outputs, classes, joined(predictions))
 
 
 def resampled(
-    measure: Measure, classes: Array | None, records: Sequence[Record], seed: int
+    measure: Measure, classes: Array | None, predictions: Sequence[Prediction], seed: int
 ) -> Array:
     """Bootstrap scores for a domain: its rows are drawn with replacement.
 
     If a domain was held out more than once, the scores of all models that predict it are averaged.
     """
-    if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):
-        records = [joined(records)]  # the domain was held out in parts
+    all_outputs: Sequence[Outputs] = predictions
+    if any(not np.array_equal(p.row, predictions[0].row) for p in predictions):
+        all_outputs = [joined(predictions)]  # the domain was held out in parts
     scores_by_model = []
-    for record in records:
-        n = len(record["target"])
+    for outputs in all_outputs:
+        n = len(outputs.target)
         rng = np.random.default_rng([seed, n])
         if measure.name in VECTORIZED:
-            representatives, row_shares = representative_rows(measure.name, record)
+            representatives, row_shares = representative_rows(measure.name, outputs)
             row_counts = rng.multinomial(n, row_shares, size=ROW_DRAWS).astype(np.float64)
             scores = weighted_scores(measure.name, representatives, row_counts, classes)
         else:
-            scores = np.resize(bootstrap_scores_of(measure, classes, record, rng), ROW_DRAWS)
+            scores = np.resize(bootstrap_scores_of(measure, classes, outputs, rng), ROW_DRAWS)
         scores_by_model.append(np.where(np.isfinite(scores), scores, finite_mean(scores)))
     return np.asarray(np.mean(scores_by_model, axis=0))
 
 
-def representative_rows(metric: str, record: Record) -> tuple[Record, Array]:
-    """Return rows to draw from instead of those in a record, and the share of each.
+def representative_rows(metric: str, outputs: Outputs) -> tuple[Outputs, Array]:
+    """Return rows to draw from instead of those of ``outputs``, and the share of each.
 
     If there are many rows, rows with the same target and prediction are merged; for a continuous
     target, rows with similar errors are merged.
     """
-    targets, predictions = record["target"], record["prediction"]
+    targets, predictions = outputs.target, outputs.prediction
     n = len(targets)
     if n <= MANY_ROWS:
-        return record, np.full(n, 1 / n)
+        return outputs, np.full(n, 1 / n)
     if metric in ACCURACIES:
         labels, codes = np.unique(np.concatenate([targets, predictions]), return_inverse=True)
         pair_codes, counts = np.unique(codes[:n] * len(labels) + codes[n:], return_counts=True)
         true_codes, predicted_codes = np.divmod(pair_codes, len(labels))
-        return {"target": labels[true_codes], "prediction": labels[predicted_codes]}, counts / n
+        return Outputs(labels[true_codes], labels[predicted_codes]), counts / n
     power = 2 if "squared" in metric else 1
     error_groups = np.array_split(np.sort(np.abs(targets - predictions) ** power), MANY_ROWS)
     errors = np.array([group.mean() for group in error_groups]) ** (1 / power)
     group_sizes = np.array([len(group) for group in error_groups])
-    return {"target": errors, "prediction": np.zeros(MANY_ROWS)}, group_sizes / n
+    return Outputs(errors, np.zeros(MANY_ROWS)), group_sizes / n
 
 
-def weighted_scores(metric: str, record: Record, counts: Array, classes: Array | None) -> Array:
+def weighted_scores(metric: str, outputs: Outputs, counts: Array, classes: Array | None) -> Array:
     """Scores of bootstrap samples; ``counts[i, j]`` is how often sample i contains row j."""
-    targets, predictions = record["target"], record["prediction"]
+    targets, predictions = outputs.target, outputs.prediction
     if classes is not None and metric == "balanced_accuracy":  # mean over a sample's classes
         one_hot = np.eye(len(classes))[codes_of(targets, classes)]
         n_rows, n_correct = counts @ one_hot, counts @ (one_hot * (targets == predictions)[:, None])
@@ -539,20 +570,17 @@ def weighted_scores(metric: str, record: Record, counts: Array, classes: Array |
 
 
 def _score_outputs(
-    measure: Measure, classes: Array | None, rule: DecisionRule | None, outputs: Array, y: Array
+    measure: Measure, classes: Array | None, rule: DecisionRule | None, values: Array, y: Array
 ) -> float:
     """Score of a model's outputs; the targets ``y`` are class codes or numbers."""
-    record: Record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
-    if classes is not None and rule is not None:
-        predicted_labels = classes[rule.codes(outputs)]
-        record = {"target": classes[y], "prediction": predicted_labels, "probabilities": outputs}
+    outputs = scored_outputs(values, y, classes, rule)
     if measure.name in VECTORIZED:
-        return float(weighted_scores(measure.name, record, np.ones((1, len(y))), classes)[0])
-    return _score(measure, classes, {**record, "decisions": None}, slice(None))
+        return float(weighted_scores(measure.name, outputs, np.ones((1, len(y))), classes)[0])
+    return defined_score(measure.score_outputs, classes, outputs)
 
 
 def held_out_outputs(
-    records_by_domain: Sequence[Sequence[Record]], classes: Array | None
+    predictions_by_domain: Sequence[Sequence[Prediction]], classes: Array | None
 ) -> SourceOutputs | None:
     """Outputs for held-out rows, in table order; None if they are not available.
 
@@ -560,11 +588,13 @@ def held_out_outputs(
     """
     fields = ("row", "target", "prediction" if classes is None else "probabilities")
     domain_arrays = []
-    for domain_code, records in enumerate(records_by_domain):
-        if any(record[fields[-1]] is None for record in records):
+    for domain_code, predictions in enumerate(predictions_by_domain):
+        if any(getattr(prediction, fields[-1]) is None for prediction in predictions):
             return None
-        if records:
-            rows, y, outputs = (np.concatenate([r[name] for r in records]) for name in fields)
+        if predictions:
+            rows, y, outputs = (
+                np.concatenate([getattr(p, name) for p in predictions]) for name in fields
+            )
             indices = np.unique(rows, return_index=True)[1]  # first prediction for each row
             domain_arrays.append((y[indices], np.full(len(indices), domain_code), outputs[indices]))
     if not domain_arrays:

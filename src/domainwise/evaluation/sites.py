@@ -16,6 +16,9 @@ from domainwise.held_out.scoring.pooling import PooledScores, auc_error, pool_me
 from domainwise.held_out.scoring.site_calibration import (
     MIN_PROBABILITY,
     DecisionCurves,
+    SiteEstimates,
+    SiteRows,
+    check_threshold,
     class_estimates,
     decision_curves,
     number_estimates,
@@ -80,20 +83,8 @@ THRESHOLDS = np.arange(1, 100) / 100
 
 
 @dataclass(frozen=True)
-class SiteCalibration:
-    """Calibration of a method on held-out domains.
-
-    Attributes
-    ----------
-    table : data frame
-        A row for each domain (and class, if there are more than two), with 95 % intervals. For
-        classes: rows, events, expected (the sum of probabilities), and observed divided by expected
-        events (``oe``), the calibration ``intercept`` and ``slope``. For numbers: rows, ``bias``
-        (mean of prediction minus target) and ``slope`` (of the target on the prediction).
-    pooled : dict
-        Each quantity pooled over domains (:class:`~domainwise.metrics.PooledScores`, or None if it
-        is not defined for any domain). With more than two classes, a dictionary for each class.
-    """
+class SiteTable:
+    """Estimates for each held-out domain, and pooled over domains."""
 
     table: Frame = field(repr=False)
     pooled: dict[Any, Any]
@@ -117,20 +108,66 @@ class SiteCalibration:
         return {"sites": self.table.to_dict("records"), "pooled": to_values(self.pooled)}
 
 
+@dataclass(frozen=True)
+class SiteCalibration(SiteTable):
+    """Calibration of a method on held-out domains.
+
+    Attributes
+    ----------
+    table : data frame
+        A row for each domain (and class, if there are more than two), with 95 % intervals. For
+        classes: rows, events, expected (the sum of probabilities), and observed divided by expected
+        events (``oe``), the calibration ``intercept`` and ``slope``. For numbers: rows, ``bias``
+        (mean of prediction minus target) and ``slope`` (of the target on the prediction).
+    pooled : dict
+        Each quantity pooled over domains (:class:`~domainwise.metrics.PooledScores`, or None if it
+        is not defined for any domain). With more than two classes, a dictionary for each class.
+    """
+
+
+@dataclass(frozen=True)
+class SiteDecisions(SiteTable):
+    """What it is worth to treat the rows above a threshold, on held-out domains.
+
+    Attributes
+    ----------
+    table : data frame
+        A row for each domain: rows, events, and the scores of
+        :func:`~domainwise.metrics.decision_scores` with 95 % intervals.
+    pooled : dict
+        Each score pooled over domains (:class:`~domainwise.metrics.PooledScores`, or None if it is
+        not defined for any domain). Treating nobody has the net benefit 0.
+    threshold : float
+        Rows with at least this probability are treated.
+    """
+
+    threshold: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the threshold, the table and the pooled scores as JSON values.
+
+        Returns
+        -------
+        values : dict
+            ``threshold``, ``sites`` (a list of rows) and ``pooled``.
+        """
+        return {"threshold": self.threshold, **super().to_dict()}
+
+
 def has_outputs(results: Results, method: MethodResult) -> bool:
     """Return whether a method's held-out predictions, or probabilities, are available."""
     name = "prediction" if results.classes is None else "probabilities"
-    records = results.records.get(method.key, ())
-    return bool(records) and all(record[name] is not None for record in records)
+    predictions = results.records.get(method.key, ())
+    return bool(predictions) and all(getattr(p, name) is not None for p in predictions)
 
 
 def outputs_of(results: Results, method: MethodResult) -> tuple[SourceOutputs, list[Label]]:
     """Return a method's held-out outputs and the domains; an error if there are none."""
-    records = grouped(results.records.get(method.key, ()))
-    domains = [name for name in method.scores if name in records]
+    predictions = grouped(results.records.get(method.key, ()))
+    domains = [name for name in method.scores if name in predictions]
     outputs = None
     if has_outputs(results, method):
-        outputs = held_out_outputs([records[name] for name in domains], results.classes)
+        outputs = held_out_outputs([predictions[name] for name in domains], results.classes)
     if outputs is None:
         kind = "predictions" if results.classes is None else "probabilities"
         raise ValueError(
@@ -167,15 +204,43 @@ def site_calibration(results: Results, method: MethodResult) -> SiteCalibration:
             if code is not None:
                 row["events"] = int(np.sum(outputs.y[in_domain] == code))
                 row["expected"] = float(outputs.outputs[in_domain, code].sum())
-            for quantity, by_site in estimates.items():
-                estimate = by_site.sites[domain]
-                low, high = estimate.interval
-                row |= {quantity: estimate.value, f"{quantity}_low": low, f"{quantity}_high": high}
-            rows.append(row)
+            rows.append(row | estimate_columns(estimates, domain))
     is_single = len(codes) == 1
     return SiteCalibration(
         import_pandas().DataFrame(rows), pooled[next(iter(pooled))] if is_single else pooled
     )
+
+
+def estimate_columns(estimates: Mapping[str, SiteEstimates], domain: Label) -> dict[str, float]:
+    """The value, and the ends of the interval, of each estimate for a domain."""
+    columns: dict[str, float] = {}
+    for name, by_site in estimates.items():
+        estimate = by_site.sites[domain]
+        low, high = estimate.interval
+        columns |= {name: estimate.value, f"{name}_low": low, f"{name}_high": high}
+    return columns
+
+
+def site_decisions(
+    results: Results, method: MethodResult, threshold: float | None = None
+) -> SiteDecisions:
+    """What a method's predictions are worth at a threshold, by domain and pooled."""
+    threshold = results.threshold if threshold is None else threshold
+    if threshold is None:
+        raise ValueError("no threshold was passed to evaluate(). Pass one, such as threshold=0.1")
+    check_threshold(threshold)
+    outputs, domains = event_outputs(results, method)
+    y, codes = outputs.y == 1, outputs.domain_codes
+    site_rows = SiteRows(y, outputs.outputs[:, 1], codes, domains)
+    estimates: Any = site_rows.decisions(threshold, LEVEL, POOLED_LEVEL)
+    counts = zip(np.bincount(codes), np.bincount(codes, y), strict=True)
+    rows = [
+        {"domain": domain, "rows": int(n), "events": int(n_events)}
+        | estimate_columns(estimates, domain)
+        for domain, (n, n_events) in zip(domains, counts, strict=True)
+    ]
+    pooled = {name: estimate.pooled for name, estimate in estimates.items()}
+    return SiteDecisions(import_pandas().DataFrame(rows), pooled, float(threshold))
 
 
 def event_codes(classes: Array | None) -> list[int | None]:
@@ -189,12 +254,17 @@ def method_decision_curves(
     results: Results, method: MethodResult, thresholds: Any = None
 ) -> DecisionCurves:
     """Net benefit of a method for two classes, by domain and threshold."""
-    if results.classes is None or len(results.classes) != 2:
-        raise ValueError("a decision curve needs a target with two classes")
-    outputs, domains = outputs_of(results, method)
+    outputs, domains = event_outputs(results, method)
     grid = THRESHOLDS if thresholds is None else np.atleast_1d(np.asarray(thresholds, dtype=float))
     p = outputs.outputs[:, 1]
     return decision_curves(outputs.y == 1, p, outputs.domain_codes, domains, grid)
+
+
+def event_outputs(results: Results, method: MethodResult) -> tuple[SourceOutputs, list[Label]]:
+    """:func:`outputs_of` for two classes."""
+    if results.classes is None or len(results.classes) != 2:
+        raise ValueError("the net benefit of a decision needs a target with two classes")
+    return outputs_of(results, method)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from domainwise.base.process import filtered_warnings
 from domainwise.held_out.calibration.decisions import check_decision
 from domainwise.held_out.calibration.quantiles import scores_by_class, stored_quantiles
 from domainwise.held_out.scoring.measures import choose_measure
-from domainwise.held_out.scoring.predictions import Predictions, fit_with_domains
+from domainwise.held_out.scoring.predictions import Outputs, Predictions, fit_with_domains
 from domainwise.models.files.persistence import ModelFileError, load, read_info, save
 from domainwise.models.files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
@@ -114,7 +114,7 @@ class TableModel:
             low, high = quantiles.intervals(outputs.labels.astype(np.float64), coverage).T
             return {"low": low, "high": high}
         output = outputs.labels if output_name == "prediction" else getattr(outputs, output_name)
-        class_scores = scores_by_class({output_name: output}, outputs.classes)[1]
+        class_scores = scores_by_class(Outputs(**{output_name: output}), outputs.classes)[1]
         is_in_set = quantiles.sets(class_scores, coverage)
         return {f"in_set_{label}": is_in_set[:, i] for i, label in enumerate(outputs.classes)}
 

@@ -22,6 +22,7 @@ from domainwise.held_out.calibration.quantiles import (
     reported_coverage,
     scores_by_class,
 )
+from domainwise.held_out.scoring.predictions import Outputs
 from domainwise.selection import DomainConformal, LeaveDomainsOut
 
 DATA = make_synthetic(n_domains=10, n_per_domain=30, random_state=0)
@@ -103,10 +104,10 @@ def test_an_invalid_coverage_is_an_error(coverage):
 
 
 def test_decision_values_are_scored_by_their_distance_from_the_largest():
-    outputs, scores = scores_by_class({"decisions": np.array([[1.0, 3.0, 2.0]])}, np.arange(3))
+    outputs, scores = scores_by_class(Outputs(decisions=np.array([[1.0, 3.0, 2.0]])), np.arange(3))
     assert outputs == "decisions"
     np.testing.assert_array_equal(scores, [[2.0, 0.0, 1.0]])
-    _, scores = scores_by_class({"decisions": np.array([0.5])}, np.arange(2))
+    _, scores = scores_by_class(Outputs(decisions=np.array([0.5])), np.arange(2))
     np.testing.assert_array_equal(scores, [[1.0, 0.0]])
 
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import get_scorer
 
 from domainwise.held_out.scoring.measures import choose_measure
-from domainwise.held_out.scoring.predictions import Predictions
+from domainwise.held_out.scoring.predictions import Outputs, Predictions
 
 
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
@@ -15,8 +15,7 @@ def test_scores_of_classes_are_those_of_scikit_learn(name, present):
     rng = np.random.default_rng(0)
     classes = np.array(["a", "b", "c"])
     y, predicted = rng.choice(present, 40), rng.choice(classes, 40)
-    record = {"prediction": predicted, "probabilities": None, "decisions": None}
-    predictions = Predictions.from_record(classes, record)
+    predictions = Predictions.from_outputs(classes, Outputs(prediction=predicted))
     measure = choose_measure(name, classes, True)
     expected = get_scorer(name)._score_func(y, predicted)
     assert measure.scorer(predictions, None, y) == pytest.approx(expected, abs=1e-15)

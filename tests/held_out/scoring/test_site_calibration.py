@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 from scipy.special import expit, logit
+from scipy.stats import binomtest
 
+from domainwise.held_out.scoring.pooling import pool_transformed
 from domainwise.held_out.scoring.site_calibration import decision_curves, numeric_estimates
-from domainwise.metrics import calibration_slope, net_benefit, observed_expected, pool_scores
+from domainwise.metrics import (
+    calibration_slope,
+    decision_scores,
+    net_benefit,
+    observed_expected,
+    pool_scores,
+)
 
 
 def made_rows(seed, n=400, n_sites=5):
@@ -133,3 +141,33 @@ def test_events_are_named_by_pos_label_or_are_the_last_class():
             observed_expected(*arguments)
     with pytest.raises(ValueError, match="threshold must be between 0 and 1"):
         net_benefit([0, 1], [0.2, 0.3], 1.0)
+
+
+def test_a_decision_is_scored_as_by_hand():
+    """Site a: 2 of 3 events and 2 of 5 others are treated; site b has no event."""
+    y = [1, 1, 1, 0, 0, 0, 0, 0, 0, 0]
+    p = [0.9, 0.2, 0.1, 0.8, 0.3, 0.19, 0.1, 0.0, 0.4, 0.1]
+    site = ["a"] * 8 + ["b"] * 2
+    scores = decision_scores(y, p, 0.2, site, level=0.9)
+    by_hand = {
+        "sensitivity": (2 / 3, np.nan),
+        "specificity": (3 / 5, 1 / 2),
+        "ppv": (2 / 4, 0.0),
+        "npv": (3 / 4, 1.0),
+        "net_benefit": (2 / 8 - 2 / 8 * 0.25, -1 / 2 * 0.25),
+        "treat_all": (3 / 8 - 5 / 8 * 0.25, -0.25),
+    }
+    for name, (first, second) in by_hand.items():
+        sites = scores[name].sites
+        np.testing.assert_allclose([sites["a"].value, sites["b"].value], [first, second])
+    exact = binomtest(2, 3).proportion_ci(0.9, method="exact")
+    np.testing.assert_allclose(scores["sensitivity"].sites["a"].interval, (exact.low, exact.high))
+    # Shares are pooled as logits; 0 of 1 and 1 of 1 are moved by half a row.
+    errors = [np.sqrt(1 / 2 + 1 / 2), np.sqrt(1 / 0.5 + 1 / 0.5)]
+    pooled = pool_transformed(logit(np.array([0.5, 0.5])), np.array(errors), "logit", 0.9)
+    assert scores["ppv"].pooled.mean == pytest.approx(pooled.mean)
+    assert scores["net_benefit"].pooled == net_benefit(y, p, 0.2, site, level=0.9).pooled
+    together = decision_scores(y, p, 0.2)
+    assert (together["ppv"].value, together["npv"].value) == (2 / 5, 4 / 5)
+    with pytest.raises(ValueError, match="threshold must be between 0 and 1"):
+        decision_scores(y, p, 1.5)

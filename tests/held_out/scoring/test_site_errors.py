@@ -12,6 +12,7 @@ from domainwise.held_out.scoring.pooling import (
     score_error,
     true_score_range,
 )
+from domainwise.held_out.scoring.predictions import Outputs
 
 CLASSES = np.array(["a", "b"])
 
@@ -22,19 +23,10 @@ def made_record(rng, n=300, *, classes=True):
     if not classes:
         target = rng.gamma(2.0, size=n)
         prediction = target + 0.5 * rng.normal(size=n)
-        return {
-            "target": target,
-            "prediction": prediction,
-            "probabilities": None,
-            "decisions": None,
-        }
+        return Outputs(target, prediction)
     p = 1 / (1 + np.exp(1.5 - output))
-    return {
-        "target": CLASSES[y.astype(int)],
-        "prediction": CLASSES[(p > 0.4).astype(int)],
-        "probabilities": np.column_stack([1 - p, p]),
-        "decisions": None,
-    }
+    probabilities = np.column_stack([1 - p, p])
+    return Outputs(CLASSES[y.astype(int)], CLASSES[(p > 0.4).astype(int)], probabilities)
 
 
 def test_errors_of_auc_agree_with_the_formula_over_all_pairs():
@@ -57,8 +49,8 @@ def test_formulas_agree_with_bootstrap_samples(scoring):
     rng, is_classification = np.random.default_rng(1), not scoring.startswith("neg")
     record = made_record(rng, classes=is_classification)
     classes = CLASSES if is_classification else None
-    measure = choose_measure(scoring, record["target"], is_classification)
-    score = measure.score_record(classes, record)
+    measure = choose_measure(scoring, record.target, is_classification)
+    score = measure.score_outputs(classes, record)
     draws = bootstrap_scores_of(measure, classes, record, rng, 400)
     assert score_error(measure, classes, record, score) == pytest.approx(draws.std(), rel=0.12)
 
@@ -66,8 +58,8 @@ def test_formulas_agree_with_bootstrap_samples(scoring):
 def test_other_errors_are_bootstrap_errors_on_the_scale_of_the_metric():
     rng = np.random.default_rng(2)
     record = made_record(rng, classes=False)
-    measure = choose_measure("r2", record["target"], False)
-    score = measure.score_record(None, record)
+    measure = choose_measure("r2", record.target, False)
+    score = measure.score_outputs(None, record)
     assert np.isnan(score_error(measure, None, record, score))
     draws = bootstrap_scores_of(measure, None, record, rng)
     expected = np.log(1 - draws).std(ddof=1) * (1 - score)
@@ -78,11 +70,11 @@ def test_classes_keep_their_sizes_if_the_score_does_not_depend_on_them():
     record = made_record(np.random.default_rng(3), n=8)
 
     def share(classes, record, rows):
-        return np.mean(record["target"][rows] == "b")
+        return np.mean(record.target[rows] == "b")
 
     class Share:
         name = "roc_auc"
-        score_record = staticmethod(share)
+        score_outputs = staticmethod(share)
 
     shares = bootstrap_scores_of(Share, CLASSES, record, np.random.default_rng(0))
     np.testing.assert_array_equal(shares, 0.25)
@@ -93,8 +85,7 @@ def test_classes_keep_their_sizes_if_the_score_does_not_depend_on_them():
 def test_perfect_scores_have_an_error_and_are_moved_inside_by_half_a_row():
     y = np.array(["a"] * 15 + ["b"] * 5)
     p = np.where(y == "b", 0.9, 0.1)
-    record = {"target": y, "prediction": y, "decisions": None}
-    record["probabilities"] = np.column_stack([1 - p, p])
+    record = Outputs(y, y, np.column_stack([1 - p, p]))
     for scoring in ("accuracy", "balanced_accuracy", "roc_auc"):
         measure = choose_measure(scoring, y, True)
         assert 0.01 < score_error(measure, CLASSES, record, 1.0) < 0.2
@@ -132,10 +123,9 @@ def test_chance_in_the_number_of_events_is_no_difference_between_sites(scoring):
         for _ in range(8):
             p = np.clip(rng.beta(0.7, 9.0, size=150), 0.001, 0.99)
             y = rng.random(150) < p
-            record = {"target": CLASSES[y.astype(int)], "prediction": np.full(150, "a")}
-            record |= {"probabilities": np.column_stack([1 - p, p]), "decisions": None}
-            records.append(record)
-        scores = np.array([measure.score_record(CLASSES, record) for record in records])
+            probabilities = np.column_stack([1 - p, p])
+            records.append(Outputs(CLASSES[y.astype(int)], np.full(150, "a"), probabilities))
+        scores = np.array([measure.score_outputs(CLASSES, record) for record in records])
         errors = [
             score_error(measure, CLASSES, r, s, bootstrap_scores_of(measure, CLASSES, r, rng, 50))
             for r, s in zip(records, scores, strict=True)
@@ -150,6 +140,6 @@ def test_the_range_of_the_true_score_is_narrower_than_that_of_measured_scores():
     records = [made_record(rng, n=80) for _ in range(10)]
     measure = choose_measure("neg_log_loss", CLASSES, True)
     low, high = true_score_range(measure, CLASSES, records)
-    scores = [measure.score_record(CLASSES, record) for record in records]
+    scores = [measure.score_outputs(CLASSES, record) for record in records]
     assert min(scores) < low < np.mean(scores) < high < max(scores) < 0
     assert true_score_range(measure, CLASSES, records[:3]) is None

@@ -154,7 +154,7 @@ class Adaptable(ABC):
         labels = outputs.y if classes is None else classes
         measure = choose_measure(self.scoring or default, labels, classes is not None)
         records = [
-            corrections.outputs_record(outputs.outputs[rows], outputs.y[rows], classes, self._rule)
+            corrections.scored_outputs(outputs.outputs[rows], outputs.y[rows], classes, self._rule)
             for rows in outputs.rows_by_domain().values()
         ]
         return true_score_range(measure, classes, records)

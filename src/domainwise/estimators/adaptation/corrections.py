@@ -26,7 +26,7 @@ from domainwise.held_out.calibration.quantiles import (
     needed_domains,
 )
 from domainwise.held_out.scoring.measures import choose_measure
-from domainwise.held_out.scoring.predictions import balanced_accuracy
+from domainwise.held_out.scoring.predictions import Outputs, balanced_accuracy
 from domainwise.held_out.scoring.statistics import defined_score, expected_score
 
 #: Probabilities are mixed with this share of the uniform distribution, because some may be zero.
@@ -421,20 +421,19 @@ def outputs_score(scoring: Any, classes: Array | None, rule: DecisionRule | None
     measure = choose_measure(scoring, classes, classes is not None)
 
     def score(outputs: Array, y: Array) -> float:
-        return measure.score_record(classes, outputs_record(outputs, y, classes, rule))
+        return measure.score_outputs(classes, scored_outputs(outputs, y, classes, rule))
 
     return score
 
 
-def outputs_record(
+def scored_outputs(
     outputs: Array, y: Array, classes: Array | None, rule: DecisionRule | None
-) -> dict[str, Any]:
-    """Return outputs and targets (or class codes) as a record that scorers accept."""
-    record = {"target": y, "prediction": outputs[:, 0], "probabilities": None, "decisions": None}
-    if classes is not None:
-        codes = outputs.argmax(axis=1) if rule is None else rule.codes(outputs)
-        record |= {"target": classes[y], "prediction": classes[codes], "probabilities": outputs}
-    return record
+) -> Outputs:
+    """Return outputs and targets (or class codes) in the form that scorers accept."""
+    if classes is None:
+        return Outputs(y, outputs[:, 0])
+    codes = outputs.argmax(axis=1) if rule is None else rule.codes(outputs)
+    return Outputs(classes[y], classes[codes], outputs)
 
 
 def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Array:

@@ -112,16 +112,14 @@ class DomainScoresDisplay(style.Display):
         scoring = scoring or default_scoring(targets, is_classification, sample_domain)
         labels = targets if classes is None else classes
         measure = choose_measure(scoring, labels, is_classification)
-        records = {
-            name: {**Predictions(model, X, classes).outputs(), "target": targets}
-            for name, model in estimators.items()
-        }
-        check_same_length(next(iter(records.values()))["prediction"], "X", targets, "y")
+        predictions = {name: Predictions(m, X, classes) for name, m in estimators.items()}
+        check_same_length(next(iter(predictions.values())).labels, "X", targets, "y")
+        outputs = {name: predicted.outputs(targets) for name, predicted in predictions.items()}
 
         def score(name: str, rows: Array) -> float:
-            return measure.shown(measure.score_record(classes, records[name], rows))
+            return measure.shown(measure.score_outputs(classes, outputs[name], rows))
 
-        arguments = _scores_and_intervals(score, list(records), targets, sample_domain)
+        arguments = _scores_and_intervals(score, list(outputs), targets, sample_domain)
         display = cls(**arguments, label=measure.label, greater_is_better=measure.sign > 0)
         return display.plot(**options)
 

@@ -9,6 +9,7 @@ probabilities by the *shares* of the classes, and predicts the class with the la
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -22,6 +23,7 @@ from domainwise.held_out.scoring.measures import (
     default_class_metric,
     has_rare_class,
 )
+from domainwise.held_out.scoring.predictions import Outputs
 from domainwise.held_out.scoring.statistics import defined_score
 
 #: Accepted values of ``decision``, besides a threshold.
@@ -206,12 +208,8 @@ def choose_rule(
     rows_by_domain = [np.flatnonzero(domain_codes == code) for code in np.unique(domain_codes)]
 
     def score_domains(candidate: DecisionRule) -> list[float]:
-        record: dict[str, Any] = {"probabilities": None, "decisions": None}
-        record |= {"target": class_codes, "prediction": candidate.codes(probabilities)}
-
-        def score(rows: Array) -> float:
-            return measure.score_record(classes, record, rows)
-
+        outputs = Outputs(class_codes, candidate.codes(probabilities))
+        score = partial(measure.score_outputs, classes, outputs)
         return [defined_score(score, rows) for rows in rows_by_domain]
 
     scores = np.array([score_domains(candidate) for candidate in [rule, *tuned_rules]])

@@ -19,7 +19,7 @@ from domainwise.base.arguments import CONSTRAINTS
 from domainwise.base.arrays import Array, ArrayLike, MaybeArray
 from domainwise.base.messages import warn_caller
 from domainwise.held_out.calibration.curves import class_columns
-from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.predictions import Outputs, codes_of
 
 #: Tolerance for rounding errors, so that a coverage of 0.9 needs nine domains, not ten.
 TOLERANCE = 1e-9
@@ -289,20 +289,19 @@ class PredictionIntervals(HasThresholds):
         return self._thresholds(sample_domain).intervals(predictions, coverage)
 
 
-def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
-    """Calibrate prediction sets or intervals on predictions for held-out domains.
+def calibrate_sets(outputs: Sequence[Outputs], classes: Any) -> dict[str, Any]:
+    """Calibrate prediction sets or intervals on outputs for the rows of held-out domains.
 
-    A record contains ``domain``, ``target``, ``prediction`` and, for a classifier,
-    ``probabilities`` or ``decisions``, with columns in the order of ``classes``. The result can be
-    written as JSON. Its entry ``of`` names the outputs from which scores are computed.
+    Columns of the outputs are in the order of ``classes``. The result can be written as JSON. Its
+    entry ``of`` names the outputs from which scores are computed.
     ``thresholds`` are for coverages of 1 %, 2 % and so on, if there are enough domains for them.
     ``size`` is the mean number of classes in a set, or the width of intervals, at ``coverage``.
     """
     code_by_domain: dict[Any, int] = {}
-    scored_records = (record_scores(record, classes) for record in records)
-    output_names, class_scores, target_scores = zip(*scored_records, strict=True)
-    record_codes = [code_by_domain.setdefault(r["domain"], len(code_by_domain)) for r in records]
-    domain_codes = np.repeat(record_codes, [len(scores) for scores in target_scores])
+    scores_of_outputs = (nonconformity(output, classes) for output in outputs)
+    output_names, class_scores, target_scores = zip(*scores_of_outputs, strict=True)
+    codes = [code_by_domain.setdefault(o.domain, len(code_by_domain)) for o in outputs]
+    domain_codes = np.repeat(codes, [len(scores) for scores in target_scores])
     quantiles = DomainQuantiles.approximately(
         np.concatenate(target_scores),
         domain_codes,
@@ -326,31 +325,31 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
     }
 
 
-def record_scores(record: Mapping[str, Any], classes: Any) -> tuple[str, Array, Array]:
+def nonconformity(outputs: Outputs, classes: Any) -> tuple[str, Array, Array]:
     """Return the name of the outputs used, and the nonconformity scores of classes and targets.
 
     Scores of classes have one column per class, or a single column for a continuous target. Scores
     of targets are those of the observed classes or values.
     """
     if classes is None:
-        errors = np.abs(np.asarray(record["target"], dtype=np.float64) - record["prediction"])
+        errors = np.abs(np.asarray(outputs.target, dtype=np.float64) - outputs.prediction)
         return "value", errors[:, None], errors
-    output_name, scores = scores_by_class(record, np.asarray(classes))
-    class_codes = codes_of(record["target"], np.asarray(classes))
+    output_name, scores = scores_by_class(outputs, np.asarray(classes))
+    class_codes = codes_of(outputs.target, np.asarray(classes))
     return output_name, scores, scores[np.arange(len(class_codes)), class_codes]
 
 
-def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
+def scores_by_class(outputs: Outputs, classes: Array) -> tuple[str, Array]:
     """Return the name of the outputs used, and the nonconformity score of each class in each row.
 
     The score is 1 - p or, for decision values, the largest value minus that of the class.
     """
-    if record.get("probabilities") is not None:
-        return "probabilities", 1.0 - record["probabilities"]
-    if record.get("decisions") is not None:
-        decision_values = class_columns(np.asarray(record["decisions"], dtype=np.float64))
+    if outputs.probabilities is not None:
+        return "probabilities", 1.0 - outputs.probabilities
+    if outputs.decisions is not None:
+        decision_values = class_columns(np.asarray(outputs.decisions, dtype=np.float64))
         return "decisions", decision_values.max(axis=1, keepdims=True) - decision_values
-    return "prediction", 1.0 - np.eye(len(classes))[codes_of(record["prediction"], classes)]
+    return "prediction", 1.0 - np.eye(len(classes))[codes_of(outputs.prediction, classes)]
 
 
 def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> StoredThresholds:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -21,7 +20,7 @@ from domainwise.base.inputs import check_is_table, check_sample_domain, count_ro
 from domainwise.base.messages import warn_caller
 from domainwise.base.process import filtered_warnings
 from domainwise.held_out.folds import LeaveDomainsOut
-from domainwise.held_out.scoring.predictions import NamedScorer, Predictions
+from domainwise.held_out.scoring.predictions import NamedScorer, Outputs, Predictions
 
 #: Classes are balanced if the rarest has at least ``MIN_RELATIVE_SHARE * n_rows / n_classes`` rows,
 #: and no class share differs by more than ``MAX_SHARE_RANGE`` between domains.
@@ -95,12 +94,13 @@ class Measure:
         decimals = max(0, digits + 1 - len(f"{magnitude:.0f}")) if magnitude >= 100 else digits
         return f"{value:.{decimals}f}" if abs(value) < 100 else f"{value:.{digits + 1}g}"
 
-    def score_record(
-        self, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
+    def score_outputs(
+        self, classes: Array | None, outputs: Outputs, rows: Any = slice(None)
     ) -> float:
-        """Score some rows of a record, which contains targets and predictions."""
-        predictions = Predictions.from_record(classes, record, rows)
-        return float(self.scorer(predictions, None, record["target"][rows]))
+        """Score a model's outputs for some rows."""
+        selected = outputs.take(rows)
+        predictions = Predictions.from_outputs(classes, selected)
+        return float(self.scorer(predictions, None, selected.target))
 
     def is_defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
         """Return whether the score is defined for these targets (AUC needs two classes)."""

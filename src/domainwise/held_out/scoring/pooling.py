@@ -7,7 +7,7 @@ module computes the standard errors of scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from scipy.stats import rankdata
 from domainwise.base.arrays import Array, ArrayLike
 from domainwise.base.inputs import check_same_length
 from domainwise.held_out.scoring.measures import Measure
+from domainwise.held_out.scoring.predictions import Outputs
 from domainwise.held_out.scoring.statistics import defined_score
 
 #: Minimum number of sites for a range for a new site.
@@ -438,7 +439,7 @@ def auc_error(is_event: Array, scores: Array) -> tuple[float, float]:
 def score_error(
     measure: Measure,
     classes: Array | None,
-    record: Mapping[str, Any],
+    outputs: Outputs,
     score: float,
     bootstrap_scores: Array | None = None,
 ) -> float:
@@ -449,7 +450,7 @@ def score_error(
     what differs by chance. Other errors are the standard deviation of ``bootstrap_scores``, on the
     scale of :func:`scale_of`. Perfect scores are moved inside by half a row.
     """
-    targets, predictions = record["target"], record["prediction"]
+    targets, predictions = outputs.target, outputs.prediction
     n, name = len(targets), measure.name
     if name in ("accuracy", "balanced_accuracy"):
         groups = targets if name == "balanced_accuracy" else np.zeros(n)
@@ -457,9 +458,9 @@ def score_error(
         recalls = (np.bincount(codes, targets == predictions) + 0.5) / (sizes + 1.0)
         return float(np.sqrt(np.mean(recalls * (1.0 - recalls) / sizes) / len(sizes)))
     if name == "roc_auc" and classes is not None and len(classes) == 2:
-        outputs = record["decisions"]
-        outputs = record["probabilities"][:, 1] if outputs is None else outputs
-        auc, error = auc_error(targets == classes[1], outputs)
+        values = outputs.decisions
+        values = outputs.probabilities[:, 1] if values is None else values
+        auc, error = auc_error(targets == classes[1], values)
         if error > 0:
             return error
         auc = float(inside(auc, n, "logit"))
@@ -484,7 +485,7 @@ def score_error(
 def bootstrap_scores_of(
     measure: Measure,
     classes: Array | None,
-    record: Mapping[str, Any],
+    outputs: Outputs,
     rng: np.random.Generator,
     n_draws: int | None = None,
 ) -> Array:
@@ -492,36 +493,37 @@ def bootstrap_scores_of(
 
     Classes keep their sizes if the score does not depend on how frequent they are.
     """
-    n, n_draws = len(record["target"]), n_draws or N_DRAWS
+    n, n_draws = len(outputs.target), n_draws or N_DRAWS
     samples = np.empty((n_draws, n), dtype=np.intp)
     keeps_sizes = classes is not None and measure.name.startswith(_WITHIN_CLASSES)
-    strata = record["target"] if keeps_sizes else np.zeros(n)
+    strata = outputs.target if keeps_sizes else np.zeros(n)
     for stratum in np.unique(strata):
         rows = np.flatnonzero(strata == stratum)
         samples[:, rows] = rng.choice(rows, (n_draws, len(rows)))
-    score = partial(measure.score_record, classes, record)
+    score = partial(measure.score_outputs, classes, outputs)
     return np.array([defined_score(score, rows) for rows in samples])
 
 
 def true_score_range(
-    measure: Measure, classes: Array | None, records: Sequence[Mapping[str, Any]]
+    measure: Measure, classes: Array | None, outputs_by_site: Sequence[Outputs]
 ) -> Ends | None:
-    """Return a 90 % range for the true score at a new site, from a record for each held-out site.
+    """Return a 90 % range for the true score at a new site, from outputs for each held-out site.
 
     Larger scores are better, as in ``expected_range_``. None for fewer than four sites.
     """
     all_rows = np.s_[:]
-    scores = [defined_score(partial(measure.score_record, classes, r), all_rows) for r in records]
-    errors = []
-    for seed, (score, record) in enumerate(zip(scores, records, strict=True)):
-        error = score_error(measure, classes, record, score)
+    scores, errors = [], []
+    for seed, outputs in enumerate(outputs_by_site):
+        score = defined_score(partial(measure.score_outputs, classes, outputs), all_rows)
+        error = score_error(measure, classes, outputs, score)
         if np.isnan(error) and np.isfinite(score):
-            draws = bootstrap_scores_of(measure, classes, record, np.random.default_rng(seed))
-            error = score_error(measure, classes, record, score, draws)
+            draws = bootstrap_scores_of(measure, classes, outputs, np.random.default_rng(seed))
+            error = score_error(measure, classes, outputs, score, draws)
+        scores.append(score)
         errors.append(error)
     if np.isfinite(errors).sum() < MIN_SITES:
         return None
-    n_rows = np.array([len(record["target"]) for record in records])
+    n_rows = np.array([len(outputs.target) for outputs in outputs_by_site])
     pooled = pool_measure(measure, measure.sign * np.array(scores), np.array(errors), n_rows)
     if pooled.true_range is None:
         return None

@@ -7,11 +7,11 @@ Here, predictions are computed first and scored later.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn import config_context
@@ -80,6 +80,24 @@ def applied_rule(estimator: Any) -> Any:
     return getattr(estimator, "applied_rule", None)
 
 
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a model predicts for some rows, with their targets (None if they are not needed)."""
+
+    target: Any = None  #: class labels or numbers
+    prediction: Any = None  #: class labels or numbers
+    probabilities: Any = None  #: one column per class; None if the model has none
+    decisions: Any = None  #: decision values, as :attr:`Predictions.decisions`; None without them
+    domain: Any = None  #: the domain to which all rows belong, if it is known
+
+    def take(self, rows: Any) -> Self:
+        """Select rows."""
+        names = ("target", "prediction", "probabilities", "decisions")
+        arrays = {name: getattr(self, name) for name in names}
+        selected = {name: array[rows] for name, array in arrays.items() if array is not None}
+        return replace(self, **selected)
+
+
 def _provides(method: str) -> Callable[[Any], bool]:
     return lambda self: self.classes is not None and hasattr(self.estimator, method)
 
@@ -101,23 +119,23 @@ class Predictions(BaseEstimator):
     rows: Any = None
 
     @classmethod
-    def from_record(
-        cls, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
-    ) -> Predictions:
-        """Create predictions from rows of a record with the keys that :meth:`outputs` returns."""
-        output_names = ("probabilities", "decisions")
-        outputs = [None if record[name] is None else record[name][rows] for name in output_names]
-        method_outputs = zip(("predict_proba", "decision_function"), outputs, strict=True)
-        estimator = SimpleNamespace(**{name: v for name, v in method_outputs if v is not None})
+    def from_outputs(cls, classes: Array | None, outputs: Outputs) -> Predictions:
+        """Create predictions from the result of :meth:`outputs`."""
+        methods = {"predict_proba": outputs.probabilities, "decision_function": outputs.decisions}
+        estimator = SimpleNamespace(**{name: v for name, v in methods.items() if v is not None})
         predictions = cls(estimator, None, classes)
-        predictions.labels = record["prediction"][rows]
-        predictions.probabilities, predictions.decisions = outputs
+        predictions.labels = outputs.prediction
+        predictions.probabilities, predictions.decisions = methods.values()
         return predictions
 
-    def outputs(self) -> dict[str, Any]:
-        """Return all outputs by name; None for outputs that the estimator does not provide."""
-        outputs = {"probabilities": self.probabilities, "decisions": self.decisions}
-        return {"prediction": self.labels, **outputs}
+    def outputs(self, target: Any = None) -> Outputs:
+        """Return all outputs; an error if their number differs from that of the targets."""
+        outputs = Outputs(target, self.labels, self.probabilities, self.decisions)
+        for name, values in vars(outputs).items():
+            if target is not None and values is not None and len(values) != len(target):
+                message = f"the model returned {len(values)} {name} for {len(target)} rows"
+                raise ValueError(message)
+        return outputs
 
     def _call(self, method: str) -> Array:
         if self.sample_domain is None:

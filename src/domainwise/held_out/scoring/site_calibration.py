@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.special import expit, logit, ndtri
 from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray
 from domainwise.base.inputs import check_same_length, checked_labels, encode_labels
 from domainwise.held_out.scoring.pooling import SCALES, Ends, PooledScores, pool_transformed
+from domainwise.held_out.scoring.statistics import share_interval
 
 #: Probabilities are moved at least this far away from 0 and 1, so that their logit is finite.
 MIN_PROBABILITY = 1e-6
@@ -128,7 +130,7 @@ def observed_expected(
     >>> ratio.value, [round(end, 2) for end in ratio.interval]
     (2.0, [0.75, 5.33])
     """
-    rows = _Rows.check(y_true, proba, sample_domain, pos_label, level)
+    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level)
     return rows.estimate(lambda y, p: ratio_estimate(y, p, level), "log", level)
 
 
@@ -174,7 +176,7 @@ def calibration_slope(
     >>> round(slope.value, 3), round(slope.intercept.value, 3)
     (0.386, 0.0)
     """
-    rows = _Rows.check(y_true, proba, sample_domain, pos_label, level)
+    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level)
     return rows.estimate(lambda y, p: slope_estimate(y, p, level), "identity", level)
 
 
@@ -224,8 +226,60 @@ def net_benefit(
     (0.0, 0.0)
     """
     check_threshold(threshold)
-    rows = _Rows.check(y_true, proba, sample_domain, pos_label, level)
+    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level)
     return rows.estimate(lambda y, p: benefit_estimate(y, p, threshold, level), "identity", level)
+
+
+#: What is estimated for a threshold, and the scale on which the sites are pooled.
+DECISION_SCALES = {
+    **dict.fromkeys(("sensitivity", "specificity", "ppv", "npv"), "logit"),
+    **dict.fromkeys(("net_benefit", "treat_all"), "identity"),
+}
+
+
+def decision_scores(
+    y_true: ArrayLike,
+    proba: ArrayLike,
+    threshold: float,
+    sample_domain: MaybeArray = None,
+    *,
+    pos_label: Label | None = None,
+    level: float = 0.95,
+) -> dict[str, Estimate | SiteEstimates]:
+    """Sensitivity, specificity, predictive values and net benefit of treating at a threshold.
+
+    A row is treated if its probability is at least the threshold.
+
+    Parameters
+    ----------
+    y_true, proba, threshold, sample_domain, pos_label, level
+        As in :func:`net_benefit`.
+
+    Returns
+    -------
+    scores : dict
+        ``sensitivity`` (share of the events that are treated), ``specificity`` (share of the other
+        rows that are not treated), ``ppv`` (share of events among the treated), ``npv`` (share of
+        other rows among those not treated), ``net_benefit``, and ``treat_all``, the net benefit of
+        treating all rows; treating nobody has the net benefit 0. Shares have exact intervals
+        (Clopper and Pearson), are pooled on the logit scale, and are NaN if no row counts.
+
+    See Also
+    --------
+    net_benefit : The definition of the net benefit.
+
+    Examples
+    --------
+    >>> from domainwise.metrics import decision_scores
+    >>> scores = decision_scores([0, 0, 0, 1, 1], [0.1, 0.2, 0.6, 0.4, 0.9], 0.3)
+    >>> [round(scores[name].value, 2) for name in ("sensitivity", "specificity", "ppv", "npv")]
+    [1.0, 0.67, 0.67, 1.0]
+    >>> round(scores["net_benefit"].value, 2), round(scores["treat_all"].value, 2)
+    (0.31, 0.14)
+    """
+    check_threshold(threshold)
+    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level)
+    return rows.decisions(threshold, level)
 
 
 def check_threshold(threshold: float) -> None:
@@ -234,7 +288,7 @@ def check_threshold(threshold: float) -> None:
         raise ValueError(f"threshold must be between 0 and 1, such as 0.1; got {threshold!r}.")
 
 
-class _Rows(NamedTuple):
+class SiteRows(NamedTuple):
     """Checked rows: whether each has the event, its probability, and its site."""
 
     y: Array
@@ -245,7 +299,8 @@ class _Rows(NamedTuple):
     @classmethod
     def check(
         cls, y_true: Any, proba: Any, sample_domain: Any, pos_label: Any, level: float
-    ) -> _Rows:
+    ) -> SiteRows:
+        """Check the arguments of :func:`observed_expected`."""
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, such as 0.95; got {level!r}.")
         y = events_of(checked_labels(y_true, "y_true"), pos_label)
@@ -273,6 +328,19 @@ class _Rows(NamedTuple):
         estimates = [estimate(self.y[mask], self.p[mask]) for mask in masks]
         return pooled_estimates(dict(zip(self.domains, estimates, strict=True)), scale, level)
 
+    def decisions(
+        self, threshold: float, level: float, pooled_level: float | None = None
+    ) -> dict[str, Estimate | SiteEstimates]:
+        """Estimate what treating at a threshold is worth; see :func:`decision_scores`."""
+
+        def score(name: str, y: Array, p: Array) -> Estimate:
+            return decision_estimates(y, p, threshold, level)[name]
+
+        return {
+            name: self.estimate(partial(score, name), scale, pooled_level or level)
+            for name, scale in DECISION_SCALES.items()
+        }
+
 
 def events_of(labels: Array, pos_label: Any = None) -> Array:
     """Return whether each row has the event, which is ``pos_label`` or the last of two classes."""
@@ -296,6 +364,9 @@ def pooled_estimates(sites: dict[Label, Estimate], scale: str, level: float) -> 
     def pool(estimates: Sequence[Estimate], scale: str) -> PooledScores | None:
         values = np.array([estimate.value for estimate in estimates])
         errors = np.array([estimate.error for estimate in estimates])
+        if scale == "logit":  # shares of 0 and 1 are moved by half a row
+            half = 0.5 / np.maximum([estimate.n_rows for estimate in estimates], 1)
+            values = np.clip(values, half, 1 - half)
         if not (np.isfinite(values) & np.isfinite(errors) & (errors > 0)).any():
             return None
         return pool_transformed(SCALES[scale].forward(values), errors, scale, level)
@@ -383,6 +454,30 @@ def logistic_fit(design: Array, y: Array, offset: Array) -> tuple[Array, Array]:
         if np.abs(step).max() < TOLERANCE * (1 + np.abs(parameters).max()):
             return parameters + step, np.sqrt(np.diag(np.linalg.inv(information)))
     return np.full(len(parameters), NAN), np.full(len(parameters), NAN)
+
+
+def share_estimate(is_hit: Array, level: float) -> Estimate:
+    """Share of hits, with an exact interval and the standard error of its logit."""
+    n, n_hits = len(is_hit), int(is_hit.sum())
+    if not n:
+        return Estimate(NAN, (NAN, NAN), NAN, 0, 0)
+    moved = min(max(n_hits, 0.5), n - 0.5)
+    error = float(np.sqrt(1 / moved + 1 / (n - moved)))
+    return Estimate(n_hits / n, share_interval(n_hits, n, (1 - level) / 2), error, n, n_hits)
+
+
+def decision_estimates(y: Array, p: Array, threshold: float, level: float) -> dict[str, Estimate]:
+    """Scores of one site, by the names in ``DECISION_SCALES``."""
+    is_treated, benefit = p >= threshold, benefit_estimate(y, p, threshold, level)
+    assert benefit.treat_all is not None
+    return {
+        "sensitivity": share_estimate(is_treated[y], level),
+        "specificity": share_estimate(~is_treated[~y], level),
+        "ppv": share_estimate(y[is_treated], level),
+        "npv": share_estimate(~y[~is_treated], level),
+        "net_benefit": benefit,
+        "treat_all": benefit.treat_all,
+    }
 
 
 def benefit_estimate(y: Array, p: Array, threshold: float, level: float) -> Estimate:

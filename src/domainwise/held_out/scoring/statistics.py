@@ -43,10 +43,10 @@ def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, f
     return float("nan"), float("nan")
 
 
-def share_interval(hits: float, n: float) -> tuple[float, float]:
-    """Return the exact 95 % confidence interval for a proportion (Clopper and Pearson)."""
-    low = betaincinv(hits, n - hits + 1, TAIL) if hits > 0 else 0.0
-    high = betaincinv(hits + 1, n - hits, 1 - TAIL) if hits < n else 1.0
+def share_interval(hits: float, n: float, tail: float = TAIL) -> tuple[float, float]:
+    """Return the exact confidence interval for a proportion (Clopper and Pearson)."""
+    low = betaincinv(hits, n - hits + 1, tail) if hits > 0 else 0.0
+    high = betaincinv(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
     return float(low), float(high)
 
 

@@ -30,7 +30,7 @@ from domainwise.held_out.calibration.curves import class_columns, equal_weights,
 from domainwise.held_out.calibration.decisions import DecisionRule
 from domainwise.held_out.folds import draw_rows
 from domainwise.held_out.scoring.measures import Measure, check_task
-from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.predictions import Outputs, codes_of
 from domainwise.held_out.scoring.statistics import defined_score
 
 Outcome = float | Array  #: a score, or outputs for the test rows of a split
@@ -205,10 +205,9 @@ class SmoothScore:
         assert self.rule is not None
         probabilities = fit_curve(values, y, row_weights)[0].probabilities(values)
         predictions = self.classes[self.rule.codes(probabilities)]
-        record = {"target": self.classes[y], "prediction": predictions, "decisions": None}
         order = self.rule.positive_last
-        record["probabilities"] = probabilities[:, order]
-        score = partial(self.measure.score_record, self.classes[order], record)
+        outputs = Outputs(self.classes[y], predictions, probabilities[:, order])
+        score = partial(self.measure.score_outputs, self.classes[order], outputs)
         return [defined_score(score, rows) for rows in split_rows]
 
     def outputs(self, model: Any, X: Any) -> Array:
