@@ -65,9 +65,9 @@ DATE = re.compile(
     r"(?:[T ].*)?"
 )
 #: Formats of dates that can be read, by the order of day and month.
-DATE_FORMATS = {"": ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y")}
-DATE_FORMATS["day"] = (*DATE_FORMATS[""], "%d/%m/%Y", "%d-%m-%Y")
-DATE_FORMATS["month"] = (*DATE_FORMATS[""], "%m/%d/%Y", "%m-%d-%Y")
+DATE_FORMATS = {"": ["%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y"]}
+DATE_FORMATS["day"] = [*DATE_FORMATS[""], "%d/%m/%Y", "%d-%m-%Y"]
+DATE_FORMATS["month"] = [*DATE_FORMATS[""], "%m/%d/%Y", "%m-%d-%Y"]
 #: Pattern for numbers with symbols or units, such as <5, $5, (5), 5 mm, 1_000, 95:30 or 1.5D+03,
 #: and for the results of failed formulas.
 ANNOTATED_NUMBER = re.compile(
@@ -270,12 +270,14 @@ class Cells:
             number = number_in(str(cell).strip(), mark, form)
             return None if np.isnan(number) else number
 
-        is_unreadable = np.zeros(len(self.column), dtype=bool)
+        is_unreadable, values = np.zeros(len(self.column), dtype=bool), None
         if self.column.dtype.kind == "m":
             return self.column.dt.total_seconds().to_numpy() / 3600, is_unreadable
         if self.is_numeric:
             values = np.array(self.column.to_numpy(dtype=np.float64, na_value=np.nan))
-        elif form or (values := self._simple_numbers(mark == ",")) is None:
+        elif not form:
+            values = self._simple_numbers(mark == ",")
+        if values is None:
             numbers, is_unreadable = self._convert(convert, np.nan, {*MISSING_WORDS, *self.na})
             values = numbers.astype(np.float64)
         for number in {number_in(t, m) for t in self.na for m in (mark, None)} if not form else ():
@@ -437,9 +439,9 @@ def learn_kind(cells: Cells, mark: str | None = None) -> tuple[str, str, list[st
     if not is_unreadable.any():
         if np.isnan(values).all():
             return "empty", "", []
-        are_codes = not cells.is_numeric and np.all(np.isnan(values) | (values == np.round(values)))
-        are_codes = are_codes and any(map(CODE.fullmatch, cells.counts))
-        are_codes = are_codes and all(map(DIGITS.fullmatch, cells.counts))
+        is_whole = not cells.is_numeric and np.array_equal(values, np.round(values), equal_nan=True)
+        texts = cells.counts if is_whole else Counter()
+        are_codes = any(map(CODE.fullmatch, texts)) and all(map(DIGITS.fullmatch, texts))
         return ("text" if are_codes else "number"), "", []
     texts = cells.counts
 

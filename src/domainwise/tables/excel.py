@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from domainwise.tables.errors import TableError, import_pandas, join_names, quoted
-from domainwise.tables.names import unnamed_column_name
+from domainwise.tables.names import complete_names
 
 #: Maximum unpacked size of a workbook, which takes some 20 seconds to read, and of an XML file that
 #: lists its sheets, in bytes.
@@ -58,13 +58,8 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     for (row, column), error_value in errors.items():
         rows[row - top][column - left] = error_value
     header_index = _header_index(rows)
-    names = [str(name) for name in rows[header_index]]
-    if "" in names[1:]:
-        raise TableError(
-            f"{path}: column {names.index('', 1) + 1} of sheet {sheet_name!r} has no name. Name "
-            "all columns in the first row of the table"
-        )
-    names[0] = names[0] or unnamed_column_name(names[1:])
+    header = [str(name) for name in rows[header_index]]
+    names = complete_names(header, path, f"sheet {quoted(sheet_name)}")
     rows = [[_cell_value(cell) for cell in row] for row in rows[header_index + 1 :]]
     frame = import_pandas().DataFrame(rows, columns=names, dtype=object)
     notes = []
@@ -109,10 +104,11 @@ def _find_sheets(path: Path) -> list[_Sheet]:
 
 def _scan_sheet(xml: bytes, where: str) -> dict[tuple[int, int], str] | None:
     """Check the area that the cells span, and return the errors in cells; None without cells."""
-    letters, rows, n_cells, errors, has_error = {b"A"}, {b"1"}, 0, {}, False
+    position, has_error, n_cells, errors = (b"A", b"1"), False, 0, {}
+    letters, rows = ({text} for text in position)
     for match in TOKEN.finditer(xml):
         if match[1]:
-            n_cells, position = n_cells + 1, match.group(1, 2)
+            n_cells, position = n_cells + 1, (match[1], match[2])
             letters.add(position[0])
             rows.add(position[1])
             has_error = b't="e"' in match[0] or b"t='e'" in match[0]

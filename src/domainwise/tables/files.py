@@ -6,6 +6,7 @@ by a :class:`~domainwise.tables.schema.Schema`.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from domainwise.base.files import replacing
-from domainwise.tables.csv_files import open_csv
+from domainwise.tables.csv_files import CsvFile
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.excel import DAMAGED, read_excel
 from domainwise.tables.names import check_names, require_columns
@@ -74,7 +75,8 @@ def open_table(
     The file extension selects CSV (also ``.gz``), Parquet, Feather or Excel (first visible sheet).
     A folder of Parquet files is read in the order of their names; folder names such as ``site=A``
     inside it become text columns. ``encoding`` is the encoding of a CSV file; None detects it. For
-    ``fallback`` and ``in_chunks``, see :func:`open_csv`.
+    ``fallback`` and ``in_chunks``, see
+    :class:`CsvFile`.
 
     Raises a TableError if the file does not exist, is empty or damaged, or has an unknown encoding,
     lines with different numbers of fields, or unusable column names.
@@ -91,10 +93,9 @@ def open_table(
     read: Callable[[list[str]], Iterator[Any]] = partial(_arrow_frames, path, file_format)
     with _read_errors(path):
         if file_format == "csv":
-            names, notes, read_batches = open_csv(
-                path, encoding, fallback=fallback, in_chunks=in_chunks
-            )
-            read = lambda columns: (arrow_frame(b, columns) for b in read_batches(columns))  # noqa: E731
+            csv_file = CsvFile(path, encoding, fallback=fallback, in_chunks=in_chunks)
+            names, notes = csv_file.names, csv_file.notes
+            read = lambda columns: (arrow_frame(b, columns) for b in csv_file.batches(columns))  # noqa: E731
         elif file_format == "excel":
             sheet, notes = read_excel(path)
             names, read = list(sheet.columns), lambda columns: iter([sheet[columns]])
@@ -241,7 +242,7 @@ def _read_errors(path: Path) -> Iterator[None]:
             f"{path} is {format_name} file; reading it needs {error.name}: pip install "
             f'"domainwise[{extra}]"'
         ) from None
-    except (OSError, EOFError, ValueError, *DAMAGED) as error:
+    except (OSError, EOFError, ValueError, csv.Error, *DAMAGED) as error:
         reason = getattr(error, "strerror", None) or (
             f"it is damaged or is not {format_name} file ({''.join(str(error).splitlines()[:1])})"
         )

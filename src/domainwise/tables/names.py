@@ -6,7 +6,8 @@ import difflib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain, count
+from itertools import count
+from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
@@ -38,7 +39,8 @@ def check_names(names: Iterable[str], where: str) -> None:
 def require_columns(
     required_names: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
 ) -> None:
-    """Raise a TableError if columns are missing; it gives the ``reason`` and a similar name."""
+    """Raise a TableError if columns are missing, with a similar name, or have the same name."""
+    check_names(names, where)
     missing_names = [name for name in dict.fromkeys(required_names) if name not in names]
     if not missing_names:
         return
@@ -79,7 +81,6 @@ def choose_features(
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
     (['age'], [])
     """
-    check_names(names, where)
     listed_names = [*(features or ()), *(drop or ())]
     require_columns([target, domain, *listed_names], names, where)
     if target == domain:
@@ -107,10 +108,13 @@ def named_frame(frame: Any) -> Any:
     return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
 
 
-def unnamed_column_name(other_names: Sequence[str]) -> str:
-    """Return a unique name for a first column without a name."""
-    numbered_names = (f"{UNNAMED}.{i}" for i in count(1))
-    return next(name for name in chain([UNNAMED], numbered_names) if name not in other_names)
+def complete_names(names: list[str], path: Path, place: str) -> list[str]:
+    """Return the column names of a file; a first column without a name gets a unique one."""
+    if unnamed_columns := [i for i, name in enumerate(names[1:], 2) if not name.strip()]:
+        where = f"{path}: column {unnamed_columns[0]} of {place}"
+        raise TableError(f"{where} has no name. Name all columns in the first row of the table")
+    unused_names = (n for i in count() if (n := f"{UNNAMED}.{i}" if i else UNNAMED) not in names)
+    return names if names[0].strip() else [next(unused_names), *names[1:]]
 
 
 def is_unnamed(name: str) -> bool:

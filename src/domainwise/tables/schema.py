@@ -37,7 +37,7 @@ from domainwise.tables.errors import (
     join_names,
     quoted,
 )
-from domainwise.tables.files import open_table
+from domainwise.tables.files import OpenTable, open_table
 from domainwise.tables.names import (
     choose_features,
     feature_notes,
@@ -53,6 +53,8 @@ MAX_LISTED_FEATURES = 50
 #: A categorical column is encoded with at most MAX_LEVELS categories; the others, and those with
 #: fewer than MIN_LEVEL_ROWS rows, are pooled. So are categories that a fit has not seen.
 MAX_LEVELS, MIN_LEVEL_ROWS = 50, 5
+#: Notes on columns whose numbers are written in a special form.
+FORM_NOTES = {"percent": "read as percentages (12% is 0.12)", "time": "read as times, in hours"}
 TASKS = ("auto", "classification", "regression")
 ONE_CLASS_NOTE = "domains with only one class are used for training"
 
@@ -272,29 +274,15 @@ class Table:
         return np.unique(self.y).tolist() if self.schema.task == "classification" else None
 
 
-def load_table(
-    path: str | Path,
-    *,
-    target: str,
-    domain: str,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] | None = None,
-    encoding: str | None = None,
-    **options: Any,
-) -> Table:
+def load_table(path: str | Path, *, encoding: str | None = None, **options: Any) -> Table:
     """Read a file and check it; see :func:`check_table` for the arguments.
 
-    An entry of ``features`` or ``drop`` may contain several names, separated by commas.
     ``encoding`` is the encoding of a CSV file; None detects it.
     """
     file = open_table(path, encoding=encoding)
-    arguments: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-    features, drop = (split_names(entries, file.names) for entries in (features, drop))
-    feature_names, notes = choose_features(file.names, features=features, drop=drop, **arguments)
-    (frame,) = file.frames([*feature_names, target, domain])
-    table = check_table(frame, features=feature_names, **arguments, **options)
-    all_notes = (*file.notes, *notes, *table.notes)
-    return replace(table, schema=replace(table.schema, encoding=encoding), notes=all_notes)
+    table = check_table(file, where=str(path), **options)
+    schema = replace(table.schema, encoding=encoding)
+    return replace(table, schema=schema, notes=(*file.notes, *table.notes))
 
 
 def check_table(
@@ -312,10 +300,11 @@ def check_table(
     na: Sequence[str] = (),
     where: str = "the table",
 ) -> Table:
-    """Learn the schema of a data frame, and split it into features, target and domains.
+    """Learn the schema of a data frame or file, and split it into features, target and domains.
 
     ``features=None`` uses all columns that are not in ``drop``; rows from ``drop_domains`` are left
-    out. ``task="auto"`` treats text, and up to 20 distinct whole numbers, as classes.
+    out. Their entries may contain several names, separated by commas. ``task="auto"`` treats text,
+    and up to 20 distinct whole numbers, as classes.
     ``auto_drop`` leaves out features that cannot be used, with a note, instead of raising an error,
     and reads censored values such as ">200" as their limit. ``dates`` lists numbers to compute from
     dates: "month", "weekday" and "age" (years before the latest day in all date columns, which is
@@ -330,11 +319,15 @@ def check_table(
             text = f" is not supported; use {', '.join(choices)}"
             raise TableError(Argument(name, entries), text)
     cells.check_mark(decimal)
-    frame, na = named_frame(frame), tuple(map(str, na))
-    column_options: dict[str, Any] = {"features": features, "drop": drop, "where": where}
+    file = frame if isinstance(frame, OpenTable) else None
+    frame, na = named_frame(frame) if file is None else None, tuple(map(str, na))
+    column_names = list(frame.columns) if file is None else file.names
+    features, drop = (split_names(entries, column_names) for entries in (features, drop))
     feature_names, notes = choose_features(
-        list(frame.columns), target=target, domain=domain, **column_options
+        column_names, target=target, domain=domain, features=features, drop=drop, where=where
     )
+    if file is not None:
+        (frame,) = file.frames([*feature_names, target, domain])
     schema = Schema((), (), target, domain, task, {}, na=na)
     domain_texts: Any = schema.read_domains(frame)
     has_domain = np.array([text is not None for text in domain_texts], dtype=bool)
@@ -351,12 +344,10 @@ def check_table(
     has_target = ~import_pandas().isna(y)
     if not has_target.any():
         raise TableError(f"the target column {target!r} has no values. Choose another column")
-    for role, n_missing, n_rows in (
-        ("target", int((~has_target).sum()), len(rows)),
-        ("domain", int((~has_domain).sum()), len(frame)),
-    ):
-        if n_missing:
-            notes.append(f"{n_missing} of {n_rows} rows have no {role} and are left out")
+    for role, has_label in (("target", has_target), ("domain", has_domain)):
+        if not has_label.all():
+            extent = f"{len(has_label) - has_label.sum()} of {len(has_label)}"
+            notes.append(f"{extent} rows have no {role} and are left out")
     if not has_target.all():
         rows, y = rows[has_target], y[has_target]
         columns = cells_of(frame, feature_names, na, rows)
@@ -364,13 +355,9 @@ def check_table(
     domains = cells.as_labels(domain_texts[rows])
     notes += _check_target(y, task, target)
     notes += _check_domains(domains, y, task, domain)
+    schema = replace(schema, task=task, forms={target: form} if form else {})
     schema, X = learn_features(
-        columns,
-        replace(schema, task=task, forms={target: form} if form else {}),
-        row_numbers=rows,
-        dates=dates,
-        auto_drop=auto_drop,
-        notes=notes,
+        columns, schema, row_numbers=rows, dates=dates, auto_drop=auto_drop, notes=notes
     )
     if not schema.features:
         text = f"{where} has no features that can be used: {'; '.join(notes)}"
@@ -405,65 +392,59 @@ def learn_features(
     ``schema`` contains the decimal marks. Notes on columns that are left out, and on how cells are
     read, are added to ``notes``. One ColumnError lists all features that cannot be used.
     """
-    names: dict[str, list[str]] = defaultdict(list)  # column names, by kind or by note
+    names: dict[str, list[str]] = defaultdict(list)  # names of the columns that are used, by kind
+    noted: dict[str, list[str]] = defaultdict(list)  # columns by what a note says about them
     problems: dict[str, MessageParts] = {}
-    forms, levels, latest_days = dict(schema.forms), {}, {}
+    forms, levels, latest_days = dict(schema.forms), {}, [""]
     for name, column in columns.items():
-        mark = schema.mark(name)
+        mark, is_constant, counts = schema.mark(name), False, Counter[str]()
         kind, form, unmatched = cells.learn_kind(column, mark)
         problem = cells.problem_of(kind, form, unmatched, use_dates=bool(dates))
-        if auto_drop and kind == "number" and not form and cells.are_censored(unmatched):
-            values, is_unreadable = column.numbers(mark, "")
-            if np.isfinite(values).sum() >= is_unreadable.sum():
+        if auto_drop and (kind, form) == ("number", "") and cells.are_censored(unmatched):
+            values, is_censored = column.numbers(mark, "")
+            if (n_cells := is_censored.sum()) <= np.isfinite(values).sum():
                 problem, form = None, "censored"
-                extent = f"{is_unreadable.sum()} cells, such as {unmatched[0]!r}"
-                names[form].append(f"{name} ({extent})")
-        present_values: Any = ()
+                example = f"{name} ({n_cells} cells, such as {unmatched[0]!r})"
+                noted["with censored values, which are read as their limit"].append(example)
         if problem is None and kind == "number":
             values, _ = column.numbers(mark, form)
             problem = cells.size_problem(values, row_numbers)
-            present_values = {np.nanmin(values), np.nanmax(values)}
+            is_constant = np.nanmin(values) == np.nanmax(values)
         elif problem is None and kind == "text":
-            present_values = Counter(text for text in column.texts() if text is not None)
-            problem = cells.text_problem(present_values)
+            counts.update(text for text in column.texts() if text is not None)
+            problem, is_constant = cells.text_problem(counts), len(counts) == 1
         elif problem is None and kind == "date":
             days, is_unreadable = column.days(form)
             if is_unreadable.any():
                 problem = ("has dates that are ambiguous or cannot be read. Use YYYY-MM-DD",)
-            present_values, latest_days[name] = days.dropna().unique(), str(days.max())[:10]
+            is_constant = days.nunique() == 1
         if problem is not None:
             problems[name] = problem
-        elif kind == "empty" or len(present_values) == 1:
-            names["empty" if kind == "empty" else "constant"].append(name)
+        elif kind == "empty" or is_constant:
+            reason = "constant" if is_constant else "empty"
+            noted[f"left out because they are {reason}"].append(name)
         else:
             names[kind].append(name)
             forms |= {name: form} if form else {}
-            if kind == "text":
-                if spelled_levels := cells.spelled_levels(present_values):
-                    levels[name] = spelled_levels
-                if len(present_values) > MAX_LEVELS:
-                    extent = f"{len(present_values)} in {present_values.total()} rows"
-                    names["pooled"].append(f"{name} ({extent})")
-            if kind == "number":
-                names[form] += [name] if form in ("percent", "time") else []
-                if example := cells.rewritten_example(column, mark):
-                    names["rewritten"].append(f"{name} ({example})")
+            levels |= {name: texts} if (texts := cells.spelled_levels([*counts])) else {}
+            if kind == "date":
+                latest_days.append(str(days.max())[:10])
+            elif len(counts) > MAX_LEVELS:
+                extent = f"{name} ({len(counts)} in {counts.total()} rows)"
+                noted["with many categories, of which rare ones are pooled"].append(extent)
+            elif form in FORM_NOTES:
+                noted[FORM_NOTES[form]].append(name)
+            elif kind == "number" and (example := cells.rewritten_example(column, mark)):
+                text = f"{name} ({example})"
+                noted["with decimal commas or thousands separators"].append(text)
     if problems and not auto_drop:
         raise ColumnError(problems)
-    latest_day = max((latest_days[name] for name in names["date"]), default="")
-    age_note = f" (age on {latest_day})" if "age" in dates else ""
-    for listed_names, text in (
-        (names["empty"], "left out because they are empty"),
-        (names["constant"], "left out because they are constant"),
-        (list(problems), "left out because they cannot be used"),
-        (names["rewritten"], "with decimal commas or thousands separators"),
-        (names["percent"], "read as percentages (12% is 0.12)"),
-        (names["time"], "read as times, in hours"),
-        (names["censored"], "with censored values, which are read as their limit"),
-        (names["date"], f"with dates, converted to {', '.join(dates)}{age_note}"),
-        (names["pooled"], "with many categories, of which rare ones are pooled"),
-    ):
-        notes += [f"columns {text}: {', '.join(listed_names)}"] if listed_names else []
+    if problems:
+        noted["left out because they cannot be used"] = list(problems)
+    if names["date"]:
+        age_note = f" (age on {max(latest_days)})" if "age" in dates else ""
+        noted[f"with dates, converted to {', '.join(dates)}{age_note}"] = names["date"]
+    notes += [f"columns {text}: {', '.join(entries)}" for text, entries in noted.items()]
     schema = replace(
         schema,
         numeric=tuple(names["number"]),
@@ -471,7 +452,7 @@ def learn_features(
         forms=forms,
         dates=tuple(names["date"]),
         date_parts=tuple(dates) if names["date"] else (),
-        reference=latest_day,
+        reference=max(latest_days),
         levels=levels,
     )
     return schema, schema.convert(columns, row_numbers)
