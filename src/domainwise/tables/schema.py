@@ -395,7 +395,7 @@ def learn_features(
     names: dict[str, list[str]] = defaultdict(list)  # names of the columns that are used, by kind
     noted: dict[str, list[str]] = defaultdict(list)  # columns by what a note says about them
     problems: dict[str, MessageParts] = {}
-    forms, levels, latest_days = dict(schema.forms), {}, [""]
+    forms, levels, latest_days = dict(schema.forms), dict(schema.levels), dict[str, str]()
     for name, column in columns.items():
         mark, is_constant, counts = schema.mark(name), False, Counter[str]()
         kind, form, unmatched = cells.learn_kind(column, mark)
@@ -417,7 +417,7 @@ def learn_features(
             days, is_unreadable = column.days(form)
             if is_unreadable.any():
                 problem = ("has dates that are ambiguous or cannot be read. Use YYYY-MM-DD",)
-            is_constant = days.nunique() == 1
+            is_constant, latest_days[name] = days.nunique() == 1, str(days.max())[:10]
         if problem is not None:
             problems[name] = problem
         elif kind == "empty" or is_constant:
@@ -427,9 +427,7 @@ def learn_features(
             names[kind].append(name)
             forms |= {name: form} if form else {}
             levels |= {name: texts} if (texts := cells.spelled_levels([*counts])) else {}
-            if kind == "date":
-                latest_days.append(str(days.max())[:10])
-            elif len(counts) > MAX_LEVELS:
+            if len(counts) > MAX_LEVELS:
                 extent = f"{name} ({len(counts)} in {counts.total()} rows)"
                 noted["with many categories, of which rare ones are pooled"].append(extent)
             elif form in FORM_NOTES:
@@ -441,8 +439,9 @@ def learn_features(
         raise ColumnError(problems)
     if problems:
         noted["left out because they cannot be used"] = list(problems)
+    latest_day = max((latest_days[name] for name in names["date"]), default="")
     if names["date"]:
-        age_note = f" (age on {max(latest_days)})" if "age" in dates else ""
+        age_note = f" (age on {latest_day})" if "age" in dates else ""
         noted[f"with dates, converted to {', '.join(dates)}{age_note}"] = names["date"]
     notes += [f"columns {text}: {', '.join(entries)}" for text, entries in noted.items()]
     schema = replace(
@@ -452,7 +451,7 @@ def learn_features(
         forms=forms,
         dates=tuple(names["date"]),
         date_parts=tuple(dates) if names["date"] else (),
-        reference=max(latest_days),
+        reference=latest_day,
         levels=levels,
     )
     return schema, schema.convert(columns, row_numbers)
