@@ -32,21 +32,9 @@ help: ## list all targets
 
 # The demo writes to a new, empty folder, so that results of an older version are never reused.
 DEMO := build/demo
-HEART := src/domainwise/datasets/heart_hospitals.csv.gz
-demo: $(VENV)/.demo ## evaluate data from four hospitals, and reproduce a small version of a table in the paper (a minute)
+demo: $(VENV)/.demo ## the life of a model at four hospitals, and a small case of the paper (a minute)
 	@rm -rf $(DEMO)
-	@printf '%s\n' "Data from four hospitals: which model should be used at a fifth one, and what score can be expected there?" ""
-	@$(ONE_THREAD) $(PY) -m domainwise evaluate $(HEART) --target label --domain domain --quick --jobs -1 --out $(DEMO)/hospitals
-	@printf '%s\n' "" \
-	  "Each hospital was held out in turn and predicted by methods fitted to the other hospitals. 'Recommended' is the method" \
-	  "to use at a fifth hospital, and 'Expect' is the range for its score there. The report also shows how hospitals differ." \
-	  "" "Next is the paper's first table: ten synthetic domains, of which seven are source domains and three are unseen." ""
-	@$(ONE_THREAD) $(PY) -m reproduction synthetic --quick --no-timing --jobs -1 --out $(DEMO)/synthetic
-	@printf '%s\n' "" \
-	  "Each row shows our accuracy and the paper's; ✓ means that ours is within one standard deviation of the paper's mean." \
-	  "With three repeats, most differences are due to chance. 'make reproduce TABLE=synthetic' runs all repeats." \
-	  "" "Open these reports in a browser:" "  $(CURDIR)/$(DEMO)/hospitals/report.html" "  $(CURDIR)/$(DEMO)/synthetic/report.html" \
-	  "To evaluate your own table:" "  $(VENV)/bin/domainwise evaluate TABLE.csv --target COLUMN --domain COLUMN"
+	@$(ONE_THREAD) $(PY) examples/hospitals.py $(DEMO)
 
 # make reproduce TABLE=synthetic ARGS=--quick runs a small version of one table; `$(PY) -m reproduction --help` lists all options
 TABLE ?= all

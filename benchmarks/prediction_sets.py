@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from leaderboard_data import DATA_SETS
+from data_sets import DATA_SETS
 from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeCV

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shutil
@@ -113,44 +114,33 @@ def show_outputs(app: Any, docname: str, source: list[str]) -> None:
 
 
 def draw_opening(app: Any) -> None:
-    """Draw the scores at held-out hospitals for the start page, in both themes."""
+    """Draw the recorded scores at held-out hospitals for the start page, in both themes."""
     import matplotlib.pyplot as plt
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.model_selection import KFold, cross_val_score
 
-    from domainwise.datasets import load_heart
-    from domainwise.held_out.scoring.statistics import expected_range
-    from domainwise.selection import domain_cross_validate
-
-    heart, model = load_heart(), HistGradientBoostingClassifier(random_state=0)
-    folds = KFold(10, shuffle=True, random_state=0)
-    random_folds = cross_val_score(model, heart.data, heart.target, cv=folds).mean()
-    held_out = domain_cross_validate(model, heart.data, heart.target, heart.sample_domain)
-    low, high = expected_range(held_out.scores) or (0.0, 1.0)
+    four = json.loads((DOCS / "hospitals.json").read_text(encoding="utf-8"))["four"]
+    low, high = four["range"]
     FIGURES.mkdir(exist_ok=True)
-    for theme, ink, accent, shade in (
-        ("light", "#1f2937", "#c2402b", "#d3e0f8"),
-        ("dark", "#e5e7eb", "#f0907e", "#27406b"),
+    for theme, ink, point, shade in (
+        ("light", "#1f2937", "#2f6fdb", "#c3d5f5"),
+        ("dark", "#e5e7eb", "#8fb4ff", "#35568f"),
     ):
         look.reset({}, theme)
-        figure, axes = plt.subplots(figsize=(7.2, 2.5))
+        figure, axes = plt.subplots(figsize=(7.2, 2.2))
         figure.patch.set_alpha(0)
         axes.patch.set_alpha(0)
-        axes.axvspan(low, high, color=shade)
-        axes.text((low + high) / 2, 0.85, "90 % range for one new hospital", color=ink, ha="center")
-        axes.axvline(random_folds, color=accent, linewidth=2)
-        label = f"random folds: {random_folds:.2f}"
-        axes.text(random_folds, 1.06, label, color=accent, ha="center")
-        axes.scatter(held_out.scores, [0.35] * 4, s=70, color="#5b8def", zorder=3)
-        order = held_out.scores.argsort()
-        for position, domain in enumerate(order):
-            name, score = held_out.domains[domain], held_out.scores[domain]
-            height, align = ((0.5, "bottom"), (0.2, "top"))[position % 2]
-            label = f"{name}\n{score:.2f}"
-            axes.text(score, height, label, color=ink, ha="center", va=align, fontsize=9)
-        axes.set(xlim=(0.67, 0.83), ylim=(-0.1, 1), yticks=[])
-        axes.set_xlabel("accuracy at a hospital that the model has not seen", color=ink)
-        axes.tick_params(colors=ink)
+        axes.barh(-1.2, high - low, 0.5, low, color=shade)
+        axes.plot(four["mean"], -1.2, "d", color=ink)
+        for height, (name, score) in enumerate(sorted(four["sites"].items(), key=lambda s: s[1])):
+            error = 1.96 * four["errors"][name]
+            axes.errorbar(score, height, xerr=error, fmt="s", color=point, markersize=7)
+            axes.text(high + 0.02, height, f"{score:.2f}", color=ink, va="center")
+        axes.text(high + 0.02, -1.2, f"{low:.2f} to {high:.2f}", color=ink, va="center")
+        names = sorted(four["sites"], key=four["sites"].__getitem__)
+        axes.set_yticks([*range(4), -1.2], [*names, "a fifth hospital (90 %)"])
+        axes.set(xlim=(0.5, 1.0), ylim=(-1.7, 3.5))
+        axes.set_xlabel(f"{four['metric']} of {four['method']} at a hospital not seen", color=ink)
+        axes.tick_params(colors=ink, left=False)
+        axes.spines["bottom"].set_color(ink)
         for side in ("left", "top", "right"):
             axes.spines[side].set_visible(False)
         figure.savefig(FIGURES / f"opening-{theme}.png", dpi=160)

@@ -46,8 +46,9 @@ def test_a_table_gives_scores_a_verdict_and_a_report(table, tmp_path):
     result = run(table, "--out", out)
     assert result.exit_code == 0, result.output
     assert "logistic" in result.output
+    assert len(result.stdout.splitlines()) <= 20
     answer = result.output[result.output.index("Recommended") :].split("\n\n")[0].splitlines()
-    assert len(answer) <= 12
+    assert len(answer) <= 10
     assert [line.split("  ")[0] for line in answer if line[0] != " "] == [
         "Recommended", "Expect", "Confidence", "Check first", "Next"
     ]  # fmt: skip
@@ -182,7 +183,7 @@ def test_the_page_is_made_again_from_the_folder_alone(table, tmp_path):
     out = tmp_path / "out"
     done = run(table, "--out", out, "--metric", "accuracy,roc_auc", methods="constant,linear,kpca")
     assert done.exit_code == 0, done.output
-    assert "AUC computed from the same predictions" in done.output
+    assert [line for line in done.output.splitlines() if line.startswith("AUC ")]
     page = (out / "report.html").read_bytes()
     assert b"Other metrics, computed from the same predictions" in page
     table.unlink()

@@ -1,6 +1,7 @@
 """The answer in sentences: the recommended method, what to expect, and the confidence."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -261,7 +262,7 @@ def test_a_domain_with_few_rows_has_less_weight_in_the_recommendation():
     assert np.mean(mean + share * (scores - mean)) == pytest.approx(mean)
 
 
-def test_the_answer_has_at_most_twelve_lines_in_a_terminal():
+def test_the_answer_has_at_most_ten_lines_in_a_terminal():
     evaluation = make_evaluation(
         {"constant": [0.5] * 8, "svm": SVM, "dcm": [s + 0.05 for s in SVM]}
     )
@@ -272,14 +273,14 @@ def test_the_answer_has_at_most_twelve_lines_in_a_terminal():
     evaluation.next_step = "To fit it: domainwise fit --from folder -o model.skops"
     texts = {"reason": "a " * 200, "expect": "non-missing " * 200, "certain": "c " * 200}
     longest_lines = replace(evaluation.answer, **texts).lines()
-    assert len(longest_lines) == 12
+    assert len(longest_lines) == 10
     assert [line.split()[-2:] for line in longest_lines if "g …" in line] == [["non-missing", "…"]]
-    lines = evaluation.answer.lines()
-    assert len(lines) <= 12
+    lines = evaluation.answer.lines(report="folder/report.html")
+    assert len(lines) <= 10
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
     for part in ("Recommended DCM:", "Expect accuracy", "Confidence",
-                 "5 more problems in the report",
+                 "problems in folder/report.html",
                  "Next domainwise fit --from folder -o model.skops"):  # fmt: skip
         assert part in text
     assert len(evaluation.answer.faults) == 5
@@ -295,6 +296,32 @@ def test_the_answer_has_at_most_twelve_lines_in_a_terminal():
     assert (evaluation.answer.certainty, evaluation.answer.certain) == (
         "low", "The scores may be too good, because b may contain the answer."
     )  # fmt: skip
+
+
+def test_a_terminal_shows_at_most_twenty_lines_and_no_name_in_two_pieces(monkeypatch, capsys):
+    pytest.importorskip("typer")
+    from domainwise.cli import common
+    from domainwise.cli.evaluate import print_evaluation
+
+    monkeypatch.setenv("COLUMNS", "80")
+    common._console.cache_clear()
+    methods = ("svm", "linear", "boosting", "dcm", "coir", "kpca", "dica", "sca", "mda", "mida")
+    evaluation = make_evaluation(
+        {**{key: [s - i / 50 for s in SVM] for i, key in enumerate(methods)}, "constant": [0.3] * 8}
+    )
+    domain = "a hospital with a name that is longer than the terminal is wide, in Switzerland"
+    for method in evaluation.results:
+        method.scores[domain] = method.scores.pop("site 0")
+    evaluation.next_step = "To fit it: domainwise fit --from folder -o model.skops"
+    print_evaluation(evaluation, Path("folder/report.html"))
+    common._console.cache_clear()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 80
+    names = [line.split("  ")[0] for line in lines[1:9]]
+    assert names[0] == evaluation.best.label
+    assert names[-2:] == ["4 other methods", "CONSTANT"]
+    assert all("…" in line for line in lines[1:9] if "a hospital" in line)
 
 
 def test_minor_problems_are_not_called_more_problems_if_there_is_no_serious_one():

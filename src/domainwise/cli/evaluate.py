@@ -180,53 +180,64 @@ def evaluate(
         title=title,
     )
     common.print_json({**contents, "files": [str(path) for path in output_paths]})
-    print_evaluation(evaluation, printed_notes=notes)
     if report:
         try:
             evaluation.report(folder / REPORT_NAME, title=title)
         except Exception as error:
+            print_evaluation(evaluation, printed_notes=notes)
             raise options.PartialFailure(
                 f"the report could not be written ({type(error).__name__}: {error}). The results "
                 f"in {folder} are complete; run `domainwise report {folder}` to try again."
             ) from error
     if stop_message := evaluation.facts.get("stopped"):
         stderr().print(f"[yellow]{escaped(stop_message)}[/yellow]", soft_wrap=True)
-    stdout().print(f"\nresults: {escaped(output_paths[0])}", soft_wrap=True)
-    if report:
-        common.print_page(output_paths[1])
+    print_evaluation(evaluation, output_paths[1] if report else None, printed_notes=notes)
     if stop_message:
         raise typer.Exit(1)
 
 
-def print_evaluation(evaluation: Evaluation, printed_notes: Collection[str] = ()) -> None:
-    """Print the scores of the methods, further notes, and finally the recommendation."""
-    console, facts = stdout(), evaluation.facts
-    console.print(
-        f"[bold]{escaped(evaluation.measure.label)}[/] ({evaluation.measure.direction}) on "
-        f"{len(evaluation.best.known)} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
-    )
+def print_evaluation(
+    evaluation: Evaluation, page: Path | None = None, printed_notes: Collection[str] = ()
+) -> None:
+    """Print at most twenty lines: scores, recommendation, problems, and the next command.
+
+    Further notes are printed only if there is no ``page`` that contains them.
+    """
+    console = stdout()
     console.print(_scores_table(evaluation))
-    console.print("\n[dim]● marks the best baseline. The report explains the columns.[/]")
     for other_evaluation in evaluation.others:
-        label = escaped(other_evaluation.measure.label)
-        console.print(f"\n[bold]{label}[/] computed from the same predictions")
+        console.print()
         console.print(_scores_table(other_evaluation))
-    common.print_notes(console, [n for n in evaluation.notes if n not in printed_notes])
+    if page is None:
+        common.print_notes(console, [n for n in evaluation.notes if n not in printed_notes])
     console.print()
-    for line in evaluation.answer.lines():  # each line starts with a label of 13 characters
+    # Each line starts with a label of 13 characters.
+    for line in evaluation.answer.lines(report=str(page or "the notes above")):
         console.print(f"[bold]{escaped(line[:13])}[/]{escaped(line[13:])}", soft_wrap=True)
 
 
+#: Maximum number of methods and of characters of a domain's name in the terminal.
+MAX_METHODS, MAX_NAME = 8, 24
+
+
 def _scores_table(evaluation: Evaluation) -> Any:
-    rows = [("method", "mean", "worst", "spread", "seen", "p", "worst domain")]
-    for method in evaluation.results:
-        baseline_marker = " ●" if method is evaluation.baseline else ""
-        label = f"[{_COLORS[method.kind]}]{escaped(method.label)}[/]{baseline_marker}"
+    label = evaluation.measure.label
+    rows = [(label, "mean", "worst", "spread", "seen", "p", "worst domain")]
+    shown_results = evaluation.results
+    if len(shown_results) > MAX_METHODS:  # the best ones, and the constant prediction
+        shown_results = [*shown_results[: MAX_METHODS - 2], shown_results[-1]]
+    for method in shown_results:
+        name = f"[{_COLORS[method.kind]}]{escaped(method.label)}[/]"
         mean, worst, worst_domain, seen_mean, p = evaluation.cells(method)
         mean = f"[bold]{mean}[/]" if method is evaluation.best else mean
         spread = evaluation.show(evaluation.measure.sign * method.spread)
-        rows.append((label, mean, worst, spread, seen_mean, p, escaped(worst_domain)))
-    columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
+        if len(worst_domain) > MAX_NAME:
+            worst_domain = worst_domain[: MAX_NAME - 1] + "…"
+        rows.append((name, mean, worst, spread, seen_mean, p, escaped(worst_domain)))
+    if n_hidden := len(evaluation.results) - len(shown_results):
+        hidden = f"[dim]{common.count(n_hidden, 'other method')}[/]"
+        rows.insert(-1, (hidden, *[""] * (len(rows[0]) - 1)))
+    columns = [column for column in zip(*rows, strict=True) if set(column[1:]) - {"–", ""}]
     header, *body_rows = zip(*columns, strict=True)
     return common.text_table(header, body_rows, text_columns=["worst domain"])
 
@@ -301,6 +312,4 @@ def report(folder: Annotated[Path, "Results folder written by evaluate."]) -> No
     evaluation, contents = read_evaluation(folder)
     page = evaluation.report(folder / REPORT_NAME, title=contents.get("title"))
     common.print_json({**contents, "files": [str(page)]}, then_exit=True)
-    print_evaluation(evaluation)
-    stdout().print()
-    common.print_page(page)
+    print_evaluation(evaluation, page)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from domainwise.base.messages import listed
 from domainwise.evaluation.html import TextCell, TextTable
 from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
 from domainwise.evaluation.sites import has_outputs, pool_method, validation_size
-from domainwise.held_out.scoring.statistics import MIN_PAIRS, compare, in_words, listed, p_text
+from domainwise.held_out.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 from domainwise.models.registry import CONTEXT, TRIVIAL
 
 #: A difference with a smaller p-value is called statistically significant.
@@ -66,28 +69,35 @@ class Answer:
         texts = (*texts, self.validation, command)
         return [text for text in texts if text]
 
-    def lines(self, width: int = 80) -> list[str]:
-        """The sentences as at most twelve lines; only a command may exceed the width."""
+    def lines(self, width: int = 80, report: str = "the report") -> list[str]:
+        """The sentences as at most ten lines; only the command and ``report`` may be wider."""
         recommendation = f"{self.take}: {self.reason}" if self.take else self.reason
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …", break_on_hyphens=False)
+        outlook = _whole_sentences(self.expect, 2, wrap)
+        if outlook.count(". ") < 1 < self.expect.count(". "):
+            outlook = _whole_sentences(self.expect, 3, wrap)
         sections = {
             "Recommended": wrap(recommendation, max_lines=3),
-            "Expect": wrap(self.expect, max_lines=3),
-            "Confidence": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
+            "Expect": wrap(outlook, max_lines=3),
         }
-        # Up to three faults, the number of other faults, and the command have one line each. The
-        # worst faults get a second line if enough lines are free.
-        n_free = 11 - sum(map(len, sections.values()))
-        fault_texts = [" ".join(fault.values()) for fault in self.faults[: min(3, n_free - 1)]]
+        n_free = 7 - sum(map(len, sections.values()))
+        confidence = _whole_sentences(f"{self.certainty}. {self.certain}", n_free, wrap)
+        sections["Confidence"] = wrap(confidence, max_lines=n_free)
+        # One line each for the number of other faults and for the command. Of at most three faults,
+        # the first ones get a second line if enough lines are free.
+        n_free = 8 - sum(map(len, sections.values()))
+        fault_texts = [" ".join(fault.values()) for fault in self.faults[: min(3, n_free)]]
         n_hidden = len(self.faults) - len(fault_texts) + self.more_faults
         fault_texts = fault_texts or [NO_FAULT]
-        n_extra = n_free - len(fault_texts) - (n_hidden > 0)
+        n_extra = n_free - len(fault_texts)
         fault_lines: list[str] = []
         for i, text in enumerate(fault_texts):
             fault_lines += wrap(text, max_lines=1 + (i < n_extra))
         if n_hidden:
             problems_text = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
-            fault_lines.append(f"{n_hidden} {problems_text} in the report")
+            fault_lines.append(f"{n_hidden} {problems_text} in {report}")
+        else:
+            fault_lines.append(f"Details are in {report}")
         sections["Check first"] = fault_lines
         sections["Next"] = [self.command] * bool(self.command)
         return [
@@ -95,6 +105,16 @@ class Answer:
             for title, section_lines in sections.items()
             for i, line in enumerate(section_lines)
         ]
+
+
+def _whole_sentences(text: str, n_lines: int, wrap: Callable[..., list[str]]) -> str:
+    """Return as many sentences as fit into the lines, and at least the first one."""
+    first, *others = re.split(r"(?<=\.) (?=[A-Z])", text)
+    for sentence in others:
+        if len(wrap(f"{first} {sentence}")) > n_lines:
+            break
+        first = f"{first} {sentence}"
+    return first
 
 
 def make_answer(results: Results) -> Answer:
@@ -361,6 +381,28 @@ def label_sentence(results: Results) -> str:
     text += f"instead of {show(initial_score)}"
     text += f"; with {n_enough}, it is {show(scores[n_enough])}" * (n_enough != n_first)
     return text + (". More labels add little." if n_enough < n_max else ".")
+
+
+def site_columns_sentences(results: Results) -> dict[str, str]:
+    """What columns that describe domains change, and whether to drop them; empty if unknown."""
+    comparison, show, sign = results.site_columns, results.show, results.measure.sign
+    if comparison is None:
+        return {}
+    method = results.find(comparison.method) or results.recommended
+    names_text, label = listed(comparison.columns), results.measure.label
+    shown_scores = (comparison.score_with, comparison.score_without)
+    with_text, without_text = (show(sign * score) for score in shown_scores)
+    effect = f"The mean {label} of {in_sentence(method)} is {with_text} with {names_text}, and "
+    effect += f"{without_text} without"
+    if comparison.error is not None:
+        gain, error = (show(sign * abs(x)) for x in (comparison.gain, comparison.error))
+        effect += f" (a difference of {gain}, with a standard error of {error})"
+    action = f"At a new site, it is safer to use {names_text}, if values are similar there."
+    if not comparison.safer_with:
+        drop_option = f"--drop {shlex.quote(','.join(comparison.columns))}"
+        action = f"At a new site, it is safer not to use {names_text}: evaluate again with "
+        action += f"{drop_option}."
+    return {"effect": f"{effect}.", "action": action}
 
 
 def validation_sentence(results: Results) -> str:

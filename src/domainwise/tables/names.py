@@ -14,8 +14,9 @@ from unicodedata import normalize
 import numpy as np
 
 from domainwise.base.arrays import Array
+from domainwise.base.messages import listed
 from domainwise.tables.cells import is_numeric
-from domainwise.tables.errors import TableError, describe_names, import_pandas, join_names
+from domainwise.tables.errors import TableError, describe_names, import_pandas
 
 #: Name for a first column without a name, which is usually an index written by pandas or R. If
 #: another column already has this name, ".1" is added.
@@ -186,7 +187,7 @@ def feature_notes(X: Any, y: Array, site_level: Sequence[str], domains: Array) -
     domain_names, all_codes = np.unique(domains, return_inverse=True)
     notes, advice = [], "Drop it unless it has the same meaning in new domains"
     if site_level:
-        n, text = len(domain_names), join_names(site_level, 20)
+        n, text = len(domain_names), listed(site_level, 20, ", ")
         notes.append(
             f"columns that are constant within every domain: {text}; they describe the domain, so "
             f"{n} domains provide only {n} of their values"
@@ -215,13 +216,12 @@ def _copy_notes(rows: Any, domains: Array) -> list[str]:
     hashes = import_pandas().util.hash_pandas_object(rows, index=False)
     keys = import_pandas().DataFrame({"row": hashes, "domain": domains})
     n_within, n_total = (((n := keys.value_counts(by)) * (n - 1.0)).sum() for by in (None, "row"))
-    # There are about n - 1 times as many pairs of rows of different domains as within domains.
-    n_by_chance = (n_total - n_within) / max(keys["domain"].nunique() - 1, 1)
-    if n_within <= COPY_RATIO * n_by_chance:
+    share_within = (keys["domain"].value_counts(normalize=True) ** 2).sum()  # of all pairs of rows
+    if n_within * (1 - share_within) <= COPY_RATIO * (n_total - n_within) * share_within:
         return []
     n_copies = keys["domain"][keys.duplicated()].value_counts().sort_index()
     extents = [f"{n} in {name}" for name, n in n_copies.items()]
     return [
-        f"rows that are exact copies of another row of the same domain: {join_names(extents, 5)}; "
-        "remove them if they were recorded twice"
+        "rows that are exact copies of another row of the same domain: "
+        f"{listed(extents, 5, ', ')}; remove them if they were recorded twice"
     ]

@@ -84,19 +84,6 @@ def to_device(array: Any, device: Any) -> Any:
         raise ValueError(
             f'to({str(device)!r}): the device must be of type cpu or cuda. Use to("cpu").'
         )
-    if torch_device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise RuntimeError(
-                f"to({str(device)!r}): CUDA is not available (torch {torch.__version__}). "
-                'Use to("cpu").'
-            )
-        index = torch.cuda.current_device() if torch_device.index is None else torch_device.index
-        if index >= torch.cuda.device_count():
-            raise RuntimeError(
-                f"to({str(device)!r}): there is no CUDA device with this index. Use an index "
-                f"between 0 and {torch.cuda.device_count() - 1}."
-            )
-        torch_device = torch.device("cuda", index)
     return torch.as_tensor(array).to(torch_device)
 
 
