@@ -73,17 +73,6 @@ def test_an_unavailable_device_is_refused(fitted):
         fitted.to("meta")
 
 
-def test_running_out_of_memory_says_what_to_change(fitted, data, monkeypatch):
-    from domainwise.algebra.backends.torch import TorchBackend
-
-    def full(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(TorchBackend, "cross_product", full)
-    with pytest.raises(MemoryError, match="working_memory"):
-        fitted.transform(torch.as_tensor(data[0]))
-
-
 def test_precision_applies_only_to_its_block():
     from domainwise.algebra.kernels.functions import current_precision
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from domainwise.algebra.backends import Backend, backend_of
-from domainwise.algebra.backends.base import KIND_NAMES, LabelRules, check_kinds, kinds_of_labels
+from domainwise.algebra.backends.base import LabelRules, check_kinds, kinds_of_labels
 from domainwise.algebra.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.algebra.gram.sums import CellSums, NystromSums, finalize
 from domainwise.algebra.kernels.approximations import (
@@ -23,7 +23,13 @@ from domainwise.algebra.kernels.functions import Kernel, check_finite
 from domainwise.algebra.methods import scatter
 from domainwise.algebra.methods.components import standardize
 from domainwise.base.arrays import Array, ArrayLike, MaybeArray, is_dask, to_host
-from domainwise.base.inputs import Labels, check_n_components, label_array, refuse_masked_targets
+from domainwise.base.inputs import (
+    Labels,
+    check_n_components,
+    label_array,
+    refuse_masked_targets,
+    rows_with_weight,
+)
 from domainwise.base.signatures import (
     DOMAINS_KEY,
     LabelLandmarkArguments,
@@ -132,7 +138,6 @@ class OnePass:
             "the number of columns": self.n_features_in_,  # type: ignore[attr-defined]
             "the list of column names": getattr(self, "feature_names_in_", None),
         }
-        kinds = (KIND_NAMES.get(kind, kind) for kind in self._kinds)
         kernels: list[Any] = [nystrom.kernel for nystrom in self._maps]
         points: dict[str, Any] = {
             f"the array of {'frequencies' if nystrom.triangle is None else 'landmarks'} "
@@ -155,7 +160,9 @@ class OnePass:
         return {
             **{name: describe(value) for name, value in columns.items()},
             DOMAINS_KEY: record.get(DOMAINS_KEY, "missing"),
-            **dict(zip(("the content of y", "the content of sample_domain"), kinds, strict=True)),
+            **dict(
+                zip(("the content of y", "the content of sample_domain"), self._kinds, strict=True)
+            ),
             **{name: text for name, text in record.items() if names is None or name in names},
             **{name: describe(value) for name, value in resolved.items()},
         }
@@ -188,7 +195,11 @@ class LandmarkProjection(Projection, OnePass):
     _needs_moments = True
 
     def partial_fit(
-        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
+        self,
+        X: ArrayLike,
+        y: MaybeArray = None,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
     ) -> Self:
         """Add a batch of rows.
 
@@ -207,6 +218,7 @@ class LandmarkProjection(Projection, OnePass):
         self._validate_params()
         backend, is_first_batch = backend_of(X), not hasattr(self, "_sums")
         rows = backend.check_rows(self, X, reset=is_first_batch)
+        weights, rows, y, sample_domain = rows_with_weight(sample_weight, rows, y, sample_domain)
         target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
         previous_state = dict(vars(self))
         try:
@@ -215,7 +227,7 @@ class LandmarkProjection(Projection, OnePass):
                 self._begin(backend, rows, target, domain)
             check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
-            sums = self._sum_rows(backend, rows, target, domain)
+            sums = self._sum_rows(backend, rows, target, domain, weights)
             self._use_sums(sums if is_first_batch else self._sums.merge(sums))
         except BaseException:
             self.__dict__ = previous_state  # a batch that cannot be added changes nothing
@@ -223,15 +235,16 @@ class LandmarkProjection(Projection, OnePass):
         backend.finish_fit(self, rows)
         return self
 
-    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
-        partitions = backend.partitions(X, y, sample_domain)
+    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
+        partitions = backend.partitions(X, y, sample_domain, weights)
         if partitions is None:
             rows = backend.check_rows(self, X, ensure_min_samples=2)
+            weights, rows, y, sample_domain = rows_with_weight(weights, rows, y, sample_domain)
             check_n_components(self.n_components, len(rows))
             target, domain = self._check_labels(backend, y, sample_domain, rows)
             self._warn_about_domains(sample_domain, domain, len(rows))
             self._begin(backend, rows, target, domain)
-            sums = self._sum_rows(backend, rows, target, domain)
+            sums = self._sum_rows(backend, rows, target, domain, weights)
         else:
             from domainwise.algebra.backends.dask import sum_partitions
 
@@ -294,7 +307,12 @@ class LandmarkProjection(Projection, OnePass):
         return LabelMap.choose(labels.values, *self._label_kernel(role), name=name, points=points)
 
     def _sum_rows(
-        self, backend: Backend, rows: Any, target: Labels | None, domain: Labels
+        self,
+        backend: Backend,
+        rows: Any,
+        target: Labels | None,
+        domain: Labels,
+        weights: Array | None = None,
     ) -> NystromSums:
         used_domain = domain if self._uses_domain else None
         return backend.sum_rows(
@@ -302,6 +320,7 @@ class LandmarkProjection(Projection, OnePass):
             rows,
             *_assign_groups(target, used_domain, len(rows)),
             lambda batch: self._label_columns(target, domain, batch),
+            weights=weights,
             moments=self._needs_moments,
         )
 
@@ -344,7 +363,7 @@ class LandmarkProjection(Projection, OnePass):
         setattr(self, "frequencies_" if is_fourier else "landmarks_", self._map.landmarks)
         self.dual_coef_ = self._map.dual(weights)
         self._offset = mean @ weights - kernel.constant * self.dual_coef_.sum(axis=0)
-        self.n_samples_seen_ = self._sums.n_samples
+        self.n_samples_seen_ = self._sums.n_rows
         self.solver_info_ |= {
             "n_landmarks_asked": self._map.n_asked,
             "n_landmarks_used": self._map.n_features,
@@ -374,7 +393,7 @@ class FastProjection(LandmarkProjection, MethodProjection):
     def _finish(self) -> None:
         """Compute the projection, unless only one row or one class has been seen."""
         gram, classes, domains, mean = self._finalize()
-        if len(classes) == 1 or gram.n_samples == 1:
+        if len(classes) == 1 or gram.n_rows == 1:
             return
         solution = self._solve(gram, gram.labels, self._target_map is not None)
         solution = standardize(gram, solution, gram.labels, warn=self.n_components is not None)
