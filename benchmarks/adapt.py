@@ -1,6 +1,6 @@
-"""The gain from a few labels from a new site, on every data set of the leaderboard.
+"""The gain from a few labels from a new site, on every data set.
 
-    python benchmarks/leaderboard.py prepare                    needs the data and pandas
+    python benchmarks/data_sets.py                              needs the data and pandas
     python benchmarks/adapt.py run --workers 2                  fits ensembles, stores their outputs
     python benchmarks/adapt.py report                           writes ADAPT.md
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from leaderboard_data import STAGE, tasks
+from data_sets import FOLDER, STAGE, tasks
 from scipy.special import xlogy
 
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
@@ -57,7 +57,7 @@ def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
         model = DomainEnsembleClassifier(class_weight=weight, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(task.X, task.y, sample_domain=task.domain, learn_from=task.learn)
+        model.fit_to(task.X, task.y, task.domain, task.learn)
         kinds = {"plain": None, "context": task.domain_new}
         new_outputs = {
             f"{kind}_new": model.predict_proba(task.X_new, sample_domain=sample_domain)
@@ -439,7 +439,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stage", choices=("run", "report"))
     parser.add_argument("--sets", nargs="+", default=list(STAGE), choices=list(STAGE))
-    parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))
+    parser.add_argument("--data", type=Path, default=FOLDER)
     parser.add_argument("--out", type=Path, default=Path("domainwise-results/adapt"))
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from leaderboard_data import STAGE, Task, domain_scores, prepare, tasks
+from data_sets import STAGE, Task, domain_scores, prepare, tasks
 from leaderboard_report import write_report
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.impute import SimpleImputer
@@ -252,7 +252,7 @@ def main() -> None:
     parser.add_argument("what", choices=["prepare", "run", "report"])
     parser.add_argument("--sets", nargs="*", default=list(STAGE), choices=list(STAGE))
     parser.add_argument("--methods", nargs="*", default=list(NAMES), choices=[*NAMES, *OPTIONAL])
-    parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))
+    parser.add_argument("--data", type=Path, default=Path("build/data_sets"))
     parser.add_argument("--out", type=Path, default=Path("domainwise-results/leaderboard"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=600.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from leaderboard_data import DATA_SETS, OUTER_FOLDS, SCORED_ROWS, TRAINING_ROWS
+from data_sets import DATA_SETS, OUTER_FOLDS, SCORED_ROWS, TRAINING_ROWS
 
 from reproduction.ranks import rank_methods
 

@@ -165,15 +165,22 @@ class Report:
         if path is None:
             return
         if self.level > 1:
-            opening, *parts = path.read_text(encoding="utf-8").split("\n## ")
-            titles = [part.split("\n", 1)[0] for part in parts]
-            part = text.removeprefix("## ")
-            if self.title in titles:
-                parts[titles.index(self.title)] = part
-            else:
-                parts.append(part)
-            text = "\n\n## ".join(p.strip("\n") for p in [opening, *parts]) + "\n"
-        path.write_text(text, encoding="utf-8")
+            replace_part(path, text)
+        else:
+            path.write_text(text, encoding="utf-8")
+
+
+def replace_part(path: Path, text: str) -> None:
+    """Replace the part of a report that has the same title, or append a part."""
+    opening, *parts = path.read_text(encoding="utf-8").split("\n## ")
+    titles = [part.split("\n", 1)[0] for part in parts]
+    part = text.removeprefix("## ")
+    if (title := part.split("\n", 1)[0]) in titles:
+        parts[titles.index(title)] = part
+    else:
+        parts.append(part)
+    text = "\n\n## ".join(p.strip("\n") for p in [opening, *parts]) + "\n"
+    path.write_text(text, encoding="utf-8")
 
 
 def machine() -> str:

@@ -2,7 +2,8 @@
 
 ``python benchmarks/next_site.py run ROWS.jsonl [--jobs 8] [--folds 10] [--ensemble]`` takes an hour
 on one core, and another hour with the ensemble; an interrupted run skips finished folds.
-``python benchmarks/next_site.py report ROWS.jsonl …`` writes the report.
+``python benchmarks/next_site.py report ROWS.jsonl …`` writes the part on real data, and
+``python benchmarks/next_site.py simulate [--runs 400]`` the part on simulated sites (five minutes).
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from data_sets import STAGE, prepare
 from joblib import Parallel, delayed
-from leaderboard_data import STAGE, prepare
-from scipy.stats import binom
+from measuring import replace_part
+from scipy.special import expit, logit
+from scipy.stats import binom, norm
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -35,12 +38,17 @@ from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.results import MethodResult
 from domainwise.held_out.folds import draw_rows
 from domainwise.held_out.scoring.measures import choose_measure
+from domainwise.held_out.scoring.pooling import auc_error
+from domainwise.metrics import pool_scores
 from domainwise.selection import LeaveDomainsOut
 
-HERE = Path(__file__).resolve().parent
+REPORT = Path(__file__).resolve().with_name("NEXT_SITE.md")
 #: Training rows, scored rows per domain, and groups of held-out domains.
 TRAINING_ROWS, SCORED_ROWS, FOLDS = 1500, 200, 20
 ENSEMBLE_ROWS, ENSEMBLE_FOLDS = 600, 5
+#: Simulated sites: numbers of sites, standard deviations of the logit of the true AUC between them,
+#: rows and share of events at a site, and the AUC of the typical site.
+N_SITES, TAUS, N_ROWS, EVENTS, AUC = (5, 12, 48), (0.0, 0.1, 0.2, 0.5), 300, 0.25, 0.8
 
 
 def models(classes: bool) -> dict[str, Any]:
@@ -204,12 +212,16 @@ def report(paths: list[Path]) -> str:
     without_range = ", ".join(sorted({x["set"] for x in lines if not x["range"]}))
     no_range = f"No range (fewer than four source domains): {without_range}." * bool(without_range)
     n_folds = 1 + max(x["fold"] for x in lines)
-    return f"""# The range for one new domain
+    n_inside = len(scored_lines) - n_below - n_above
+    return f"""## Held-out domains of real data
 
-Written by `benchmarks/next_site.py`. Domains are held out one at a time, or in {FOLDS} groups if
-there are more, of which up to {n_folds} were run. `expected_range_` is computed from the other
-domains only (each held out in turn), for a probability of 90 %. A new domain is covered if its
-measured score lies in the range. Scores are balanced accuracy (recall averaged over the classes
+The 90 % range contained {n_inside / len(scored_lines):.0%} of {len(scored_lines)} scores of models
+on new domains; {n_below} scores were worse than the range, and {n_above} were better.
+
+Written by `benchmarks/next_site.py report`. Domains are held out one at a time, or in {FOLDS}
+groups if there are more, of which up to {n_folds} were run. `expected_range_` is computed from the
+other domains only (each held out in turn), for a probability of 90 %. A new domain is covered if
+its measured score lies in the range. Scores are balanced accuracy (recall averaged over the classes
 that occur), or RMSE. Models are trained on up to {TRAINING_ROWS} rows and scored on up to
 {SCORED_ROWS} rows of each new domain; the ensemble, if it was run, on {ENSEMBLE_ROWS} rows and in
 {ENSEMBLE_FOLDS} groups. New domains with a single class are not scored.
@@ -220,8 +232,6 @@ Number of new domains whose score lies inside the range:
 
 {chr(10).join(table + totals)}
 
-Of {len(scored_lines)} scores of individual models, {n_below} were worse than the range and
-{n_above} were better.
 These counts differ significantly from 90 % (below the 2.5 % or above the 97.5 % quantile of the
 binomial distribution): {", ".join(unexpected_counts) or "none"}. The data sets with the most scores
 outside the range have domains of very different size (communities: 20 to 200 rows) or scores close
@@ -230,11 +240,68 @@ to 1 (gvhd), for which Student's t distribution is a poorer approximation.
 """
 
 
+def site_score(true_auc: float, rng: np.random.Generator) -> tuple[float, float]:
+    """AUC of a site with normal scores, and its standard error (DeLong)."""
+    is_event = np.arange(N_ROWS) < EVENTS * N_ROWS
+    scores = rng.normal(size=N_ROWS) + np.sqrt(2) * norm.ppf(true_auc) * is_event
+    return auc_error(is_event, scores)
+
+
+def simulate(n_sites: int, tau: float, runs: int, rng: np.random.Generator) -> list[str]:
+    """A row of the table: shares of runs, and coverages of the true score at a new site."""
+    differ, coverages = [], []
+    for _ in range(runs):
+        true_values = logit(AUC) + tau * rng.normal(size=n_sites)
+        aucs, errors = np.transpose([site_score(a, rng) for a in expit(true_values)])
+        pooled = pool_scores(aucs, errors, scale="logit")
+        differ.append(pooled.differ)
+        new_error = float(np.median(errors))
+        new_true = expit(logit(AUC) + tau * rng.normal(size=200))
+        new_measured = [site_score(a, rng)[0] for a in new_true[:5]]
+        ranges = [
+            (pooled.true_range, new_true),
+            (pooled.plug_in_range, new_true),
+            (pooled.measured_range(new_error), np.array(new_measured)),
+        ]
+        coverages.append([np.mean((low <= x) & (x <= high)) for (low, high), x in ranges])
+    texts = [f"{value:.3f}" for value in (np.mean(differ), *np.mean(coverages, axis=0))]
+    return [str(n_sites), f"{tau:g}", *texts]
+
+
+def simulation(runs: int) -> str:
+    """Simulate all settings, and return the part of the report."""
+    headings = ["sites", "tau", "differ", "true score", "plug-in", "measured score"]
+    rng = np.random.default_rng(0)
+    rows = [simulate(n, tau, runs, rng) for n in N_SITES for tau in TAUS]
+    lines = [f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *rows)]
+    shares = [float(row[2]) for row in rows if float(row[1]) == 0]
+    coverages = [float(row[3]) for row in rows]
+    return f"""## Simulated sites
+
+Sites that do not differ are said to differ in {min(shares):.0%} to {max(shares):.0%} of the runs,
+and the 90 % range for the true score contains {min(coverages):.0%} to {max(coverages):.0%} of new
+sites.
+
+Written by `benchmarks/next_site.py simulate`, with {runs} runs per setting. Sites have {N_ROWS}
+rows and {EVENTS:.0%} events each. The logit of the true AUC varies between sites with standard
+deviation tau around logit({AUC}); with tau = 0, one population is dealt out to the sites.
+`pool_scores` gets the AUCs of the sites and their standard errors.
+
+"differ" is the share of runs in which the sites are said to differ (5 % are expected with tau = 0).
+The other columns are the coverages of 90 % ranges: for the true AUC at a new site (from the
+confidence distribution of tau, and with the estimate plugged in), and for the AUC measured on
+{N_ROWS} rows there.
+
+{chr(10).join(lines)}
+"""
+
+
 def main() -> None:
-    """Run the benchmark or write the report."""
+    """Run the benchmark, or write a part of the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["run", "report"])
-    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("what", choices=["run", "report", "simulate"])
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--sets", nargs="+", default=list(STAGE), choices=list(STAGE))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--ensemble", action="store_true")
@@ -245,7 +312,8 @@ def main() -> None:
     if options.what == "run":
         run(options.sets, options.files[0], options.jobs, options.ensemble, options.folds)
         return
-    (HERE / "NEXT_SITE.md").write_text(report(options.files), encoding="utf-8")
+    part = simulation(options.runs) if options.what == "simulate" else report(options.files)
+    replace_part(REPORT, part)
 
 
 if __name__ == "__main__":

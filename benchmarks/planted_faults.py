@@ -397,8 +397,18 @@ def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
         """Leaks that can be distinguished from good columns, and all other faults."""
         return [r for r in rows if not r.get("rest", 0.0) > 0.85]
 
+    strong_results = [r for r in counted(planted_results) if r["strength"] == 2]
+    strong_leaks, other_faults = (
+        [r for r in strong_results if (r["kind"] in LEAKS) == is_leak] for is_leak in (True, False)
+    )
+    clean_results = [r for r in results if r["kind"] == "clean"]
+    real_alarms = np.mean([r["alarms"] for r in clean_results if r["set"] != "simulated"])
     lines = [
-        "# Planted faults",
+        "# Which problems in a table are detected, and how many alarms are false?",
+        "",
+        f"{share(strong_leaks)} of strong leaks and {share(other_faults)} of other strong faults "
+        f"are detected (in brackets: number of tables), with {real_alarms:.2f} alarms per clean "
+        "table of real data.",
         "",
         "Written by `benchmarks/planted_faults.py`.",
         "",
@@ -422,11 +432,7 @@ def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
                 cells = [share([r for r in rows if r["strength"] == s]) for s in range(3)]
                 lines.append(f"| {kind} | {half} sets | {' | '.join(cells)} |")
     lines += ["", *(f"- {k}: {(TUNED_KINDS | TEST_KINDS)[k][0].__doc__}" for k in kinds)]
-    strong_results = [r for r in counted(planted_results) if r["strength"] == 2]
-    for faults, rows in (
-        ("strong leaks", [r for r in strong_results if r["kind"] in LEAKS]),
-        ("other strong faults", [r for r in strong_results if r["kind"] not in LEAKS]),
-    ):
+    for faults, rows in (("strong leaks", strong_leaks), ("other strong faults", other_faults)):
         test_rows = [r for r in rows if r["kind"] in TEST_KINDS and r["set"] in TEST_SETS]
         lines += ["", f"**Detected, all {faults}: {share(rows)}.** Test half: {share(test_rows)}."]
     n_extra = np.mean([len(r["extra"]) for r in planted_results])
@@ -436,7 +442,6 @@ def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
         "| set | half | tables | alarms per table | remarks per table |",
         "|---|---|---|---|---|",
     ]
-    clean_results = [r for r in results if r["kind"] == "clean"]
     halves = {"tuned": TUNED_SETS, "test": TEST_SETS, "confirmation": CLEAN_SETS}
     for half, names in {**halves, "simulated": ["simulated"]}.items():
         for name in names:
@@ -444,7 +449,6 @@ def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
             if rows:
                 alarms, remarks = (np.mean([r[w] for r in rows]) for w in ("alarms", "remarks"))
                 lines.append(f"| {name} | {half} | {len(rows)} | {alarms:.2f} | {remarks:.2f} |")
-    real_alarms = np.mean([r["alarms"] for r in clean_results if r["set"] != "simulated"])
     lines += ["", f"**Alarms per clean table of real data: {real_alarms:.2f}.**", ""]
     reported_kinds = {
         text.split(": ")[0] + f" ({r['set']})" for r in clean_results for text in r["texts"]

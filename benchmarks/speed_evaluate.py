@@ -18,7 +18,7 @@ from typing import Any
 from measuring import Report, Result, peak_rss, run_point, serve_point
 
 ROWS, DOMAINS, COLUMNS = 1189, 8, 14
-#: Data sets for quick evaluations, by their name in leaderboard_data.
+#: Data sets for quick evaluations, by their name in data_sets.
 QUICK = ["facies", "gvhd", "parkinsons", "adult", "bike", "communities", "landmine", "oilwells"]
 QUICK += ["cytof", "hipc", "shoppers", "kc_house", "heart", "large"]
 
@@ -77,7 +77,7 @@ def wide_table() -> tuple[Any, Any, Any]:
 
 def load(name: str) -> tuple[Any, Any, Any]:
     """Rows, targets and domains of a data set."""
-    from leaderboard_data import DATA_SETS, STAGE
+    from data_sets import DATA_SETS, STAGE
 
     from domainwise.datasets import load_heart
 

@@ -248,13 +248,13 @@ def test_member_weights_are_reported_as_parameters():
 
 
 class Whole(Centred):
-    """Gets all rows, but is fitted only to those in ``learn_from``."""
+    """Gets all rows, but is fitted only to those in ``training_rows``."""
 
     seen: ClassVar = []
 
-    def fit(self, X, y, sample_domain=None, *, learn_from=None):
-        self.seen.append((len(X), sample_domain, learn_from))
-        return super().fit(X[learn_from], y[learn_from])
+    def fit_to(self, X, y, sample_domain, training_rows):
+        self.seen.append((len(X), sample_domain, training_rows))
+        return self.fit(X[training_rows], y[training_rows])
 
     def predict(self, X, sample_domain=None):
         self.seen.append((len(X), sample_domain, None))

@@ -258,15 +258,14 @@ class ResultStore:
 
     def clear(self, name_pattern: re.Pattern[str]) -> None:
         """Empty the file, and delete files that its rows name, if the names match the pattern."""
-        lines = self.path.read_bytes().splitlines()
-        rows = [row for line in lines if isinstance(row := _parse_json(line), dict)]
-        if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
+        rows = [_parse_json(line) for line in self.path.read_bytes().splitlines()]
+        if rows and (not isinstance(rows[0], dict) or "domainwise" not in rows[0]):
             raise ResultsError(
                 f"{self.path} is not a domainwise results file and was left unchanged. Choose "
                 "another folder"
             )
-        for name in {str(row.get("file")) for row in rows}:
-            if name_pattern.fullmatch(name):
+        for row in rows:
+            if isinstance(row, dict) and name_pattern.fullmatch(name := str(row.get("file"))):
                 (self.folder / name).unlink(missing_ok=True)
         self.path.write_bytes(b"")
 

@@ -101,9 +101,9 @@ def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
     return labels
 
 
-def _entries(n: int, adjective: str = "") -> str:
-    """Return a count and its noun, such as "1 entry"; an adjective must end with a space."""
-    return f"{n} {adjective}" + ("entry" if n == 1 else "entries")
+def _entries(n: int) -> str:
+    """Return a count and its noun, such as "1 entry"."""
+    return f"{n} " + ("entry" if n == 1 else "entries")
 
 
 def _categories(labels: Array, name: str, role: str) -> Labels:
@@ -440,16 +440,8 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
         raise ValueError(f"{name} must be 1-D, got shape {labels.shape}. Pass one label per row.")
     if len(labels) == 0:
         raise ValueError(f"{name} is empty. Pass at least one row.")
-    if labels.dtype.kind in "fc":
-        is_invalid = ~np.isfinite(labels)
-    else:
-        objects = labels if labels.dtype.kind == "O" else ()
-        is_invalid = np.array([is_missing(value) for value in objects], dtype=bool)
-    if is_invalid.any():
-        raise ValueError(
-            f"{name} has {_entries(is_invalid.sum(), 'missing or infinite ')} (first in row "
-            f"{int(np.argmax(is_invalid))}). Remove the affected rows."
-        )
+    if labels.dtype.kind in "fc" and not np.isfinite(labels).all():
+        raise ValueError(f"{name} has missing or infinite entries. Remove the affected rows.")
     return as_sortable(labels, name)
 
 

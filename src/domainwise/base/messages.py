@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,6 +44,20 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
         raise ImportError(
             f'{purpose} needs {error.name}: pip install "domainwise[{extra}]"'
         ) from None
+
+
+def listed(names: Collection[object], max_names: int = 4, conjunction: str = " and ") -> str:
+    """Join at most ``max_names`` names for a sentence, and count the others.
+
+    >>> listed(["a", "b", "c"]), listed(["a", "b", "c"], conjunction=", ")
+    ('a, b and c', 'a, b, c')
+    >>> listed(["a", "b", "c"], max_names=1)
+    'a and 2 more'
+    """
+    *first_names, last_name = [*map(str, names)][:max_names] or [""]
+    if (n_more := len(names) - max_names) > 0:
+        first_names, last_name, conjunction = [*first_names, last_name], f"{n_more} more", " and "
+    return conjunction.join(filter(None, (", ".join(first_names), last_name)))
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:

@@ -69,10 +69,9 @@ def print_notes(console: Console, notes: Iterable[object]) -> None:
         console.print(f"[yellow]note:[/yellow] {escaped(note)}", soft_wrap=True)
 
 
-def print_written(path: Path, console: Console | None = None) -> None:
+def print_written(path: Path) -> None:
     """Print the path and size of a file that was written."""
-    text = f"wrote [bold]{escaped(path)}[/bold] ({size_of(path)})"
-    (console or stdout()).print(text, soft_wrap=True)
+    stdout().print(f"wrote [bold]{escaped(path)}[/bold] ({size_of(path)})", soft_wrap=True)
 
 
 def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
@@ -171,8 +170,10 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     contain Parquet files from an earlier run but nothing else.
     """
     if endings and not out.name.lower().endswith(endings):
-        endings_text = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
-        raise ValueError(f"the output file {out} must end in {endings_text}; choose another name")
+        from domainwise.base.messages import listed
+
+        ending = listed(endings, conjunction=" or ")
+        raise ValueError(f"the output file {out} must end in {ending}; choose another name")
     if not out.parent.is_dir():
         raise ValueError(
             f"the folder {out.parent} does not exist; create it first, or choose another output"

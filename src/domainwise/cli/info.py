@@ -72,8 +72,8 @@ def export(
 
 def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
     """Print the description of a model; ``brief`` omits the lists of columns and domains."""
+    from domainwise.base.messages import listed
     from domainwise.held_out.calibration.quantiles import describe_sets
-    from domainwise.tables.errors import join_names
 
     schema, classes, check = info["schema"], info["classes"], info["check"]
     numeric, categorical, dates = (schema.get(k, []) for k in ("numeric", "categorical", "dates"))
@@ -85,7 +85,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     )
     target_text = "continuous"
     if classes is not None:
-        target_text = f"{len(classes)} classes: {join_names([*map(str, classes)], MAX_NAMES)}"
+        target_text = f"{len(classes)} classes: {listed([*map(str, classes)], MAX_NAMES, ', ')}"
     domains_text = f"{len(info['domains'])} in column {schema['domain']}"
     features_text = f"{len(numeric) + len(categorical)} ({len(numeric)} numeric, "
     features_text += f"{len(categorical)} categorical)"
@@ -93,8 +93,8 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         features_text += f", plus {', '.join(schema['date_parts'])} from dates"
     if not brief:
         domain_entries = [f"{name} ({n_rows})" for name, n_rows in info["domains"]]
-        domains_text += ": " + join_names(domain_entries, MAX_NAMES)
-        features_text += ": " + join_names([*numeric, *categorical, *dates], MAX_NAMES)
+        domains_text += ": " + listed(domain_entries, MAX_NAMES, ", ")
+        features_text += ": " + listed([*numeric, *categorical, *dates], MAX_NAMES, ", ")
     calibration = (check or {}).get("calibration")
     caution = None
     if info.get("context"):

@@ -109,13 +109,11 @@ class PartialFailure(Exception):
     """Raised if a step fails after results have been written."""
 
 
-def command(
-    function: Callable[..., None], memory_advice: str = "use fewer rows or columns"
-) -> Callable[..., None]:
+def command(function: Callable[..., None]) -> Callable[..., None]:
     """Turn a function into a command: declare its options for Typer, and report errors.
 
     ``--json`` and ``--debug`` are added. An error becomes a message and an exit code: 2 for
-    invalid input, 1 for other errors. ``memory_advice`` is printed if memory runs out.
+    invalid input, 1 for other errors.
     """
     parameters: list[inspect.Parameter] = []
     group_types: dict[str, Any] = {}
@@ -157,7 +155,7 @@ def command(
         except PartialFailure as error:
             fail(str(error), 1)
         except MemoryError:
-            fail(f"out of memory; {memory_advice}", 1)
+            fail("out of memory; use fewer rows or columns", 1)
         except Exception as error:
             fail(f"{type(error).__name__}: {error} (use --debug to show the traceback)", 1)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 
 from joblib import parallel_config
 
+from domainwise.base.arguments import SequenceOf, check_arguments
 from domainwise.base.messages import needs_extra
 from domainwise.estimators.projections.projection import Projection
 from domainwise.estimators.ridge.base import InvariantRidge
@@ -86,51 +86,27 @@ def fit_parquet(
     from domainwise.algebra.backends.dask import DaskBackend
     from domainwise.distributed.parquet import open_parquet
 
-    label_columns: list[str] = []
-    columns_by_role: dict[str, Any] = {"target": target, "domain": domain}
-    for role, columns in columns_by_role.items():
-        if isinstance(columns, str):
-            label_columns.append(columns)
-        elif isinstance(columns, Sequence) and columns and all(isinstance(c, str) for c in columns):
-            columns_by_role[role] = [*columns]
-            label_columns += columns
-        elif columns is not None:
-            raise TypeError(
-                f"{role} must be a column name, a list of column names, or None; got {columns!r}"
-            )
-    if isinstance(features, str):
-        raise TypeError(f"features must be a list of column names; got {features!r}")
-    feature_names = None if features is None else list(features)
-    problem = "" if feature_names != [] else "the list is empty. Pass None for all other columns"
-    for name, n_occurrences in Counter(feature_names or ()).items():
-        if name in label_columns:
-            problem = f"{name!r} is also a target or domain column. Remove it from features"
-        elif n_occurrences > 1:
-            problem = f"{name!r} is listed {n_occurrences} times. List it once"
-    if problem:
-        raise ValueError(f"features={features!r}: {problem}.")
-    with nullcontext() if client is None else _as_current(client):
+    names = [SequenceOf(str), None]
+    constraints: dict[str, list[Any]] = {
+        "target": [str, *names],
+        "domain": [str, *names],
+        "features": names,
+    }
+    check_arguments("fit_parquet", constraints, target=target, domain=domain, features=features)
+    labels = [c if c is None or isinstance(c, str) else [*c] for c in (target, domain)]
+    label_columns = [n for c in labels if c is not None for n in ([c] if isinstance(c, str) else c)]
+    feature_names = None if features is None else list(dict.fromkeys(features))
+    if repeated_names := {*label_columns} & {*(feature_names or ())}:
+        raise ValueError(
+            f"features={features!r}: {min(repeated_names)!r} is also a target or domain column. "
+            "Remove it from features."
+        )
+    with nullcontext() if client is None else client.as_current():
         frame, partitions = open_parquet(path, label_columns, feature_names)
         fitted_copy = copy.copy(estimator)
-        fitted_copy.fit_with(DaskBackend(partitions), frame, *columns_by_role.values())
+        fitted_copy.fit_with(DaskBackend(partitions), frame, *labels)
     estimator.__dict__ = fitted_copy.__dict__
     return estimator
-
-
-def _as_current(client: Any) -> AbstractContextManager[Any]:
-    """Return a context in which this is the current client; raise an error if it is unusable."""
-    from distributed import Client
-
-    if not isinstance(client, Client):
-        raise TypeError(
-            f"client must be a distributed.Client; got {type(client).__name__}. Pass "
-            "Client(address)."
-        )
-    if client.asynchronous:
-        raise TypeError("client is asynchronous. Pass Client(address, asynchronous=False).")
-    if client.status != "running":
-        raise ValueError(f"client is {client.status}. Connect a new client with Client(address).")
-    return client.as_current()
 
 
 @contextmanager

@@ -45,7 +45,7 @@ STORED_AS = {
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
 MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
-MAIN_ONLY |= {"site_calibration", "site_decisions", "validation_size"}
+MAIN_ONLY |= {"site_columns", "site_calibration", "site_decisions", "validation_size"}
 
 
 class Evaluation(Results):
@@ -82,6 +82,9 @@ class Evaluation(Results):
         not available.
     differences : dict
         Differences between the domains, and possible problems in the table.
+    site_columns : SiteColumns or None
+        Scores of the recommended method with and without the columns that are constant within every
+        domain; None if there are none, or if it was not fitted without them.
     lacking : str
         The reason given in the report if the predictions that it needs are not available.
     weights : dict
@@ -393,6 +396,8 @@ class Evaluation(Results):
             "methods": [self._method_dict(result) for result in self.results],
             "label_gain": self.label_gain,
             "differences": self.differences,
+            "site_columns": self.site_columns
+            and {**asdict(self.site_columns), "safer_with": self.site_columns.safer_with},
             "others": [
                 {name: value for name, value in other.to_dict().items() if name not in MAIN_ONLY}
                 for other in self.others

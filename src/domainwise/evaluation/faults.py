@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.base.arrays import Array
+from domainwise.base.messages import listed
 from domainwise.evaluation.plots.columns import columns_of, describe_column
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
@@ -26,8 +27,8 @@ from domainwise.evaluation.table_checks import (
     find_leaks,
     select_evenly,
 )
-from domainwise.evaluation.verdict import names_of
-from domainwise.held_out.scoring.statistics import in_words, listed
+from domainwise.evaluation.verdict import names_of, site_columns_sentences
+from domainwise.held_out.scoring.statistics import in_words
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.names import identifier_reason, site_columns
 
@@ -43,6 +44,8 @@ FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
 MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
 #: Minimum absolute correlation of copied columns, and minimum share of copies in a domain's rows.
 MIN_COPY_CORRELATION, MIN_COPIED_SHARE = 0.9995, 0.05
+#: Kind of the remark that lists columns which are constant within every domain.
+SITE_LEVEL = "site level"
 #: Row count below which a domain is tiny, and domain count above which rows are not compared.
 TINY_ROWS, MAX_DOMAINS = 10, 2000
 
@@ -242,7 +245,7 @@ def _describe_site_columns(table: _Table, names: Sequence[str]) -> Iterator[Faul
         message = f"{listed(names)} {verb} constant within every domain: {n} domains, {n} values."
         action = f"Compare with the scores without {'it' if len(names) == 1 else 'them'}: "
         action += f"evaluate again with {_drop_option(names)}."
-        yield table.make_fault("site level", 1, [*names], [], message, action)
+        yield table.make_fault(SITE_LEVEL, 1, [*names], [], message, action)
 
 
 def _check_leaks(table: _Table) -> Iterator[Fault]:
@@ -491,6 +494,11 @@ def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(c for fault in faults if fault["leak"] for c in fault["columns"]))
 
 
+def columns_of_sites(faults: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return columns that are constant within every domain."""
+    return [name for fault in faults if fault["kind"] == SITE_LEVEL for name in fault["columns"]]
+
+
 def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dict[str, Any]]:
     """Add effects on scores to faults, and add a fault if the best score is almost perfect.
 
@@ -506,7 +514,9 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
     new_faults, reported_domains = [], set()
     for fault in faults:
         domain, effect = _effect(fault, gains)
-        new_faults.append({**fault, "effect": "" if domain in reported_domains else effect})
+        texts = {"effect": "" if domain in reported_domains else effect}
+        texts |= site_columns_sentences(results) if fault["kind"] == SITE_LEVEL else {}
+        new_faults.append({**fault, **texts})
         reported_domains.add(domain)
     if not nontrivial_results or leaking_columns(faults):
         return new_faults

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ from domainwise.evaluation.evaluation import (
 )
 from domainwise.evaluation.jobs import MethodJob, job_key
 from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.results import Kind, MethodResult, Prediction, plain
+from domainwise.evaluation.results import Kind, MethodResult, Prediction, SiteColumns, plain
 from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import Measure
 from domainwise.models.registry import Method
@@ -161,6 +162,10 @@ _EVALUATION: Form = {
         ],
         "without_leaks?": {"columns": [str], "scores": {str: NUMBER}},
     },
+    "site_columns?": Maybe(
+        {"columns": [str], "method": str, "error": Maybe(NUMBER), "n_domains": int}
+        | dict.fromkeys(("score_with", "score_without", "gain"), NUMBER)
+    ),
     "others": [_SCORES],
     "title?": str,
     "table?": _TABLE,
@@ -379,7 +384,7 @@ def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
     content = read_content(folder)
     evaluation = _build_evaluation(content)
     # The gain from labels is stored for the main measure only.
-    shared_content = {**content, "label_gain": []}
+    shared_content = {**content, "label_gain": [], "site_columns": None}
     evaluation.others = [_build_evaluation(shared_content | other) for other in content["others"]]
     store = ResultStore(Path(folder) / JOBS)
     if not store.path.exists():
@@ -436,6 +441,9 @@ def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
         weights=dict(zip(content["domains"], content["domain_weights"], strict=False)),
         row_counts=dict(zip(content["domains"], content["domain_rows"], strict=False)),
     )
+    if stored := content.get("site_columns"):
+        values = {field.name: stored[field.name] for field in fields(SiteColumns)}
+        evaluation.site_columns = SiteColumns(**values)
     calibrations = {method["key"]: method["calibration"] for method in content["methods"]}
     evaluation.set_calibration = calibrations[evaluation.recommended_] or {}
     # The gain from labels is not computed again, because that would need the scorer.

@@ -25,6 +25,7 @@ from domainwise.evaluation.results import (
     MethodResult,
     Prediction,
     Results,
+    SiteColumns,
     domain_weights,
     grouped,
     joined,
@@ -204,6 +205,26 @@ def domain_interval(
     ends = np.array([share_interval(m.sum() / n_repeats, len(m) / n_repeats) for m in masks])
     lower_error, upper_error = np.linalg.norm(ends - correct_shares[:, None], axis=0) / len(masks)
     return float(correct_shares.mean() - lower_error), float(correct_shares.mean() + upper_error)
+
+
+def compare_columns(
+    evaluation: Results, without: MethodResult, columns: Sequence[str]
+) -> SiteColumns:
+    """Compare the recommended method with the same method ``without`` some columns, by domain."""
+    method, shown = evaluation.recommended, evaluation.measure.shown
+    names = [name for name in method.known if name in without.known]
+    scores = np.array([(method.known[name], without.known[name]) for name in names])
+    (score_with, score_without), gains = scores.mean(axis=0), scores[:, 0] - scores[:, 1]
+    error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else None
+    return SiteColumns(
+        [*columns],
+        method.key,
+        shown(float(score_with)),
+        shown(float(score_without)),
+        float(gains.mean()),
+        error,
+        len(gains),
+    )
 
 
 def _score_jobs(score: JobScorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -26,7 +26,6 @@ from domainwise.held_out.scoring.predictions import (
     Outputs,
     Predictions,
     fit_with_domains,
-    has_argument,
 )
 from domainwise.models.registry import Method
 from domainwise.models.table_model import plain_parameters
@@ -116,7 +115,7 @@ class MethodJob:
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
         fit_problem, fit_rows, fit_params = problem, train, {}
-        can_use_all_rows = has_argument(model[-1].estimator.fit, "learn_from")
+        can_use_all_rows = hasattr(model[-1].estimator, "fit_to")
         if can_use_all_rows and problem.parent is not None and not self.quick:
             fit_problem, fit_rows = problem.full, problem.full.rows_of(problem.codes[train])
             fit_params = {"learn_from": np.searchsorted(fit_rows, problem.index[train])}

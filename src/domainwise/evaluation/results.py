@@ -151,6 +151,33 @@ class MethodResult:
         return self.seen_mean - self.mean
 
 
+#: Columns that describe domains are safer at a new site if they improve the mean score by more than
+#: this number of standard errors.
+MIN_ERRORS = 2.0
+
+
+@dataclass(frozen=True)
+class SiteColumns:
+    """The recommended method with and without columns that are constant within every domain.
+
+    K domains have only K values of such a column, so a model can mistake it for the domain's name.
+    Scores are means over ``n_domains``, as displayed.
+    """
+
+    columns: list[str]
+    method: str  #: its key
+    score_with: float
+    score_without: float
+    gain: float  #: mean improvement by these columns, paired by domain; negative if they hurt
+    error: float | None  #: standard error of ``gain``; None for a single domain
+    n_domains: int
+
+    @property
+    def safer_with(self) -> bool:
+        """Whether a new site should be predicted with these columns: they must clearly help."""
+        return self.error is not None and self.gain > MIN_ERRORS * self.error
+
+
 @dataclass(repr=False)
 class Results:
     """Scores of methods on held-out domains; :class:`Evaluation` documents the attributes."""
@@ -170,6 +197,7 @@ class Results:
     chosen_for: Measure | None = None
     set_calibration: dict[str, Any] = field(default_factory=dict)
     differences: dict[str, Any] = field(default_factory=dict)
+    site_columns: SiteColumns | None = None
     lacking: str = ""
     weights: dict[Label, float] = field(default_factory=dict)
     row_counts: dict[Label, int] = field(default_factory=dict)

@@ -17,9 +17,19 @@ from domainwise.base.arrays import ArrayLike, CrossValidator, Label, Scoring
 from domainwise.base.inputs import check_is_table
 from domainwise.base.process import Progress, run_jobs
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
+from domainwise.evaluation.faults import (
+    columns_of_sites,
+    describe_differences,
+    leaking_columns,
+    with_effects,
+)
 from domainwise.evaluation.folder import JobMemory, open_folder, write_evaluation
-from domainwise.evaluation.gather import drawn_rows_note, scorable_methods, scored_evaluation
+from domainwise.evaluation.gather import (
+    compare_columns,
+    drawn_rows_note,
+    scorable_methods,
+    scored_evaluation,
+)
 from domainwise.evaluation.jobs import MAX_WITHIN_COST, MethodJob, SeenJob, job_key
 from domainwise.evaluation.plan import (
     QUICK_SCORED,
@@ -352,40 +362,50 @@ def compare_methods(
             evaluation.facts["stopped"] = stop_note
             evaluation.notes.insert(0, stop_note)
         evaluation.others, evaluation.chosen_for = others, problem.measure
-        faults = with_effects(differences.get("faults", []), evaluation)
+        faults = differences.get("faults", [])
+        rerun = partial(_score_without, evaluation, problem, splits, inner_cv, n_workers)
+        method = next(m for m in scored_methods if m.key == evaluation.recommended_)
+        if (names := columns_of_sites(faults)) and not stop_note and method.key != TRIVIAL:
+            is_affordable = not quick or method.cost <= RECOMMENDED_COST
+            row_by_row = replace(method, context=False)
+            without = rerun(names, [row_by_row], quick) if is_affordable else None
+            if without is not None:
+                evaluation.site_columns = compare_columns(evaluation, without.best, names)
+        faults = with_effects(faults, evaluation)
         evaluation.differences = {**differences, "faults": faults}
-        if leaking_columns(faults) and not stop_note:
-            arguments = (evaluation, problem, scored_methods, splits, inner_cv, n_workers)
-            evaluation.differences["without_leaks"] = _score_without_leaks(*arguments)
+        if (names := leaking_columns(faults)) and not stop_note:
+            # The constant prediction uses no columns and is skipped.
+            max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
+            fast = [m for m in scored_methods if m.cost <= max_costs.get(m.key, LOW_COST)]
+            without = rerun(names, fast, True)
+            scores = {} if without is None else {r.label: r.mean for r in without.results}
+            evaluation.differences["without_leaks"] = {"columns": names, "scores": scores}
     return evaluation
 
 
-def _score_without_leaks(
+def _score_without(
     evaluation: Evaluation,
     problem: Problem,
-    methods: Sequence[Method],
     splits: Sequence[Split],
     inner_cv: Any,
     n_workers: int,
-) -> dict[str, Any]:
-    """Score fast methods and the recommended one again, without columns that leak the target."""
-    leaking_names = leaking_columns(evaluation.differences["faults"])
-    # The constant prediction uses no columns and is skipped.
-    max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
-    methods = [m for m in methods if m.cost <= max_costs.get(m.key, LOW_COST)]
-    scores: dict[str, float] = {}
-    if methods and len(leaking_names) < problem.X.shape[1]:
-        problem, memory = problem.without_columns(leaking_names), JobMemory()
-        jobs = [
-            MethodJob(problem, method, split, split_number, inner_cv, quick=True)
-            for split_number, split in enumerate(splits)
-            for method in methods
-        ]
-        run_jobs(jobs, memory, n_jobs=n_workers)
-        with suppress(ValueError):  # raised if no method could be evaluated
-            rerun = scored_evaluation(problem, evaluation.measure, methods, splits, memory.rows)
-            scores = {result.label: result.mean for result in rerun.results}
-    return {"columns": leaking_names, "scores": scores}
+    columns: Sequence[str],
+    methods: Sequence[Method],
+    quick: bool,
+) -> Evaluation | None:
+    """Score methods again without some columns; None if no column or no score is left."""
+    if not methods or len(columns) >= problem.X.shape[1]:
+        return None
+    problem, memory = problem.without_columns(columns), JobMemory()
+    jobs = [
+        MethodJob(problem, method, split, split_number, inner_cv, quick=quick)
+        for split_number, split in enumerate(splits)
+        for method in methods
+    ]
+    run_jobs(jobs, memory, n_jobs=n_workers)
+    with suppress(ValueError):  # raised if no method could be evaluated
+        return scored_evaluation(problem, evaluation.measure, methods, splits, memory.rows)
+    return None
 
 
 def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from domainwise.base.messages import listed
 from domainwise.evaluation.html import TextCell, TextTable
 from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
 from domainwise.evaluation.sites import has_outputs, pool_method, validation_size
-from domainwise.held_out.scoring.statistics import MIN_PAIRS, compare, in_words, listed, p_text
+from domainwise.held_out.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 from domainwise.models.registry import CONTEXT, TRIVIAL
 
 #: A difference with a smaller p-value is called statistically significant.
@@ -379,6 +381,28 @@ def label_sentence(results: Results) -> str:
     text += f"instead of {show(initial_score)}"
     text += f"; with {n_enough}, it is {show(scores[n_enough])}" * (n_enough != n_first)
     return text + (". More labels add little." if n_enough < n_max else ".")
+
+
+def site_columns_sentences(results: Results) -> dict[str, str]:
+    """What columns that describe domains change, and whether to drop them; empty if unknown."""
+    comparison, show, sign = results.site_columns, results.show, results.measure.sign
+    if comparison is None:
+        return {}
+    method = results.find(comparison.method) or results.recommended
+    names_text, label = listed(comparison.columns), results.measure.label
+    shown_scores = (comparison.score_with, comparison.score_without)
+    with_text, without_text = (show(sign * score) for score in shown_scores)
+    effect = f"The mean {label} of {in_sentence(method)} is {with_text} with {names_text}, and "
+    effect += f"{without_text} without"
+    if comparison.error is not None:
+        gain, error = (show(sign * abs(x)) for x in (comparison.gain, comparison.error))
+        effect += f" (a difference of {gain}, with a standard error of {error})"
+    action = f"At a new site, it is safer to use {names_text}, if values are similar there."
+    if not comparison.safer_with:
+        drop_option = f"--drop {shlex.quote(','.join(comparison.columns))}"
+        action = f"At a new site, it is safer not to use {names_text}: evaluate again with "
+        action += f"{drop_option}."
+    return {"effect": f"{effect}.", "action": action}
 
 
 def validation_sentence(results: Results) -> str:

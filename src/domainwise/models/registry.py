@@ -22,6 +22,7 @@ from sklearn.svm import SVC, SVR
 
 from domainwise.algebra.kernels.approximations import landmark_count
 from domainwise.base.arguments import SequenceOf
+from domainwise.base.messages import listed
 from domainwise.estimators import projections as estimators
 from domainwise.estimators.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.estimators.invariant import InvariantSVC, InvariantSVR
@@ -30,7 +31,6 @@ from domainwise.estimators.projections.dcmcv import DCMCV, FastDCMCV
 from domainwise.estimators.projections.exact import REGISTERED
 from domainwise.estimators.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.held_out.scoring.predictions import has_argument, requests_domains
-from domainwise.held_out.scoring.statistics import listed
 from domainwise.held_out.search import grids
 from domainwise.held_out.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
 from domainwise.models.tuning import BOOSTING, MethodSearch
@@ -161,10 +161,6 @@ class Method:
         steps = [("watch", ShiftWatch())] if watch else []
         steps += [("prepare", clone(preprocessor))] if self.prepare else []
         return Pipeline([*steps, ("model", self.make(setting))])
-
-
-class ClassMeans(LinearDiscriminantAnalysis):
-    """Linear discriminant analysis with equal priors, in files written by older versions."""
 
 
 def own_method(entry: Any, prepare: bool = True) -> Method:

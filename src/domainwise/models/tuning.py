@@ -179,17 +179,8 @@ def _has_probabilities(search: MethodSearch) -> bool:
     return has_curve or bool(_estimator_has("predict_proba")(search))
 
 
-class Calibrated:
-    """Attributes of a fitted MethodSearch; the values are those in files from older versions."""
-
-    #: The curve that computes probabilities; None if the estimator's own are used.
-    curve_: Curve | None = None
-    #: The rule for ``curve_`` or for the estimator's probabilities; None if the estimator decides.
-    _rule: DecisionRule | None = None
-
-
 @arguments
-class MethodSearch(Calibrated, MetaEstimator):
+class MethodSearch(MetaEstimator):
     """An estimator with arguments chosen on held-out source domains.
 
     ``grid`` contains candidate values by argument, in ``units`` (see
@@ -238,11 +229,16 @@ class MethodSearch(Calibrated, MetaEstimator):
     metric: Any = None
     curve: Any = None
 
+    #: The curve that computes probabilities; None if the estimator's own are used.
+    curve_: Curve | None = field(default=None, init=False)
+    #: The rule for ``curve_`` or for the estimator's probabilities; None if the estimator decides.
+    _rule: DecisionRule | None = field(default=None, init=False)
+
     def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
         """Choose arguments on held-out source domains, then fit to all rows.
 
-        ``learn_from`` is passed to an estimator whose ``fit`` accepts it. It marks the training
-        rows; the other rows only describe their domains.
+        ``learn_from`` contains the indices of the training rows, for an estimator with a method
+        ``fit_to``; the other rows only describe their domains.
         """
         y = np.asarray(y)
         domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
@@ -252,8 +248,10 @@ class MethodSearch(Calibrated, MetaEstimator):
             model = clone(self.estimator)
             if self.searches:
                 model.set_params(scoring=self.scoring and self._scorer(y, domain_codes)[0])
-            fit_options = {} if learn_from is None else {"learn_from": learn_from}
-            fit_with_domains(model, X, y, domains, **fit_options)
+            if learn_from is None:
+                fit_with_domains(model, X, y, domains)
+            else:
+                model.fit_to(X, y, domains, learn_from)
             if self.searches:
                 model.set_params(scoring=None)
             return self.set_fitted(model, {}, [{}], None)._decide(y, domain_codes)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+
+from domainwise.base.messages import listed
 
 #: Maximum number of characters of a name or a cell in a message.
 MAX_CHARACTERS = 80
@@ -72,13 +74,7 @@ def describe_names(names: Iterable[Any], max_names: int = 8) -> str:
     >>> describe_names(["a", "b"])
     "'a', 'b'"
     """
-    return join_names([quoted(name) for name in names], max_names)
-
-
-def join_names(names: Sequence[str], max_names: int) -> str:
-    """Join at most ``max_names`` names with commas, and count the others."""
-    n_more = len(names) - max_names
-    return ", ".join(names[:max_names]) + (f" and {n_more} more" if n_more > 0 else "")
+    return listed([quoted(name) for name in names], max_names, ", ")
 
 
 def sentence(note: str) -> str:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from domainwise.tables.errors import TableError, import_pandas, join_names, quoted
+from domainwise.base.messages import listed
+from domainwise.tables.errors import TableError, import_pandas, quoted
 from domainwise.tables.names import unnamed_column_name
 
 #: Maximum unpacked size of a workbook, which takes some 20 seconds to read, and of an XML file that
@@ -76,7 +77,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
         notes.append(f"{path.name}: sheet {sheet_name!r} was read, although it is hidden")
     if others := [quoted(s.name) + " (hidden)" * (s.name not in visible) for s in sheets[1:]]:
         notes.append(
-            f"{path.name}: only sheet {sheet_name!r} was read, not {join_names(others, 8)}"
+            f"{path.name}: only sheet {sheet_name!r} was read, not {listed(others, 8, ', ')}"
         )
     return frame.infer_objects(), tuple(notes)
 

@@ -12,8 +12,9 @@ from unicodedata import normalize
 import numpy as np
 
 from domainwise.base.arrays import Array
+from domainwise.base.messages import listed
 from domainwise.tables.cells import is_numeric
-from domainwise.tables.errors import TableError, describe_names, import_pandas, join_names
+from domainwise.tables.errors import TableError, describe_names, import_pandas
 
 #: Name for a first column without a name, which is usually an index written by pandas or R. If
 #: another column already has this name, ".1" is added.
@@ -181,7 +182,7 @@ def feature_notes(X: Any, y: Array, site_level: Sequence[str], domains: Array) -
     notes, advice = [], "Drop it unless it has the same meaning in new domains"
     if site_level:
         notes.append(
-            f"columns that are constant within every domain: {join_names(site_level, 20)}; they "
+            f"columns that are constant within every domain: {listed(site_level, 20, ', ')}; they "
             f"describe the domain, so {len(domain_names)} domains provide only "
             f"{len(domain_names)} of their values"
         )
@@ -221,6 +222,6 @@ def _copy_notes(rows: Any, domain_codes: Array, domain_names: Array) -> list[str
     n_copies = np.bincount(groups[1], counts - 1, len(sizes)).astype(int)
     extents = [f"{n} in {name}" for name, n in zip(domain_names, n_copies, strict=True) if n]
     return [
-        f"rows that are exact copies of another row of the same domain: {join_names(extents, 5)}; "
-        "remove them if they were recorded twice"
+        "rows that are exact copies of another row of the same domain: "
+        f"{listed(extents, 5, ', ')}; remove them if they were recorded twice"
     ]

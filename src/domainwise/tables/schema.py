@@ -24,6 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import MAX_CLASSES, is_quantity
+from domainwise.base.messages import listed
 from domainwise.tables import cells
 from domainwise.tables.errors import (
     MAX_CHARACTERS,
@@ -33,7 +34,6 @@ from domainwise.tables.errors import (
     TableError,
     describe_names,
     import_pandas,
-    join_names,
     quoted,
 )
 from domainwise.tables.files import open_table
@@ -370,7 +370,9 @@ def check_table(
     schema = replace(schema, site_level=tuple(site_columns(X, domain_codes)))
     notes += feature_notes(X, y, schema.site_level, domains)
     groups = {"numeric": schema.numeric, "categorical": schema.categorical, "date": schema.dates}
-    lists = [f"{k} features: {join_names(v, MAX_LISTED_FEATURES)}" for k, v in groups.items() if v]
+    lists = [
+        f"{k} features: {listed(v, MAX_LISTED_FEATURES, ', ')}" for k, v in groups.items() if v
+    ]
     return Table(X, y, domains, schema, (*notes, "; ".join(lists)), tuple(dropped_domains))
 
 

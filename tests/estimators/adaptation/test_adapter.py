@@ -207,7 +207,7 @@ def test_invalid_labels_are_errors(change, message):
 def test_missing_targets_are_errors():
     rows, (X, _) = held_out_site(*sites())
     model = fit_adapter(LinearRegression(), rows)
-    with pytest.raises(ValueError, match="1 missing or infinite"):
+    with pytest.raises(ValueError, match="missing or infinite"):
         model.adapt(X[:3], [1.0, np.nan, 2.0])
 
 

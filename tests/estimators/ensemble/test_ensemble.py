@@ -252,21 +252,17 @@ def test_a_domain_with_other_shares_of_classes_is_predicted_row_by_row():
         model.predict(X, sample_domain=domain)
 
 
-def test_rows_outside_learn_from_still_describe_their_domain():
+def test_rows_to_which_members_are_not_fitted_still_describe_their_domain():
     X, y, domain = table(n_per_domain=60)
     rows = np.flatnonzero(np.arange(len(X)) % 5 == 0)
-    model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain, learn_from=rows)
+    model = DomainEnsembleClassifier(OWN).fit_to(X, y, domain, rows)
     Z = DomainContext().fit(X).transform(X, sample_domain=domain)[rows]
     codes = np.unique(y, return_inverse=True)[1][rows]
     by_hand = LogisticRegression(C=0.1).fit(Z, codes)
     (fitted,) = model.members_["context_logistic"].estimators
     np.testing.assert_allclose(fitted.coef_, by_hand.coef_, rtol=1e-4, atol=1e-6)
-    mask = np.isin(np.arange(len(X)), rows)
-    again = clone(model).fit(X, y, sample_domain=domain, learn_from=mask)
-    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    for bad in ([], [0, 0], [-1], [len(X)], [0.5]):
-        with pytest.raises(ValueError, match="learn_from"):
-            clone(model).fit(X, y, sample_domain=domain, learn_from=bad)
+    with pytest.raises(TypeError, match="learn_from"):
+        model.fit(X, y, sample_domain=domain, learn_from=rows)
 
 
 def test_without_domains_folds_of_rows_are_used_with_a_warning():
@@ -697,12 +693,14 @@ def test_boosting_from_other_packages_is_a_member_by_name(classes, name, tmp_pat
     (fitted,) = model.members_[name].estimators
     assert fitted.get_params()[kind.path] == chosen[kind.path]
     Z = standardised(X)
-    longer = clone(fitted).set_params(**{kind.path: 2 * chosen[kind.path]})
-    longer.fit(Z, np.unique(y, return_inverse=True)[1] if classes else standardised(y))
-    stop = {kind.stop: chosen[kind.path]}
+    target = np.unique(y, return_inverse=True)[1] if classes else standardised(y)
+    longer = clone(fitted).set_params(**{kind.path: 2 * chosen[kind.path]}).fit(Z, target)
+    # CatBoost depends on the order of rows, which the ensemble sorts.
+    same = clone(fitted).fit(Z, target)
+    stop = {kind.rounds_argument: chosen[kind.path]}
     method = "predict_proba" if classes else "predict"
     np.testing.assert_allclose(
-        getattr(longer, method)(Z, **stop), getattr(fitted, method)(Z), rtol=1e-6
+        getattr(longer, method)(Z, **stop), getattr(same, method)(Z), rtol=1e-6
     )
     again = ensemble([name], context=False, n_jobs=2).fit(X, y, sample_domain=domain)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
@@ -710,7 +708,7 @@ def test_boosting_from_other_packages_is_a_member_by_name(classes, name, tmp_pat
     pytest.importorskip("skops")
     from domainwise import save
 
-    with pytest.raises(ValueError, match="not part of model files"):
+    with pytest.raises(ValueError, match="cannot be part of model files"):
         save(model, tmp_path / "model.skops")
 
 
@@ -745,12 +743,12 @@ def test_prediction_sets_use_predictions_for_held_out_domains(in_context, few_tr
 def test_calibration_domains_are_not_used_for_anything_else(few_trees):
     X, y, domain = numbers(n_domains=8)
     model = DomainEnsembleRegressor(["linear", "extra_trees"], calibration="split")
-    model.fit(X, y, sample_domain=domain, learn_from=np.arange(0, len(X), 2))
+    model.fit_to(X, y, domain, np.arange(0, len(X), 2))
     held = np.isin(domain, model.calibration_domains_)
     assert held.sum() == len(X) // 2
     assert not set(model.domains_) & set(model.calibration_domains_)
     alone = DomainEnsembleRegressor(["linear", "extra_trees"])
-    alone.fit(X[~held], y[~held], sample_domain=domain[~held], learn_from=np.arange(0, 96, 2))
+    alone.fit_to(X[~held], y[~held], domain[~held], np.arange(0, 96, 2))
     np.testing.assert_array_equal(model.predict(X), alone.predict(X))
     for given in (None, domain[held]):
         errors = np.sort(np.abs(y[held] - alone.predict(X[held], given)))

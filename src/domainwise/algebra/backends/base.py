@@ -9,7 +9,6 @@ multiply the kernel matrix by matrices with few columns
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -84,19 +83,6 @@ def to_device(array: Any, device: Any) -> Any:
         raise ValueError(
             f'to({str(device)!r}): the device must be of type cpu or cuda. Use to("cpu").'
         )
-    if torch_device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise RuntimeError(
-                f"to({str(device)!r}): CUDA is not available (torch {torch.__version__}). "
-                'Use to("cpu").'
-            )
-        index = torch.cuda.current_device() if torch_device.index is None else torch_device.index
-        if index >= torch.cuda.device_count():
-            raise RuntimeError(
-                f"to({str(device)!r}): there is no CUDA device with this index. Use an index "
-                f"between 0 and {torch.cuda.device_count() - 1}."
-            )
-        torch_device = torch.device("cuda", index)
     return torch.as_tensor(array).to(torch_device)
 
 
@@ -232,10 +218,6 @@ class Backend:
         """Call the given method of a fitted model on rows."""
         return getattr(model, method)(rows)
 
-    def explain_memory_errors(self, X: Any) -> AbstractContextManager[None]:
-        """Return a context manager that adds advice to memory errors; this one does nothing."""
-        return nullcontext()
-
 
 @dataclass(frozen=True)
 class LabelRules:
@@ -270,24 +252,16 @@ class LabelRules:
         return "delta"
 
 
-#: Names of the kinds of labels in messages, where they differ from those in model files.
-KIND_NAMES = {
-    "continuous values (1 columns)": "continuous values (1 column)",
-    "labels": "numeric labels",
-    "nothing": "no labels",
-    "strings": "string labels",
-}
-
-
 def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
     """Return the kinds of y and sample_domain, which must be the same in all batches of a fit."""
 
     def kind_of(labels: Labels | None) -> str:
         if labels is None:
-            return "nothing"
+            return "no labels"
         if labels.values is not None:
-            return f"continuous values ({labels.values.shape[1]} columns)"
-        return "strings" if labels.names.dtype.kind in "UO" else "labels"
+            n_columns = labels.values.shape[1]
+            return f"continuous values ({n_columns} column{'s' * (n_columns > 1)})"
+        return f"{'string' if labels.names.dtype.kind in 'UO' else 'numeric'} labels"
 
     return kind_of(target), kind_of(domain)
 
@@ -298,7 +272,6 @@ def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -
     for name, label_kind, earlier_kind in comparisons:
         if label_kind != earlier_kind:
             raise ValueError(
-                f"{name} contains {KIND_NAMES.get(label_kind, label_kind)} in this batch, but "
-                f"{KIND_NAMES.get(earlier_kind, earlier_kind)} in earlier batches. Pass the same "
-                "kind of labels in every batch."
+                f"{name} contains {label_kind} in this batch, but {earlier_kind} in earlier "
+                "batches. Pass the same kind of labels in every batch."
             )

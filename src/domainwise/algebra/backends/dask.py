@@ -26,6 +26,7 @@ from domainwise.algebra.gram.dask.graphs import (
 )
 from domainwise.algebra.gram.sums import NystromSums
 from domainwise.base.arrays import Array, evenly_spaced, is_dask
+from domainwise.base.messages import listed
 
 ALIGN_ADVICE = "Rechunk or repartition one of them so that their partitions contain the same rows."
 
@@ -144,14 +145,11 @@ def label_column(X: Any, labels: Any, name: str) -> Any:
     if not all(isinstance(column_name, str) for column_name in column_names):
         return None
     if not is_frame(X):
-        raise TypeError(
-            f"{name}={labels!r} names a column, but X is {describe(X)}. Pass {name} as a Dask "
-            "array, or X as a Dask data frame."
-        )
+        return None
     if missing_names := [column for column in column_names if column not in X.columns]:
         raise ValueError(
             f"{name}={labels!r}: X has no column {missing_names[0]!r}. Use one of its columns: "
-            f"{_list_items(X.columns)}."
+            f"{listed(X.columns, 6)}."
         )
     return labels
 
@@ -165,7 +163,7 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
         feature_names = [name for name in X.columns if name not in label_names]
         if not feature_names:
             raise ValueError(
-                f"X has no features: all of its columns ({_list_items(X.columns)}) are labels. Add "
+                f"X has no features: all of its columns ({listed(X.columns, 6)}) are labels. Add "
                 "feature columns."
             )
         empty_X = X._meta[feature_names]
@@ -173,7 +171,7 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
         if non_numeric_names := [name for name, dtype in dtype_by_name.items() if dtype is None]:
             raise ValueError(
                 "features must be numeric, but these columns of X are not: "
-                f"{_list_items(non_numeric_names)}. Drop or encode them."
+                f"{listed(non_numeric_names, 6)}. Drop or encode them."
             )
         is_float32 = all(dtype == np.float32 for dtype in dtype_by_name.values())
         dtype = np.dtype(np.float32 if is_float32 else np.float64)
@@ -204,23 +202,21 @@ def check_aligned(X: Any, labels: Any, name: str) -> None:
             f"X is {describe(X)} but {name} is {describe(labels)}. Pass {name} as a Dask "
             f"collection with the same partitions as X{column_advice}."
         )
-    if not is_frame(labels) and not hasattr(labels, "chunks"):
-        raise TypeError(f"{name} is {describe(labels)}. Pass a Dask array, series or data frame.")
     n_parts, n_X_parts = n_partitions(labels), n_partitions(X)
     if n_parts != n_X_parts:
         raise ValueError(f"{name} has {n_parts} partitions but X has {n_X_parts}. {ALIGN_ADVICE}")
     if is_frame(X) and is_frame(labels):
         if X.known_divisions and labels.known_divisions and X.divisions != labels.divisions:
             raise ValueError(
-                f"{name} has divisions {_list_items(labels.divisions)} but X has "
-                f"{_list_items(X.divisions)}. {ALIGN_ADVICE}"
+                f"{name} has divisions {listed(labels.divisions, 6)} but X has "
+                f"{listed(X.divisions, 6)}. {ALIGN_ADVICE}"
             )
         return
     label_lengths, X_lengths = known_lengths(labels), known_lengths(X)
     if label_lengths is not None and X_lengths is not None and label_lengths != X_lengths:
         raise ValueError(
-            f"{name} has chunks of {_list_items(label_lengths)} rows but X has chunks of "
-            f"{_list_items(X_lengths)} rows. {ALIGN_ADVICE}"
+            f"{name} has chunks of {listed(label_lengths, 6)} rows but X has chunks of "
+            f"{listed(X_lengths, 6)} rows. {ALIGN_ADVICE}"
         )
 
 
@@ -268,11 +264,6 @@ def _as_list(column_names: Any) -> list[Any]:
     if column_names is None:
         return []
     return column_names if isinstance(column_names, list) else [column_names]
-
-
-def _list_items(items: Any) -> str:
-    """Return the first six items, separated by commas."""
-    return ", ".join(map(repr, list(items)[:6])) + (", ..." if len(items) > 6 else "")
 
 
 #: Numbers of partitions and of rows that :func:`sample_rows` reads at a time.

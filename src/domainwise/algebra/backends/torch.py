@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -115,7 +113,7 @@ class TorchBackend(Backend):
 
     @staticmethod
     def check_dense_memory(n_samples: int, task: str) -> None:
-        """Do nothing: if an allocation fails, :meth:`explain_memory_errors` says what to do."""
+        """Do nothing: torch raises an error if an allocation fails."""
 
     def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
         """Build the label space of the rows, with its array ``dense`` on the device."""
@@ -144,21 +142,6 @@ class TorchBackend(Backend):
         move(model, X.device)
         if hasattr(model, "dual_coef_"):
             model.dual_coef_ = model.dual_coef_.to(X.dtype)
-
-    @contextmanager
-    def explain_memory_errors(self, X: Tensor) -> Iterator[None]:
-        """Raise MemoryError with advice if the device runs out of memory."""
-        try:
-            yield
-        except torch.OutOfMemoryError as error:
-            raise MemoryError(
-                f"the device ran out of memory with {len(X)} rows. Float64 matrices of shape "
-                "(n_rows, n_classes + n_domains + n_components) must fit into its memory. Use a "
-                "smaller n_components, pass float32 rows, project fewer rows at a time, lower "
-                "working_memory in sklearn.set_config if solver_info_ contains 'blocked torch', "
-                "delete other tensors, or use the Fast estimators, which do not store rows. "
-                f"Error from torch: {error}"
-            ) from error
 
 
 def _label_array(labels: Any, name: str, X: Tensor) -> Any:

@@ -282,11 +282,6 @@ class Kernel:
                 f"the callable kernel returned shape {tuple(K.shape)} for {len(X)} and {len(Y)} "
                 f"rows. Return shape ({len(X)}, {len(Y)}), one value for each pair of rows."
             )
-        if is_tensor(X) and K.device != X.device:
-            raise ValueError(
-                f"the callable kernel returned values on {K.device} for rows on {X.device}. Return "
-                "them on the device of the rows."
-            )
         if not is_tensor(X) and K.dtype.kind not in "biuf":
             raise ValueError(f"the callable kernel returned {K.dtype} values. Return real numbers.")
         if not bool(xp.isfinite(K).all()):

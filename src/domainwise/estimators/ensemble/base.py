@@ -89,14 +89,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_domain: MaybeArray = None,
-        *,
-        learn_from: MaybeArray = None,
-    ) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Fit members, and weight them by their scores on held-out domains.
 
         Parameters
@@ -107,16 +100,20 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             Targets.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row.
-        learn_from : array-like of int or bool, default=None
-            Rows to which members are fitted; None for all rows. The other rows are only used for
-            feature and domain statistics.
 
         Returns
         -------
         self : object
         """
+        return self.fit_to(X, y, sample_domain)
+
+    def fit_to(self, X: Any, y: Any, sample_domain: Any, training_rows: Any = None) -> Self:
+        """Fit members to ``training_rows`` (indices, or None for all rows).
+
+        The other rows are only used for feature and domain statistics.
+        """
         self._validate_params()
-        table = self._table(X, y, sample_domain, learn_from)
+        table = self._table(X, y, sample_domain, training_rows)
         held_back = None
         if self.calibration == "split":
             codes = table.domain.codes
@@ -132,7 +129,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             self._calibrate(held_back)
         return self
 
-    def _table(self, X: Any, y: Any, sample_domain: Any, learn_from: Any) -> Table:
+    def _table(self, X: Any, y: Any, sample_domain: Any, training_rows: Any) -> Table:
         """Check rows, targets, domains and settings."""
         is_classification = is_classifier(self)
         rows, target = self._check_rows(X, y, y_numeric=not is_classification, ensure_min_samples=2)
@@ -146,9 +143,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 "the domain of each row (sample_domain), or use context=False."
             )
         is_learned = None
-        if learn_from is not None:
-            is_learned = np.zeros(len(rows), dtype=bool)
-            is_learned[_check_learn_from(learn_from, len(rows))] = True
+        if training_rows is not None:
+            is_learned = np.isin(np.arange(len(rows)), training_rows)
         return Table.from_rows(rows, target, domain, is_learned)
 
     def _store(self, table: Table, weighting: Weighting) -> None:
@@ -442,16 +438,3 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def _check_learn_from(learn_from: Any, n_rows: int) -> Array:
-    """Check row indices, or a boolean mask of rows, and return row indices."""
-    rows = np.asarray(learn_from)
-    rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n_rows else rows
-    are_indices = rows.ndim == 1 and rows.dtype.kind in "iu" and len(np.unique(rows)) == len(rows)
-    if not are_indices or not len(rows) or rows.min() < 0 or rows.max() >= n_rows:
-        raise ValueError(
-            f"learn_from must select at least one row, with a boolean mask of {n_rows} values or "
-            f"with row indices from 0 to {n_rows - 1}, each only once; got {learn_from!r}"
-        )
-    return rows

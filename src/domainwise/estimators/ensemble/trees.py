@@ -2,9 +2,9 @@
 
 All nodes on a level have the same split, and all classes share a tree, so a tree has few
 parameters for its number of leaves. On small tables, such trees generalize better to unseen domains
-than trees that grow leaf by leaf (``benchmarks/STUDIES.md``). Splits are chosen among the
-borders of bins, on at most ``MAX_SPLIT_ROWS`` rows and ``MAX_SPLIT_FEATURES`` features, drawn for
-each tree. The values of leaves are computed from all rows.
+than trees that grow leaf by leaf. Splits are chosen among the borders of bins, on at most
+``MAX_SPLIT_ROWS`` rows and ``MAX_SPLIT_FEATURES`` features, drawn for each tree. The values of
+leaves are computed from all rows.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from domainwise.algebra.backends import Backend, backend_of
-from domainwise.algebra.backends.base import KIND_NAMES, LabelRules, check_kinds, kinds_of_labels
+from domainwise.algebra.backends.base import LabelRules, check_kinds, kinds_of_labels
 from domainwise.algebra.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.algebra.gram.sums import CellSums, NystromSums, finalize
 from domainwise.algebra.kernels.approximations import (
@@ -132,7 +132,6 @@ class OnePass:
             "the number of columns": self.n_features_in_,  # type: ignore[attr-defined]
             "the list of column names": getattr(self, "feature_names_in_", None),
         }
-        kinds = (KIND_NAMES.get(kind, kind) for kind in self._kinds)
         kernels: list[Any] = [nystrom.kernel for nystrom in self._maps]
         points: dict[str, Any] = {
             f"the array of {'frequencies' if nystrom.triangle is None else 'landmarks'} "
@@ -155,7 +154,9 @@ class OnePass:
         return {
             **{name: describe(value) for name, value in columns.items()},
             DOMAINS_KEY: record.get(DOMAINS_KEY, "missing"),
-            **dict(zip(("the content of y", "the content of sample_domain"), kinds, strict=True)),
+            **dict(
+                zip(("the content of y", "the content of sample_domain"), self._kinds, strict=True)
+            ),
             **{name: text for name, text in record.items() if names is None or name in names},
             **{name: describe(value) for name, value in resolved.items()},
         }

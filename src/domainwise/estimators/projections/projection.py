@@ -145,7 +145,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
-        with backend.explain_memory_errors(X), one_thread_if_small(X):
+        with one_thread_if_small(X):
             try:
                 self._fit(backend, X, y, sample_domain)
             except np.linalg.LinAlgError as error:
@@ -181,7 +181,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         check_is_fitted(self)
         backend = backend_of(X)
-        with backend.explain_memory_errors(X), one_thread_if_small(X):
+        with one_thread_if_small(X):
             rows = backend.check_rows(self, X, reset=False)
             backend.check_same_device(self.dual_coef_, rows)
             return backend.transform(self, rows)

@@ -260,7 +260,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
-        with backend.explain_memory_errors(X), one_thread_if_small(X):
+        with one_thread_if_small(X):
             partitions = backend.partitions(X, y, sample_domain)
             if partitions is None:
                 rows, y = self._check_rows(backend, X, y)
@@ -563,7 +563,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Check X, and call a method on all rows or on each partition."""
         coefficients = self.finalize().expansions_[0].dual
         backend = backend_of(X)
-        with backend.explain_memory_errors(X), one_thread_if_small(X):
+        with one_thread_if_small(X):
             rows = backend.check_rows(self, X, reset=False)
             backend.check_same_device(coefficients, rows)
             return backend.predict(self, method_name, rows)

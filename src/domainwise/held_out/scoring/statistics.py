@@ -177,19 +177,6 @@ def p_text(p_value: float | None) -> str:
     return f"{p_value:.3f}" if p_value < 0.1 else f"{p_value:.2f}"
 
 
-def listed(names: Sequence[str], max_names: int = 4) -> str:
-    """Join names for a sentence.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    >>> listed(["a", "b", "c"], max_names=1)
-    'a and 2 others'
-    """
-    shown_names, n_hidden = list(names[:max_names]), len(names[max_names:])
-    shown_names += [f"{n_hidden} other{'s' * (n_hidden > 1)}"] if n_hidden else []
-    return " and ".join(filter(None, (", ".join(shown_names[:-1]), *shown_names[-1:])))
-
-
 def in_words(number: int) -> str:
     """Write a count up to ten as a word, and a larger one in digits.
 

@@ -57,7 +57,6 @@ from domainwise.models.export.graph import (
     sum_trees,
     weighted_sum,
 )
-from domainwise.models.registry import ClassMeans
 from domainwise.models.table_model import TableModel
 from domainwise.models.tuning import MethodSearch
 from domainwise.tables.shift.watch import ShiftWatch
@@ -267,7 +266,7 @@ def _convert_one_hot(model: OneHotEncoder, X: Tensor) -> Tensor:
 
 
 @converts(Ridge, LinearRegression, LinearSVR)
-@converts(LinearSVC, RidgeClassifier, LogisticRegression, LinearDiscriminantAnalysis, ClassMeans)
+@converts(LinearSVC, RidgeClassifier, LogisticRegression, LinearDiscriminantAnalysis)
 def _convert_linear(model: Any, X: Tensor) -> Any:
     values = X @ np.atleast_2d(model.coef_).T + np.atleast_2d(model.intercept_)
     return _make_output(model, values) if is_classifier(model) else values

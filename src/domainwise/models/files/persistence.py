@@ -30,7 +30,7 @@ from domainwise import __version__
 from domainwise.base.arguments import check_arguments
 from domainwise.base.arrays import Estimator, is_dask, is_tensor
 from domainwise.base.files import replacing
-from domainwise.base.messages import needs_extra, warn_caller
+from domainwise.base.messages import listed, needs_extra, warn_caller
 from domainwise.base.process import filtered_warnings
 from domainwise.models.files import types, values
 
@@ -325,7 +325,7 @@ def _check_trees(schema: Any, members: dict[str, bytes]) -> None:
 
 
 def _describe_forbidden(names: list[str]) -> str:
-    name_list = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    name_list = listed(names, 5, ", ")
     if any(name.startswith(("lightgbm.", "catboost.")) for name in names):
         return (
             f"it contains {name_list}. LightGBM and CatBoost models cannot be part of model files, "

@@ -45,7 +45,6 @@ PARTS = {
     "domainwise.estimators.invariant.tuning": "InvariantSearchCV",
     "domainwise.algebra.kernels.approximations": "FourierMap",
     "domainwise.algebra.kernels.functions": "Kernel",
-    "domainwise.models.registry": "ClassMeans",
     "domainwise.models.tuning": "MethodSearch",
     "domainwise.held_out.scoring.predictions": "HeldOut",
     "domainwise.held_out.folds": "LeaveDomainsOut",

@@ -1,10 +1,13 @@
-"""Data sets of the leaderboard as files of numbers, and their outer folds.
+"""Data sets as files of numbers, and their outer folds, for several benchmarks.
 
-Preparing needs pandas and the data. Running needs only NumPy and the prepared files.
+    python benchmarks/data_sets.py [NAME …]      writes build/data_sets; needs the data and pandas
+
+Other benchmarks then need only NumPy and these files.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,7 @@ from domainwise.held_out.folds import draw_rows
 from domainwise.selection import LeaveDomainsOut
 from reproduction import data as datasets
 
+FOLDER = Path("build/data_sets")
 TRAINING_ROWS = 600
 #: Largest numbers of stored rows and of scored rows per domain.
 STORED_ROWS, SCORED_ROWS = 1000, 300
@@ -138,3 +142,7 @@ def domain_scores(task: Task, predicted: np.ndarray) -> dict[int, float]:
         else:
             scores[int(domain)] = float(np.sqrt(np.mean((predicted[rows] - y[rows]) ** 2)))
     return scores
+
+
+if __name__ == "__main__":
+    prepare(sys.argv[1:] or list(STAGE), FOLDER)
