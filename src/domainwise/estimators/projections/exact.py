@@ -201,9 +201,9 @@ class KPCAMethod(ComponentArguments, Projection):
 class DCM(ExactArguments, DCMMethod, KernelProjection):
     r"""Domain-based covariance minimization: features that separate targets, not domains.
 
-    Finds the directions with the largest :math:`\gamma` in
+    Finds the directions with the largest :math:`\rho` in
 
-    .. math:: (P_y K^2 + K) \beta = \gamma \, (w P_d K^2 + K) \beta,
+    .. math:: (P_y K^2 + K) \beta = \rho \, (w P_d K^2 + K) \beta,
        \qquad P_\cdot = K_\cdot (K_\cdot + N \epsilon I)^{-1}
 
     where :math:`K`, :math:`K_y` and :math:`K_d` are the centred kernel matrices of the N rows, of
@@ -246,8 +246,8 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
 class COIR(ExactArguments, COIRMethod, KernelProjection):
     r"""Covariance operator inverse regression: directions that separate targets.
 
-    DCM without domains: finds the directions with the largest :math:`\gamma` in
-    :math:`(P_y K^2 + K) \beta = \gamma K \beta`, in the notation of :class:`DCM`.
+    DCM without domains: finds the directions with the largest :math:`\rho` in
+    :math:`(P_y K^2 + K) \beta = \rho K \beta`, in the notation of :class:`DCM`.
     ``sample_domain`` is accepted and ignored, so that methods can be swapped in a pipeline.
 
     Parameters
@@ -280,8 +280,8 @@ class COIR(ExactArguments, COIRMethod, KernelProjection):
 class DICA(ExactArguments, DICAMethod, KernelProjection):
     r"""Domain-invariant component analysis (Muandet et al., 2013).
 
-    Finds the directions with the largest :math:`\gamma` in
-    :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta` (see :class:`DCM`), where :math:`L`
+    Finds the directions with the largest :math:`\rho` in
+    :math:`P_y K^2 \beta = \rho (K L K + K + \lambda I) \beta` (see :class:`DCM`), where :math:`L`
     measures distances between domain means. Without ``y`` (unsupervised DICA), :math:`P_y = I`.
 
     Parameters
@@ -376,14 +376,15 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 class SCA(ExactArguments, ScatterMethod, KernelProjection):
     r"""Scatter component analysis: directions that separate classes, but not domains.
 
-    Finds the directions with the largest :math:`\gamma` in
+    Finds the directions with the largest :math:`\rho` in
 
     .. math:: \left(b K B K + \tfrac{1 - b}{N} K^2\right) \beta
-       = \gamma \, (w K D K + v K W K + K + N \rho I) \beta
+       = \rho \, (w K D K + v K W K + K + \delta I) \beta
 
     where :math:`K` is the centred kernel matrix of the N rows, :math:`B`, :math:`D` and :math:`W`
-    are the scatter of class means, of domain means and within classes; :math:`b`, :math:`w`,
-    :math:`v` and :math:`\rho` are ``between``, ``domain_weight``, ``within_weight`` and ``ridge``.
+    are the scatter of class means, of domain means and within classes; :math:`b`, :math:`w` and
+    :math:`v` are ``between``, ``domain_weight`` and ``within_weight``, and :math:`\delta` is N times
+    ``ridge``.
 
     Parameters
     ----------
@@ -426,9 +427,9 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
 class MDA(ExactArguments, ScatterMethod, KernelProjection):
     r"""Multidomain discriminant analysis: directions that separate classes, but not domains.
 
-    Finds the directions with the largest :math:`\gamma` in
+    Finds the directions with the largest :math:`\rho` in
 
-    .. math:: K (b F + (1 - b) P) K \beta = \gamma \, (w K G K + v K W K + K + N \rho I) \beta
+    .. math:: K (b F + (1 - b) P) K \beta = \rho \, (w K G K + v K W K + K + \delta I) \beta
 
     where :math:`F` compares class means with each other, :math:`P` compares them with the overall
     mean, :math:`G` compares the means of a class in pairs of domains, and the other symbols are
