@@ -171,7 +171,7 @@ def replace_links(app: Any, docname: str, source: list[str]) -> None:
 
 #: A symbol with an index in running text, such as P_y or e_sj, or a Greek letter alone.
 INDEXED = re.compile(r"(?<![\w`$\\{])([A-Za-zΑ-ω][\u0300-\u036f]?)_([a-z]{1,2}|[A-Z])(?![\w{}])")
-GREEK = re.compile(r"(?<![\w`$\\{])([Α-ω])(?![\w{}\u0300-\u036f])")
+GREEK = re.compile(r"(?<![\w`$\\{])([Α-ω])(?![\w{}\u0300-\u036f'²³(])")
 
 
 def show_symbols(app: Any, docname: str, source: list[str]) -> None:
