@@ -132,13 +132,16 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
         return np.asarray(self.estimator_.feature_names_in_)
 
 
-def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, indices: Any = None) -> Any:
+def fit_rows(
+    estimator: Any, X: Any, y: Any, sample_domain: Any, indices: Any = None, weights: Any = None
+) -> Any:
     """Fit a clone to the rows with these indices, or to all rows; do not warn about domains."""
     if indices is not None:
         X, y = inputs.take_rows(X, indices), inputs.take_rows(y, indices)
         sample_domain = None if sample_domain is None else inputs.take_rows(sample_domain, indices)
+        weights = None if weights is None else weights[indices]
     with inputs.quiet_about_domains():
-        return fit_with_domains(clone(estimator), X, y, sample_domain)
+        return fit_with_domains(clone(estimator), X, y, sample_domain, weights)
 
 
 @with_shared_arguments

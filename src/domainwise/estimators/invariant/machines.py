@@ -54,17 +54,23 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     _svm_types: ClassVar[tuple[Any, Any]]  #: classes for a precomputed kernel and for features
     _extra_argument: ClassVar[str]  #: name of an argument of both, besides ``C`` and ``tol``
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
+    ) -> Self:
         """Fit the SVM to rows from source domains.
 
         {source_rows}
         y : array-like of shape (n_samples,)
             Classes, or continuous targets for regression.
-        {row_domains}
+        {row_domains} {row_weights} {returns_self}
         """
         self._validate_params()
         with one_thread_if_small(X):
-            self._check_and_fit(X, y, sample_domain)
+            self._check_and_fit(X, y, sample_domain, sample_weight)
         return self
 
     def predict(self, X: ArrayLike) -> Array:
@@ -79,18 +85,27 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         return self._machine_outputs(X, "predict")
 
     @abstractmethod
-    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
         """Check X and y, and fit the SVM to them."""
 
-    def _fit_machine(self, X: Array, y: Array, sample_domain: Any) -> None:
+    def _rows_with_weight(self, weights: Any, X: Array, *labels: Any) -> Any:
+        weights, X_kept, *labels_kept = inputs.rows_with_weight(weights, X, *labels)
+        if self.kernel == "precomputed" and len(X_kept) < len(X):
+            raise ValueError(
+                'sample_weight contains zeros, which kernel="precomputed" does not support. Remove '
+                "these rows, and their columns in the kernel matrix."
+            )
+        return weights, X_kept, *labels_kept
+
+    def _fit_machine(self, X: Array, y: Array, sample_domain: Any, weights: Any) -> None:
         kernel_args = {name: getattr(self, name) for name in InvariantKernel().get_params()}
         is_exact = self._is_exact(len(X))
         if is_exact:
             self.transformer_ = InvariantKernel(**kernel_args)
         else:
             self.transformer_ = InvariantFeatures(random_state=self.random_state, **kernel_args)
-        Z = self.transformer_.fit_transform(X, y, sample_domain=sample_domain)
-        self.machine_ = self._unfitted_svm(is_exact).fit(Z, y)
+        Z = self.transformer_.fit_transform(X, y, sample_domain, weights)
+        self.machine_ = self._unfitted_svm(is_exact).fit(Z, y, sample_weight=weights)
         self.gamma_ = self.transformer_.gamma_
         self.domains_ = self.transformer_.domains_
         self.n_iter_ = int(np.max(self.machine_.n_iter_))
@@ -212,8 +227,9 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
     decision: Decision = "auto"
     _svm_types, _extra_argument = (SVC, LinearSVC), "class_weight"
 
-    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
+        weights, X, y, sample_domain = self._rows_with_weight(weights, X, y, sample_domain)
         target = inputs.check_classes(y, len(X))
         inputs.check_class_weight(self.class_weight, target.names)
         if self.decision != "auto" and not self.probability:
@@ -222,13 +238,13 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
                 "probability=True, or decision='auto'."
             )
         self.classes_, y = target.names, target.names[target.codes]
-        self._fit_machine(X, y, sample_domain)
+        self._fit_machine(X, y, sample_domain, weights)
         for name in ("calibration_", "decision_rule_"):  # from an earlier fit
             self.__dict__.pop(name, None)
         if self.probability:
-            self._calibrate(X, y, sample_domain)
+            self._calibrate(X, y, sample_domain, weights)
 
-    def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> None:
+    def _calibrate(self, X: Array, y: Array, sample_domain: Any, weights: Any) -> None:
         """Fit the calibration to decision values on held-out domains, and set the rule."""
         domain_labels = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
         domains = None if sample_domain is None else np.asarray(sample_domain)
@@ -254,17 +270,19 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         unfitted_model, outputs = clone(self).set_params(probability=False), []
         for train, test in splits:
             columns = train if self.kernel == "precomputed" else slice(None)
-            model = fit_rows(unfitted_model, X[:, columns], y, domains, train)
+            model = fit_rows(unfitted_model, X[:, columns], y, domains, train, weights)
             outputs.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
         test_rows = np.concatenate([test for _, test in splits])
         values, y_test = np.concatenate(outputs), y[test_rows]
         domain_codes = np.zeros(len(y_test), dtype=np.intp)
         if domain_labels.codes is not None:
             domain_codes = np.unique(domain_labels.codes[test_rows], return_inverse=True)[1]
-        self.calibration_ = Calibration.fit(values, y_test, equal_weights(domain_codes))
+        weights = None if weights is None else weights[test_rows]
+        row_weights = equal_weights(domain_codes, sample_weight=weights)
+        self.calibration_ = Calibration.fit(values, y_test, row_weights, weights)
         class_codes = np.searchsorted(self.classes_, y_test)
-        probabilities = self.calibration_.probabilities(values)
-        self.decision_rule_ = choose_rule(self.decision, class_codes, domain_codes, probabilities)
+        held_out = class_codes, domain_codes, self.calibration_.probabilities(values)
+        self.decision_rule_ = choose_rule(self.decision, *held_out, weights=weights)
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict the class of each row, by ``decision`` if there are probabilities.
@@ -363,18 +381,20 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     _svm_types = (SVR, partial(LinearSVR, loss="squared_epsilon_insensitive"))
     _extra_argument = "epsilon"
 
-    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
         if self.conditional:
             raise ValueError(
                 "conditional=True compares domains within classes, but the target of InvariantSVR "
                 "is continuous. Use conditional=False."
             )
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
+        weights, X, y, sample_domain = self._rows_with_weight(weights, X, y, sample_domain)
         inputs.check_target(y, len(X), "rbf", min_classes=1)  # libsvm needs finite float64 values
         # Linear SVMs penalize their intercept, so the target is centred.
         is_exact = self._is_exact(len(X))
-        self._target_mean = 0.0 if is_exact else float(np.mean(y, dtype=np.float64))
-        self._fit_machine(X, y - self._target_mean, sample_domain)
+        mean = np.average(np.asarray(y, dtype=np.float64), weights=weights)
+        self._target_mean = 0.0 if is_exact else float(mean)
+        self._fit_machine(X, y - self._target_mean, sample_domain, weights)
 
     def _machine_outputs(self, X: Any, method_name: str) -> Array:
         return self.on_target_scale(super()._machine_outputs(X, method_name))

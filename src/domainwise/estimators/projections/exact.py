@@ -11,8 +11,8 @@ from domainwise.algebra.kernels.functions import Kernel, positive_part, refuse_u
 from domainwise.algebra.methods import pencils, scatter
 from domainwise.algebra.methods.components import standardize
 from domainwise.base.arguments import NON_NEGATIVE
-from domainwise.base.arrays import cast, namespace
-from domainwise.base.inputs import Labels, check_n_components
+from domainwise.base.arrays import Array, cast, namespace
+from domainwise.base.inputs import Labels, check_n_components, count_rows, rows_with_weight
 from domainwise.base.signatures import (
     ComponentArguments,
     DomainArguments,
@@ -44,14 +44,21 @@ class KernelProjection(MethodProjection):
     #: Default for methods without this argument; 0 would require the dense solver.
     ridge: float = 1.0
 
-    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
+    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
         fast_name = f"Fast{type(self).__name__}"
         refuse_dask(self, X, f"Use {fast_name}, which computes on the cluster")
         rows = backend.check_rows(self, X, ensure_min_samples=2)
+        weights, rows, y, sample_domain = rows_with_weight(weights, rows, y, sample_domain)
+        if self.kernel == "precomputed" and len(rows) < count_rows(X):
+            raise ValueError(
+                'sample_weight contains zeros, which kernel="precomputed" does not support. Remove '
+                "these rows, and their columns in the kernel matrix."
+            )
         check_n_components(self.n_components, len(rows))
         target, domain = self._check_labels(backend, y, sample_domain, rows)
         self._warn_about_domains(sample_domain, domain, len(rows))
-        labels = self._label_rows(backend, rows, target, domain if self._uses_domain else None)
+        used_domain = domain if self._uses_domain else None
+        labels = self._label_rows(backend, rows, target, used_domain, weights)
         kernel = resolved_kernel(self, backend, rows)
         gram, indefinite_K, eigenvectors = self._gram(backend, rows, kernel, labels)
         is_continuous = target is not None and target.values is not None
@@ -59,8 +66,8 @@ class KernelProjection(MethodProjection):
         solution = standardize(gram, solution, labels.space, warn=self.n_components is not None)
         self._record(kernel, None if target is None else target.names, domain.names)
         self._record_solution(gram, solution)
-        self.dual_coef_ = solution.dual - solution.dual.mean(axis=0)
-        self._offset, embedding = gram.offset(self.dual_coef_), solution.values
+        self.dual_coef_ = gram.row_coefficients(solution.dual)
+        self._offset, embedding = gram.offset(self.dual_coef_), gram.row_values(solution.values)
         if eigenvectors is not None:  # indefinite kernel: project training rows as transform does
             self.dual_coef_ = eigenvectors @ (eigenvectors.T @ self.dual_coef_)
             embedding = indefinite_K @ self.dual_coef_
@@ -73,26 +80,35 @@ class KernelProjection(MethodProjection):
         self.n_iter_ = int(solution.info.get("n_iterations", 1))
 
     def _label_rows(
-        self, backend: Backend, rows: Any, target: Labels | None, domain: Labels | None
+        self,
+        backend: Backend,
+        rows: Any,
+        target: Labels | None,
+        domain: Labels | None,
+        weights: Array | None,
     ) -> factors.RowLabels:
         if domain is not None and domain.n_categories == 1:
             domain = None
         return backend.label_rows(
             rows,
-            self._feature(target, "target", len(rows)),
-            self._feature(domain, "domain", len(rows)),
+            self._feature(target, "target", len(rows), weights),
+            self._feature(domain, "domain", len(rows), weights),
             conditional=self.conditional,
             target_values=None if target is None else target.values,
+            weights=weights,
         )
 
-    def _feature(self, labels: Labels | None, role: str, n: int) -> factors.Feature | None:
+    def _feature(
+        self, labels: Labels | None, role: str, n_rows: int, weights: Array | None
+    ) -> factors.Feature | None:
         if labels is None:
             return None
         if labels.codes is not None:
             return factors.Feature(labels.codes, labels.n_categories)
         kernel, gamma, max_residual = self._label_kernel(role)
-        name, tolerance = f"the {role} kernel", n * max_residual
-        return factors.continuous_feature(labels.values, kernel, gamma, tolerance, name=name)
+        name, n = f"the {role} kernel", n_rows if weights is None else weights.sum()
+        tolerance = n * max_residual
+        return factors.continuous_feature(labels.values, kernel, gamma, tolerance, name, weights)
 
     def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
         """Return the result of :func:`make_gram` for this estimator's solver."""
@@ -133,6 +149,11 @@ def make_gram(
     indefinite_K = eigenvectors = None
     matrix = backend.copy_rows(rows) if is_precomputed else backend.kernel_matrix(kernel, rows)
     if not kernel.sound:
+        if labels.roots is not None:
+            raise ValueError(
+                "sample_weight requires a kernel that is positive semi-definite. Use another "
+                "kernel, or omit sample_weight."
+            )
         indefinite_K = cast(matrix, namespace(matrix).float64)
         matrix, eigenvectors = positive_part(indefinite_K)
     return backend.dense_gram(matrix, labels, rows.dtype, **options), indefinite_K, eigenvectors

@@ -23,7 +23,13 @@ from domainwise.algebra.kernels.functions import Kernel, check_finite
 from domainwise.algebra.methods import scatter
 from domainwise.algebra.methods.components import standardize
 from domainwise.base.arrays import Array, ArrayLike, MaybeArray, is_dask, to_host
-from domainwise.base.inputs import Labels, check_n_components, label_array, refuse_masked_targets
+from domainwise.base.inputs import (
+    Labels,
+    check_n_components,
+    label_array,
+    refuse_masked_targets,
+    rows_with_weight,
+)
 from domainwise.base.signatures import (
     DOMAINS_KEY,
     LabelLandmarkArguments,
@@ -189,7 +195,11 @@ class LandmarkProjection(Projection, OnePass):
     _needs_moments = True
 
     def partial_fit(
-        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
+        self,
+        X: ArrayLike,
+        y: MaybeArray = None,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
     ) -> Self:
         """Add a batch of rows.
 
@@ -208,6 +218,7 @@ class LandmarkProjection(Projection, OnePass):
         self._validate_params()
         backend, is_first_batch = backend_of(X), not hasattr(self, "_sums")
         rows = backend.check_rows(self, X, reset=is_first_batch)
+        weights, rows, y, sample_domain = rows_with_weight(sample_weight, rows, y, sample_domain)
         target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
         previous_state = dict(vars(self))
         try:
@@ -216,7 +227,7 @@ class LandmarkProjection(Projection, OnePass):
                 self._begin(backend, rows, target, domain)
             check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
-            sums = self._sum_rows(backend, rows, target, domain)
+            sums = self._sum_rows(backend, rows, target, domain, weights)
             self._use_sums(sums if is_first_batch else self._sums.merge(sums))
         except BaseException:
             self.__dict__ = previous_state  # a batch that cannot be added changes nothing
@@ -224,15 +235,16 @@ class LandmarkProjection(Projection, OnePass):
         backend.finish_fit(self, rows)
         return self
 
-    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
-        partitions = backend.partitions(X, y, sample_domain)
+    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
+        partitions = backend.partitions(X, y, sample_domain, weights)
         if partitions is None:
             rows = backend.check_rows(self, X, ensure_min_samples=2)
+            weights, rows, y, sample_domain = rows_with_weight(weights, rows, y, sample_domain)
             check_n_components(self.n_components, len(rows))
             target, domain = self._check_labels(backend, y, sample_domain, rows)
             self._warn_about_domains(sample_domain, domain, len(rows))
             self._begin(backend, rows, target, domain)
-            sums = self._sum_rows(backend, rows, target, domain)
+            sums = self._sum_rows(backend, rows, target, domain, weights)
         else:
             from domainwise.algebra.backends.dask import sum_partitions
 
@@ -295,7 +307,12 @@ class LandmarkProjection(Projection, OnePass):
         return LabelMap.choose(labels.values, *self._label_kernel(role), name=name, points=points)
 
     def _sum_rows(
-        self, backend: Backend, rows: Any, target: Labels | None, domain: Labels
+        self,
+        backend: Backend,
+        rows: Any,
+        target: Labels | None,
+        domain: Labels,
+        weights: Array | None = None,
     ) -> NystromSums:
         used_domain = domain if self._uses_domain else None
         return backend.sum_rows(
@@ -303,6 +320,7 @@ class LandmarkProjection(Projection, OnePass):
             rows,
             *_assign_groups(target, used_domain, len(rows)),
             lambda batch: self._label_columns(target, domain, batch),
+            weights=weights,
             moments=self._needs_moments,
         )
 
@@ -345,7 +363,7 @@ class LandmarkProjection(Projection, OnePass):
         setattr(self, "frequencies_" if is_fourier else "landmarks_", self._map.landmarks)
         self.dual_coef_ = self._map.dual(weights)
         self._offset = mean @ weights - kernel.constant * self.dual_coef_.sum(axis=0)
-        self.n_samples_seen_ = self._sums.n_samples
+        self.n_samples_seen_ = self._sums.n_rows
         self.solver_info_ |= {
             "n_landmarks_asked": self._map.n_asked,
             "n_landmarks_used": self._map.n_features,
@@ -375,7 +393,7 @@ class FastProjection(LandmarkProjection, MethodProjection):
     def _finish(self) -> None:
         """Compute the projection, unless only one row or one class has been seen."""
         gram, classes, domains, mean = self._finalize()
-        if len(classes) == 1 or gram.n_samples == 1:
+        if len(classes) == 1 or gram.n_rows == 1:
             return
         solution = self._solve(gram, gram.labels, self._target_map is not None)
         solution = standardize(gram, solution, gram.labels, warn=self.n_components is not None)

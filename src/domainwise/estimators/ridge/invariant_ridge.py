@@ -112,6 +112,7 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
         X: ArrayLike,
         y: ArrayLike,
         sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
         *,
         classes: MaybeArray = None,
     ) -> Self:
@@ -119,7 +120,7 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
 
         Parameters
         ----------
-        X, y, sample_domain
+        X, y, sample_domain, sample_weight
             As in :meth:`fit`, in memory or on a device. New classes may occur in any batch.
         classes : array-like, default=None
             All possible classes; any other class in a batch raises an error. None allows any class.
@@ -135,7 +136,7 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
                     f"y contains {unknown_classes[0]!r}, which is not in classes={classes!r}. Add "
                     "it to classes, or omit classes."
                 )
-        return super().partial_fit(X, y, sample_domain)
+        return super().partial_fit(X, y, sample_domain, sample_weight)
 
     def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> Labels:
         if is_tensor(rows):
@@ -190,9 +191,12 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
             values = class_columns(values)
             class_codes, domain_codes = (to_host(codes)[indices] for codes in rows.codes())
             domain_indices = np.unique(domain_codes, return_inverse=True)[1]
-            self.curve_ = fit_curve(values, class_codes, equal_weights(domain_indices))[0]
-            probabilities = self.curve_.probabilities(values)
-            self.held_out_ = HeldOut.from_rows(class_codes, domain_codes, probabilities)
+            weights = None if rows.weights is None else rows.weights[indices]
+            domain_weights = equal_weights(domain_indices, sample_weight=weights)
+            curve, _ = fit_curve(values, class_codes, domain_weights, sample_weight=weights)
+            self.curve_, probabilities = curve, curve.probabilities(values)
+            outputs = class_codes, domain_codes, probabilities
+            self.held_out_ = HeldOut.from_rows(*outputs, weights=weights)
         self.decide(self.decision, self.scoring)
 
     def _scored_rule(self) -> ClassRule:
@@ -294,7 +298,10 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         if held_out is not None:
             rows, values, indices = held_out
             domain_codes = to_host(rows.codes()[1])[indices]
-            self.held_out_ = HeldOut.from_rows(rows.y[indices], domain_codes, values)
+            weights = None if rows.weights is None else rows.weights[indices]
+            self.held_out_ = HeldOut.from_rows(
+                rows.y[indices], domain_codes, values, weights=weights
+            )
 
     def _uncorrected_outputs(self, X: Any) -> Any:
         return self._values(X)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -24,7 +25,6 @@ from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray, group_su
 from domainwise.base.inputs import check_sample_domain, validate_rows
 from domainwise.base.signatures import with_domain_checks
 from domainwise.estimators.ensemble.batches import Moments, rows_moments
-from domainwise.tables.cells import column_kind, missing_cells
 
 #: Maximum number of points at which kernel means are computed.
 MAX_LANDMARKS = 100
@@ -50,6 +50,28 @@ JITTER = 1e-6
 MAX_EXAMPLES, BLOCK_ROWS = 5, 20_000
 #: Options of ``validate_rows`` that accept text and missing values.
 _ANY_VALUES: dict[str, Any] = {"numeric": False, "dtype": None, "ensure_all_finite": False}
+
+
+def missing_cells(column: Any) -> Array:
+    """Return a mask of the missing cells in an array or in a data frame column."""
+    if hasattr(column, "isna"):
+        return np.asarray(column.isna(), dtype=bool)
+    column = np.asarray(column)
+    if column.dtype.kind == "O":
+        return np.array([value is None or value != value for value in column], dtype=bool)
+    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
+
+
+def column_kind(column: Any) -> str:
+    """Return the type of a column's cells: "number", "text" or "other", such as dates.
+
+    >>> column_kind(np.array([1, None, 2.5], dtype=object))
+    'number'
+    """
+    if column.dtype.kind not in "OUST":
+        return "number" if column.dtype.kind in "biuf" else "other"
+    types = {type(value) for value in column[~missing_cells(column)]}
+    return "number" if types and all(issubclass(t, Real) for t in types) else "text"
 
 
 @dataclass(frozen=True)
