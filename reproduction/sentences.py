@@ -98,10 +98,11 @@ def main_result(run: RunSummary) -> list[str]:
         for pair in PAIRS:
             views = [case.find_method(key) for key in pair]
             cells = [view and view.cells.get(case.primary_metric.key) for view in views]
-            if case.stand_in or not all(cell and cell.paper_mean_sd for cell in cells):
+            numbers = [cell.paper_mean_sd for cell in cells if cell and cell.paper_mean_sd]
+            if case.stand_in or len(numbers) < 2:
                 continue
             sign = 1.0 if case.primary_metric.greater_is_better else -1.0
-            (mean, sd), (other_mean, other_sd) = (cell.paper_mean_sd for cell in cells if cell)
+            (mean, sd), (other_mean, other_sd) = numbers
             error = math.hypot(sd, other_sd) / case.case.repeats**0.5
             paper_leads.append(sign * (mean - other_mean) / error)
             our_leads.append(lead_of(case, *pair))
