@@ -73,25 +73,30 @@ class InvariantKernel(
 
     Notes
     -----
+    A kernel machine with this kernel minimizes its loss plus :math:`\|f\|^2 + w f'P_d f`.
+
     The kernel is centred with the training means, even if ``domain_weight=0``. Centring does not
     change the predictions of a kernel machine with an intercept.
 
     References
     ----------
-    A. Wu, "Domain generalization via domain-based covariance minimization".
+    A. Wu (2021), "Domain generalization via domain-based covariance minimization",
+    arXiv:2110.06298.
 
     Examples
     --------
-    >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.svm import SVC
     >>> from domainwise import InvariantKernel
     >>> from domainwise.datasets import make_synthetic
     >>> data = make_synthetic(random_state=0)
+    >>> X, y, domain = data.data, data.target, data.sample_domain
+    >>> is_source = domain < 7  # the other three domains are unseen
     >>> kernel = InvariantKernel(domain_weight=0.1)
-    >>> K = kernel.fit_transform(data.data, sample_domain=data.sample_domain)
-    >>> svm = SVC(kernel="precomputed").fit(K, data.target)
-    >>> svm.predict(kernel.transform(data.data[:3])).shape
-    (3,)
+    >>> K = kernel.fit_transform(X[is_source], sample_domain=domain[is_source])
+    >>> svm = SVC(kernel="precomputed").fit(K, y[is_source])
+    >>> accuracy = svm.score(kernel.transform(X[~is_source]), y[~is_source])
+    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
+    accuracy on unseen domains: 0.75
     """
 
     # sample_domain reaches fit through pipelines and searches without set_fit_request.
@@ -245,7 +250,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     Parameters
     ----------
-    {landmarks} {kernel} {domain} {invariance} {seed}
+    {n_landmarks} {kernel} {domain} {invariance} {landmark_rows} {seed}
 
     Attributes
     ----------
@@ -270,9 +275,18 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     Notes
     -----
+    The inner products :math:`z(x)'z(x')` of the features approximate :math:`k_w(x, x')`. A linear
+    model that minimizes its loss plus :math:`\|b\|^2` for :math:`f(x) = b'z(x)` therefore
+    approximately minimizes its loss plus :math:`\|f\|^2 + w f'P_d f`.
+
     If all rows are landmarks, the features reproduce the exact kernel. ``fit`` reads each row once
     and stores sums per class and domain. With N rows of p features, M landmarks, C classes and T
     domains, time is O(N M p) and memory O(M^2 + M C T).
+
+    References
+    ----------
+    A. Wu (2021), "Domain generalization via domain-based covariance minimization",
+    arXiv:2110.06298.
 
     Examples
     --------
@@ -280,11 +294,14 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     >>> from domainwise import InvariantFeatures
     >>> from domainwise.datasets import make_synthetic
     >>> data = make_synthetic(random_state=0)
+    >>> X, y, domain = data.data, data.target, data.sample_domain
+    >>> is_source = domain < 7  # the other three domains are unseen
     >>> features = InvariantFeatures(n_landmarks=100, domain_weight=0.1)
-    >>> Z = features.fit_transform(data.data, sample_domain=data.sample_domain)
-    >>> Z.shape[1]
-    100
-    >>> svm = LinearSVC().fit(Z, data.target)
+    >>> Z = features.fit_transform(X[is_source], sample_domain=domain[is_source])
+    >>> svm = LinearSVC().fit(Z, y[is_source])
+    >>> accuracy = svm.score(features.transform(X[~is_source]), y[~is_source])
+    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
+    accuracy on unseen domains: 0.72
     """
 
     # float32 is precise enough: no linear system is solved that would amplify rounding errors.
