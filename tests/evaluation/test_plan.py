@@ -8,6 +8,7 @@ import pytest
 
 from domainwise import evaluate
 from domainwise.base import process as runner
+from domainwise.base.files import to_json
 from domainwise.evaluation import plan
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.plan import Costs, Plan, Size, clearly_worse, make_plan, workers_for
@@ -175,7 +176,7 @@ def test_a_plan_that_cannot_be_used_is_refused(ladder, tmp_path):
     (X, y, domain), arguments, evaluation = ladder
     for source, words in [
         ({"sizes": []}, "is missing"),
-        ({**evaluation.plan.to_dict(), "sizes": []}, "contains no methods"),
+        ({**to_json(evaluation.plan), "sizes": []}, "contains no methods"),
         (tmp_path / "absent.json", "does not exist"),
     ]:
         with pytest.raises(ValueError, match=words):

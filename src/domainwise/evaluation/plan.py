@@ -7,12 +7,11 @@ size. If all methods on all rows are expected to take less time than the budget,
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +21,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import check_cv
 
-from domainwise.base.files import Form, Maybe, ResultsError, check_form, read_json
+from domainwise.base.files import ResultsError, from_json, read_json, to_json
 from domainwise.base.messages import listed
 from domainwise.base.process import (
     Progress,
@@ -87,18 +86,6 @@ class Size:
     methods: tuple[str, ...]  #: keys of the methods that are run
 
 
-_SIZE: Form = {"rows": int, "groups": Maybe(int), "methods": [str]}
-#: Form of a plan in JSON.
-PLAN: Form = {
-    "sizes": [_SIZE],
-    "inner_groups": Maybe(int),
-    "quick": bool,
-    "is_decided": bool,
-    "seconds": (int, float),
-    "left_out": {str: str},
-}
-
-
 @dataclass(frozen=True)
 class Plan:
     """The rows, folds and methods of an evaluation.
@@ -131,15 +118,10 @@ class Plan:
             plan = read_json(path)
         if isinstance(plan, Mapping) and isinstance(plan.get("plan"), Mapping):
             plan = plan["plan"]
-        check_form(plan, PLAN, location)
-        sizes = [Size(**{**size, "methods": tuple(size["methods"])}) for size in plan["sizes"]]
-        if not sizes or not all(size.methods for size in sizes):
+        read: Self = from_json(cls, to_json(plan), location)
+        if not read.sizes or not all(size.methods for size in read.sizes):
             raise ResultsError(f"{location} contains no methods. Pass another plan, or None")
-        return cls(**{**plan, "sizes": tuple(sizes), "is_decided": True})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan as JSON values."""
-        return dict(json.loads(json.dumps(asdict(self))))
+        return replace(read, is_decided=True)
 
     def without(self, keys: Collection[str], number: int) -> Plan:
         """Return the plan without some methods at the sizes after this one."""

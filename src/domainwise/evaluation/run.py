@@ -14,10 +14,12 @@ import numpy as np
 
 from domainwise.base.arguments import AUTO, CONSTRAINTS, POSITIVE, SEED, check_arguments
 from domainwise.base.arrays import ArrayLike, CrossValidator, Label, Scoring
+from domainwise.base.files import to_json
 from domainwise.base.inputs import check_is_table
 from domainwise.base.process import Progress, run_jobs
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import (
+    check_leaks,
     columns_of_sites,
     describe_differences,
     leaking_columns,
@@ -386,7 +388,7 @@ def compare_methods(
     settings: dict[str, Any] = {"inner_cv": repr(inner_cv), "inside": details, "quick": plan.quick}
     if problem.inner_scoring is not None:
         settings["inner_scoring"] = repr(problem.inner_scoring)
-    settings |= {**problem.overrides, "requested": requested, "plan": plan.to_dict()}
+    settings |= {**problem.overrides, "requested": requested, "plan": to_json(plan)}
     with (
         nullcontext(JobMemory())
         if out is None
@@ -461,8 +463,7 @@ def compare_methods(
             max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
             fast = [m for m in last_methods if m.cost <= max_costs.get(m.key, LOW_COST)]
             without = rerun(names, fast, True)
-            scores = {} if without is None else {r.label: r.mean for r in without.results}
-            evaluation.differences["without_leaks"] = {"columns": names, "scores": scores}
+            evaluation.differences |= check_leaks(evaluation, without)
     return evaluation
 
 
