@@ -1,6 +1,6 @@
 """
-Choosing with DCMCV
-===================
+Held-out sites predict the score at new sites, random folds do not
+==================================================================
 
 DCM has three important parameters: the width of the kernel, the ridge, and the weight of the domain
 penalty. ``DCMCV`` scores a whole grid on held-out domains in little more time than a few fits. What

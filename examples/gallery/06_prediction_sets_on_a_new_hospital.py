@@ -1,6 +1,6 @@
 """
-Prediction sets at a new hospital
-=================================
+Sets calibrated on random rows are too small at a new hospital
+==============================================================
 
 A prediction set contains the plausible diagnoses for a patient. With a coverage of 90 %, the set
 contains the true diagnosis for nine in ten patients. At a new hospital, sets that were calibrated
