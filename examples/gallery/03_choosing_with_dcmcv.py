@@ -95,7 +95,7 @@ plt.show()
 # one search and the accuracy at the twenty-two new sites. On the dashed line, the two are equal.
 
 figure, axes = plt.subplots(figsize=(5.6, 4.2))
-markers = {"held-out sites": ("o", "#2a9d8f"), "random folds": ("s", "#d9902f")}
+markers = {"held-out sites": ("o", "#2a9d8f"), "random folds": ("s", "#c17a1a")}
 observed = {title: [] for title in markers}
 expected = {title: [] for title in markers}
 for seed in range(1, 4):

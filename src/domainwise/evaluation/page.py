@@ -192,13 +192,13 @@ def _parameter_meanings(evaluation: Results) -> list[tuple[str, str]]:
 MAX_FEATURES = 12
 #: Colors of methods, readable on white and on black.
 COLORS = {
-    "constant": "#8b95a1",
+    "constant": "#848e9a",
     "svm": "#5b8def",
-    "linear": "#3fa7c4",
+    "linear": "#2f96b4",
     "boosting": "#7a9a3a",
     "kpca": "#a678de",
     "coir": "#2a9d8f",
-    "dica": "#d9902f",
+    "dica": "#c17a1a",
     "dcm": "#b06a50",
     "fastdcm": "#f09a8a",
     "dcmcv": "#e0533d",
