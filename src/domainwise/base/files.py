@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -130,6 +130,16 @@ def _parse_json(text: str | bytes, *, only_finite: bool = False) -> Any:
         return json.loads(text, parse_constant=parse_number, parse_float=parse_number)
     except (ValueError, RecursionError):
         return None
+
+
+def plain(value: Any, of_nonfinite: Callable[[float], Any] = lambda value: None) -> Any:
+    """Convert a value to Python types for JSON; ``of_nonfinite`` replaces NaN and infinity."""
+    if isinstance(value, Mapping):
+        return {name: plain(entry, of_nonfinite) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry, of_nonfinite) for entry in value]
+    value = value.item() if hasattr(value, "item") else value
+    return of_nonfinite(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class ResultStore:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from domainwise.base.files import plain
 from domainwise.evaluation.problem import make_problem
-from domainwise.evaluation.results import plain
 from domainwise.evaluation.run import compare_methods
 from domainwise.evaluation.sites import pool_method
 from domainwise.held_out.calibration.quantiles import calibrate_sets

@@ -15,8 +15,9 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import ArrayLike, Frame
+from domainwise.base.files import plain, write_text
 from domainwise.evaluation import sites
-from domainwise.evaluation.results import MethodResult, Prediction, Results, finite_mean, plain
+from domainwise.evaluation.results import MethodResult, Prediction, Results, finite_mean
 from domainwise.evaluation.sites import (
     BetweenSites,
     SiteCalibration,
@@ -341,7 +342,6 @@ class Evaluation(Results):
         path : Path
             The file that was written.
         """
-        from domainwise.base.files import write_text
         from domainwise.evaluation.page import render
 
         report_path = Path(path)

@@ -30,6 +30,7 @@ from domainwise.base.files import (
     ResultsError,
     ResultStore,
     check_form,
+    plain,
     read_json,
     replacing,
     write_text,
@@ -43,7 +44,7 @@ from domainwise.evaluation.evaluation import (
 )
 from domainwise.evaluation.jobs import MethodJob, job_key
 from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.results import Kind, MethodResult, Prediction, SiteColumns, plain
+from domainwise.evaluation.results import Kind, MethodResult, Prediction, SiteColumns
 from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import Measure
 from domainwise.models.registry import Method

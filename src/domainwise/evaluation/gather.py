@@ -13,6 +13,7 @@ import sklearn
 
 from domainwise import __version__
 from domainwise.base.arrays import Array
+from domainwise.base.files import plain
 from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import JobScorer, can_score, job_key
@@ -29,7 +30,6 @@ from domainwise.evaluation.results import (
     domain_weights,
     grouped,
     joined,
-    plain,
     pooled_score,
     probability_scores,
     resampled,

@@ -487,16 +487,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def plain(value: Any) -> Any:
-    """Convert a value to Python types for JSON, with None for NaN and infinity."""
-    if isinstance(value, Mapping):
-        return {name: plain(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
 #: Number of bootstrap samples of a domain's rows.
 ROW_DRAWS = 400
 #: If a domain has more rows than this, bootstrap samples are drawn from representative rows.
