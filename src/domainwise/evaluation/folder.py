@@ -119,8 +119,7 @@ _EVALUATION: Form = {
         "task": {"classification", "regression"},
         **dict.fromkeys(("rows", "rows_given", "columns", "domains", "seed"), int),
         "classes": Maybe([NAME]),
-        "class_weight?": Maybe(str),  # in files from earlier versions, as in the recipe
-        "decision?": (str, *NUMBER),
+        "decision": (str, *NUMBER),
         "positive": Maybe(NAME),
         "python": str,
         "versions": {str: str},
@@ -141,8 +140,8 @@ _EVALUATION: Form = {
     "recipe": Maybe(
         {
             "task": {"classification", "regression"},
-            **dict.fromkeys(("scoring", "inner_scoring", "class_weight?"), Maybe(str)),
-            "decision?": (str, *NUMBER),
+            **dict.fromkeys(("scoring", "inner_scoring"), Maybe(str)),
+            "decision": (str, *NUMBER),
             "pos_label": Maybe(NAME),
             "seed": int,
             "grids": {str: Maybe({str: (list, dict)})},

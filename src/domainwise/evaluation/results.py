@@ -357,10 +357,8 @@ class Results:
             return []
         rule = None
         if classes is not None:
-            # In files from earlier versions, fits with class weights require no other decisions.
-            decision = "argmax" if self.facts.get("class_weight") else self.facts.get("decision")
             counts = counts_by_domain(outputs.y, outputs.domain_codes, len(classes))
-            rule = rule_for(decision or "auto", counts, measure.name)
+            rule = rule_for(self.facts.get("decision", "auto"), counts, measure.name)
         scorer = partial(_score_outputs, measure, classes, rule)
         # If the method itself decides by another rule, its scores are shifted by the difference.
         scores = np.array(list(method.scores.values()))
