@@ -11,7 +11,7 @@ pytest.importorskip("python_calamine")
 pytest.importorskip("openpyxl")
 
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
-from domainwise.tables.cells import learn_kind, learn_marks, read_numbers  # noqa: E402
+from domainwise.tables.cells import Cells, learn_kind, learn_marks  # noqa: E402
 from domainwise.tables.errors import TableError  # noqa: E402
 from domainwise.tables.files import open_table  # noqa: E402
 from domainwise.tables.schema import Schema, check_table, load_table  # noqa: E402
@@ -98,12 +98,12 @@ def read_table(path):
 
 def numbers(texts, mark=None):
     """The numbers in a column, or its texts if it is none of numbers."""
-    column = pandas.Series(texts, name="x")
+    column = Cells(pandas.Series(texts))
     mark, _ = learn_marks({"x": column}, mark)
     kind, form, unmatched = learn_kind(column, mark)
     if kind == "text" or unmatched:
         return texts
-    return read_numbers(column, mark, form)[0].tolist()
+    return column.numbers(mark, form)[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_options_and_other_columns_decide_between_two_readings():
     open_ = ["1,234", "2,345"]
     assert numbers(open_, mark=",") == [1.234, 2.345]
     assert numbers(open_, mark=".") == [1234, 2345]
-    columns = {"x": pandas.Series(open_), "y": pandas.Series(["1,5", "2"])}
+    columns = {"x": Cells(pandas.Series(open_)), "y": Cells(pandas.Series(["1,5", "2"]))}
     assert learn_marks(columns) == (",", {})
-    columns["z"] = pandas.Series(["1.5", "2"])
+    columns["z"] = Cells(pandas.Series(["1.5", "2"]))
     assert learn_marks(columns) == (None, {"y": ",", "z": "."})
     # Half of a column does not decide about other columns.
-    columns["y"] = pandas.Series(["1,5", "a", "b", "c"])
+    columns["y"] = Cells(pandas.Series(["1,5", "a", "b", "c"]))
     assert learn_marks(columns) == (".", {})
 
 
@@ -162,7 +162,7 @@ def test_options_and_other_columns_decide_between_two_readings():
     ],
 )
 def test_the_form_of_text_is_detected(texts, form):
-    kind, detected_form, unmatched = learn_kind(pandas.Series(texts))
+    kind, detected_form, unmatched = learn_kind(Cells(pandas.Series(texts)))
     assert (detected_form if kind == "number" else kind, unmatched) == (form, [])
 
 
@@ -418,34 +418,67 @@ def test_a_semicolon_wins_over_commas_within_names(tmp_path):
     }
 
 
+def readings(texts, monkeypatch, na=()):
+    """How a column is read with Arrow, and without."""
+    for is_fast in (True, False):
+        with monkeypatch.context() as patch:
+            if not is_fast:
+                patch.setattr(Cells, "_simple_texts", None)
+            column = Cells(pandas.Series(texts), na)
+            mark, marks = learn_marks({"x": column})
+            kind = learn_kind(column, mark or marks.get("x"))
+            yield mark, marks, kind, [column.numbers(m, "") for m in (".", ",", None)]
+
+
+def assert_read_alike(texts, monkeypatch, na=()):
+    fast, slow = readings(texts, monkeypatch, na)
+    assert fast[:3] == slow[:3], texts
+    np.testing.assert_array_equal(fast[3], slow[3])
+    return fast
+
+
 def test_simple_numbers_are_read_faster_but_not_otherwise(monkeypatch):
     rng = np.random.default_rng(0)
     values = [
         float(f"{v:.{d}e}")
         for v, d in zip(rng.normal(size=500), rng.integers(0, 17, 500), strict=True)
     ]
-    for mark in (".", ","):
+    for i, mark in enumerate((".", ",")):
         texts = [f" {value!r}".replace(".", mark) for value in values] + ["NA", None, "+1e3", "7"]
-        column = pandas.Series(texts, name="x")
-        results = []
-        for is_fast in (True, False):
-            if not is_fast:
-                monkeypatch.setattr("domainwise.tables.cells._simple_texts", lambda *_: None)
-            table_mark, marks = learn_marks({"x": column})
-            numbers, is_unreadable = read_numbers(column, table_mark)
-            assert (table_mark, marks, is_unreadable.any()) == (mark, {}, False)
-            assert learn_kind(column, table_mark) == ("number", "", [])
-            results.append(numbers)
-        monkeypatch.undo()
-        np.testing.assert_array_equal(*results)
-        np.testing.assert_array_equal(results[0][:500], values)
-    for texts in (["1.234", "2.345"], ["1,234"], ["01", "2"], ["1.5", "1,5"], ["0.123"], ["1e400"]):
-        column, results = pandas.Series(texts, name="x"), []
-        for is_fast in (True, False):
-            if not is_fast:
-                monkeypatch.setattr("domainwise.tables.cells._simple_texts", lambda *_: None)
-            mark, marks = learn_marks({"x": column})
-            results.append((mark, marks, learn_kind(column, mark), read_numbers(column, mark)))
-        monkeypatch.undo()
-        assert results[0][:3] == results[1][:3]
-        np.testing.assert_array_equal(results[0][3], results[1][3])
+        shown_mark, _, kind, numbers = assert_read_alike(texts, monkeypatch)
+        assert (shown_mark, kind) == (mark, ("number", "", []))
+        np.testing.assert_array_equal(numbers[i][0][:500], values)
+
+
+#: Cells that programs and people write; Python, pandas and Arrow read some of them differently.
+SPELLINGS = [
+    *("1.234", "1,234", "1.5", "1,5", "01", "007", "-01", "0", "-0", "0.123", "12.", ".5", "+7"),
+    *("1e400", "1e-400", "-1e400", "1E5", "1e+05", "1d5", "1e", "e5", ".", "-", "+", "--1", "1-"),
+    *("inf", "-inf", "Infinity", "INF", "Inf", "nan", "NaN", "NAN", "nan(1)", "-nan", "<NA>"),
+    *(
+        "0x1F",
+        "0X1f",
+        "0b1",
+        "0o7",
+        "1_000",
+        "1 000",
+        "1\u00a0000",
+        "1'000",
+        "1’000.5",
+        "1.234.567",
+    ),
+    *("9" * 30, "9" * 400, "9007199254740993", "1f", "1L", "1j", "١", "１", "½", "²", "−5", "–5"),
+    *("12%", "12 %", ">200", "< 0,5", "True", "FALSE", "yes", "NA", "None", "null", "#N/A", " 5 "),
+    *("\t5", "\u20095", "\x1f5", "5\n", "1.5.", "1,234.5", "1.234,5", "#DIV/0!", "", " ", "-999"),
+]
+
+
+@pytest.mark.parametrize("word", SPELLINGS)
+def test_every_spelling_is_read_alike_in_every_company(word, monkeypatch):
+    for others in ([], ["1.5", "2.25"], ["1,5", "2,25"], ["1", "2"], [None, "NA"], ["a", "b"]):
+        assert_read_alike([word, *others], monkeypatch)
+        assert_read_alike([word, *others], monkeypatch, na=["-999", "7"])
+    alone, together = (Cells(pandas.Series([word, *more])) for more in ([], ["1.5", "x", "True"]))
+    for mark in (".", ",", None):
+        for one, many in zip(alone.numbers(mark, ""), together.numbers(mark, ""), strict=True):
+            np.testing.assert_array_equal(one[0], many[0])

@@ -17,7 +17,7 @@ pytest.importorskip("openpyxl")
 
 from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table, read_labelled_rows  # noqa: E402
-from domainwise.tables.cells import learn_kind, plain  # noqa: E402
+from domainwise.tables.cells import Cells, learn_kind, plain  # noqa: E402
 from domainwise.tables.errors import TableError  # noqa: E402
 from domainwise.tables.schema import Schema, check_table, load_table  # noqa: E402
 
@@ -266,7 +266,7 @@ def test_cells_that_are_no_numbers_or_text_are_refused(tmp_path):
     schema = check_table(FRAME, **ROLES).schema
     with pytest.raises(TableError, match=r"'age' must contain numbers, but row 1 has '\[1, 2\]'"):
         schema.prepare(FRAME.assign(age=[[1, 2]] * N))
-    assert learn_kind(pandas.Series(["0x1F", "0x20"])) == ("text", "", [])
+    assert learn_kind(Cells(pandas.Series(["0x1F", "0x20"]))) == ("text", "", [])
     assert plain(pandas.Series(pandas.Categorical([2, 1, 2]))).tolist() == [2, 1, 2]
 
 

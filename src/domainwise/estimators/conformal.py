@@ -132,19 +132,22 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
         return np.asarray(self.estimator_.feature_names_in_)
 
 
-def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, indices: Any = None) -> Any:
+def fit_rows(
+    estimator: Any, X: Any, y: Any, sample_domain: Any, indices: Any = None, weights: Any = None
+) -> Any:
     """Fit a clone to the rows with these indices, or to all rows; do not warn about domains."""
     if indices is not None:
         X, y = inputs.take_rows(X, indices), inputs.take_rows(y, indices)
         sample_domain = None if sample_domain is None else inputs.take_rows(sample_domain, indices)
+        weights = None if weights is None else weights[indices]
     with inputs.quiet_about_domains():
-        return fit_with_domains(clone(estimator), X, y, sample_domain)
+        return fit_with_domains(clone(estimator), X, y, sample_domain, weights)
 
 
 @with_shared_arguments
 @arguments
 class DomainConformal(DomainMetaEstimator):
-    """Prediction sets and intervals that are valid on new domains, for any classifier or regressor.
+    r"""Prediction sets and intervals that are valid on new domains, for any predictor.
 
     The errors on held-out domains estimate the errors on new domains. Sets and intervals contain
     all classes and values whose nonconformity score (such as the absolute error) is at most a
@@ -185,6 +188,12 @@ class DomainConformal(DomainMetaEstimator):
 
     Notes
     -----
+    A set contains the classes, or an interval the values, with a nonconformity score of at most a
+    threshold q. If :math:`F_k` is the distribution of the scores in held-out domain k of K, q is
+    the smallest value for which
+
+    .. math:: \frac{1}{K + 1} \sum_k F_k(q) \ge \text{coverage}.
+
     With K domains, a coverage of at most K / (K + 1) can be guaranteed. For a higher coverage,
     "split" returns sets with all classes and infinite intervals, with a warning. "cv" does so only
     with one or two domains. With three to eight domains, it widens the pooled quantile of the
@@ -197,7 +206,7 @@ class DomainConformal(DomainMetaEstimator):
     References
     ----------
     R. Dunn, L. Wasserman and A. Ramdas (2023), "Distribution-free prediction sets for two-layer
-    hierarchical models", Journal of the American Statistical Association.
+    hierarchical models", Journal of the American Statistical Association, arXiv:1809.07441.
 
     Examples
     --------
@@ -207,8 +216,9 @@ class DomainConformal(DomainMetaEstimator):
     >>> data = make_synthetic(n_domains=10, random_state=0)
     >>> model = DomainConformal(LogisticRegression())
     >>> model = model.fit(data.data, data.target, sample_domain=data.sample_domain)
-    >>> model.predict_set(data.data[:3], coverage=0.9).shape, model.promise_
-    ((3, 2), 'approximate')
+    >>> sets = model.predict_set(make_synthetic(n_domains=5, random_state=1).data, coverage=0.9)
+    >>> print(f"{model.promise_} coverage, {sets.sum(axis=1).mean():.2f} classes on average")
+    approximate coverage, 1.92 classes on average
     """
 
     estimator: Estimator = field(kw_only=False)

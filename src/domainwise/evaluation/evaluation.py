@@ -15,7 +15,7 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import ArrayLike, Frame
-from domainwise.base.files import plain, write_text
+from domainwise.base.files import to_json
 from domainwise.evaluation import sites
 from domainwise.evaluation.results import MethodResult, Prediction, Results, finite_mean
 from domainwise.evaluation.sites import (
@@ -36,13 +36,6 @@ from domainwise.tables.errors import import_pandas
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Attributes of a method's result that are stored unchanged, and their keys in JSON.
-STORED_AS = {
-    **{name: name for name in ("key", "label", "kind", "about", "context", "candidates")},
-    **{name: name for name in ("parameters", "p_value", "p_adjusted", "batches")},
-    "importance": "worth",
-    "probability_scores": "probability_scores",
-}
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
 MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
@@ -342,6 +335,7 @@ class Evaluation(Results):
         path : Path
             The file that was written.
         """
+        from domainwise.base.files import write_text
         from domainwise.evaluation.page import render
 
         report_path = Path(path)
@@ -403,7 +397,7 @@ class Evaluation(Results):
                 for other in self.others
             ],
         }
-        return dict(plain(content))
+        return dict(to_json(content))
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON.
@@ -479,7 +473,7 @@ class Evaluation(Results):
         low, high = summary.pop("low"), summary.pop("high")
         rows, pooled = self._domain_scores(result), sites.pool_method(self, result)
         return {
-            **{key: getattr(result, name) for name, key in STORED_AS.items()},
+            **to_json(result),
             **summary,
             "expected": (summary["mean"], low, high),
             "range": self.range_of(result),
@@ -490,7 +484,6 @@ class Evaluation(Results):
             # Unlike in "expected", larger is always better here.
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
             "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in rows],
-            "warnings": result.warnings,
             "between_sites": pooled and pooled.to_dict(),
         }
 

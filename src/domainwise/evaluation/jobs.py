@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import Array
-from domainwise.base.files import plain
+from domainwise.base.files import to_json
 from domainwise.base.inputs import quiet_about_domains
 from domainwise.base.messages import ContextWarning, RowFoldsWarning
 from domainwise.base.process import Row, filtered_warnings, one_thread
@@ -127,7 +127,7 @@ class MethodJob:
         problem, full_problem, (train, test) = self.problem, self.problem.full, self.split
         model = self._fit()
         search: MethodSearch = model[-1]
-        parameters = plain(search.best_params_, str)
+        parameters = to_json(search.best_params_, str)
         importances: dict[str, list[float]] = {}
         if self.columns:
             with suppress(Exception):

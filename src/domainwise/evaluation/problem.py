@@ -339,10 +339,12 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     if unnamed_columns := [name for name in column_names if is_unnamed(name)]:
         notes.append(UNNAMED_NOTE)
     X = X.drop(columns=unnamed_columns).reset_index(drop=True)
-    decimal, marks = cells.learn_marks({name: X[name] for name in X.columns})
+    columns = tables.cells_of(X, list(X.columns))
+    decimal, marks = cells.learn_marks(columns)
     schema = tables.Schema((), (), "", "", "", decimal=decimal, marks=marks)
     try:
-        schema, features = tables.learn_features(X, schema, notes=notes)
+        rows = np.arange(len(X))
+        schema, features = tables.learn_features(columns, schema, row_numbers=rows, notes=notes)
     except ColumnError as error:
         raise TableError(
             *error.parts,
@@ -363,10 +365,10 @@ def read_target(y: Any, task: str, notes: list[str]) -> Any:
     is_text = targets.ndim == 1 and all(isinstance(target, str) for target in targets)
     if not is_text or find_spec("pandas") is None:
         return y
-    column = import_pandas().Series(targets.tolist(), dtype=object, name="y")
+    column = cells.Cells(import_pandas().Series(targets.tolist(), dtype=object))
     decimal, _ = cells.learn_marks({"y": column})
     schema = tables.Schema((), (), "y", "", task, decimal=decimal)
-    task, _, values = tables.learn_target(column, task, schema)
+    task, _, values = tables.learn_target(column, task, schema, np.arange(len(targets)))
     if task == "classification":
         return y
     notes.append("the target is text and was read as numbers")

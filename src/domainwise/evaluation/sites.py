@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from domainwise.base.arrays import Array, Frame, Label
+from domainwise.base.files import to_json
 from domainwise.estimators.adaptation.corrections import SourceOutputs
 from domainwise.evaluation.results import MethodResult, Results, grouped, held_out_outputs
 from domainwise.held_out.scoring.pooling import PooledScores, auc_error, pool_measure
@@ -97,15 +98,8 @@ class SiteTable:
         values : dict
             ``sites`` (a list of rows) and ``pooled``.
         """
-
-        def to_values(value: Any) -> Any:
-            if isinstance(value, PooledScores):
-                return value.to_dict()
-            if isinstance(value, dict):
-                return {str(name): to_values(entry) for name, entry in value.items()}
-            return value
-
-        return {"sites": self.table.to_dict("records"), "pooled": to_values(self.pooled)}
+        pooled = {str(name): entry for name, entry in self.pooled.items()}
+        return dict(to_json({"sites": self.table.to_dict("records"), "pooled": pooled}))
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,12 @@ class LeaveDomainsOut(BaseCrossValidator):
     from ``sample_domain``: ``cross_validate(..., params={"sample_domain": d})`` works without
     ``set_split_request``.
 
+    References
+    ----------
+    E. W. Steyerberg and F. E. Harrell (2016), "Prediction models need appropriate internal,
+    internal-external, and external validation", Journal of Clinical Epidemiology 69,
+    doi:10.1016/j.jclinepi.2015.04.005.
+
     Examples
     --------
     >>> import numpy as np

@@ -24,7 +24,7 @@ from domainwise.distributed import parquet
 from domainwise.estimators.ensemble.batches import Moments
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, describe_model, table_setting
-from domainwise.tables.cells import MAX_CATEGORIES, as_labels
+from domainwise.tables.cells import as_labels, text_problem
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
 from domainwise.tables.names import choose_features, split_names
@@ -161,11 +161,8 @@ class Statistics:
         """
         made_up_cells, modes = [], []
         for column, counts in zip(schema.categorical, self.categories, strict=True):
-            if len(counts) > max(MAX_CATEGORIES, counts.total() // 2):
-                raise TableError(
-                    f"column {column!r} has {len(counts)} distinct values in {counts.total()} "
-                    "rows, so it looks like an identifier. Drop it"
-                )
+            if problem := text_problem(counts):
+                raise TableError(f"column {column!r} ", *problem, ". Drop it")
             modes.append(min(((-n, name) for name, n in counts.items()), default=(0, np.nan))[1])
             imputed_counts = counts + Counter({modes[-1]: self.domains.total() - counts.total()})
             ranked_counts = sorted(((n, name) for name, n in imputed_counts.items()), reverse=True)

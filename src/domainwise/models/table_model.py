@@ -19,7 +19,7 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import Array
-from domainwise.base.files import plain
+from domainwise.base.files import to_json
 from domainwise.base.messages import ContextWarning, warn_caller
 from domainwise.base.process import filtered_warnings
 from domainwise.held_out.calibration.decisions import check_decision
@@ -327,7 +327,7 @@ def describe_model(
         "domains": [list(pair) for pair in domains],
         "n_rows": sum(n for _, n in domains),
         "seed": setting.seed,
-        "chosen": plain({name: search.best_params_[name] for name in search.varied_}, str),
+        "chosen": to_json({name: search.best_params_[name] for name in search.varied_}, str),
         "n_components": None if projector is None else int(projector.dual_coef_.shape[1]),
         "check": None,
         "context": context,

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
+from datetime import date, datetime
 from decimal import Decimal
+from functools import cache, cached_property
 from numbers import Real
 from typing import Any
 
@@ -50,10 +52,6 @@ def _number_pattern(mark: str | None) -> re.Pattern[str]:
 
 NUMBER = {mark: _number_pattern(mark) for mark in OTHER_MARK}
 _SEPARATORS = {mark: re.compile(f"[{THOUSANDS}{OTHER_MARK[mark]}]") for mark in OTHER_MARK}
-SIMPLE_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-PLAIN_NUMBER = re.compile(SIMPLE_NUMBER)
-#: Pattern for 1.234 or 1,234, whose mark may be a decimal mark or a thousands separator.
-GROUPED = r"[+-]?[1-9][0-9]{{0,2}}[{}][0-9]{{3}}(?:[eE][+-]?[0-9]+)?"
 CENSORED = re.compile(r"[<>≤≥]=?\s*")
 TIME = re.compile(
     r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]+)?))?(?:\s*([AaPp])\.?[Mm]\.?)?"
@@ -66,6 +64,10 @@ DATE = re.compile(
     rf"|[0-9]{{1,2}}[-. ]+{_MONTH}[-., ]+[0-9]{{2,4}}|{_MONTH} [0-9]{{1,2}}, ?[0-9]{{4}})"
     r"(?:[T ].*)?"
 )
+#: Formats of dates that can be read, by the order of day and month.
+DATE_FORMATS = {"": ["%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y"]}
+DATE_FORMATS["day"] = [*DATE_FORMATS[""], "%d/%m/%Y", "%d-%m-%Y"]
+DATE_FORMATS["month"] = [*DATE_FORMATS[""], "%m/%d/%Y", "%m-%d-%Y"]
 #: Pattern for numbers with symbols or units, such as <5, $5, (5), 5 mm, 1_000, 95:30 or 1.5D+03,
 #: and for the results of failed formulas.
 ANNOTATED_NUMBER = re.compile(
@@ -120,21 +122,10 @@ def day_in(text: str, order: str = "") -> date | None:
     >>> day_in("31.5.2024"), day_in("5/31/2024", "month"), day_in("1/2/2024")
     (datetime.date(2024, 5, 31), datetime.date(2024, 5, 31), None)
     """
-    text = re.split("[T ]", text)[0]
-    if match := re.fullmatch(r"([0-9]{4})[-./]([0-9]{1,2})[-./]([0-9]{1,2})", text):
-        year, month, day = map(int, match.groups())
-    elif match := re.fullmatch(r"([0-9]{1,2})([-./])([0-9]{1,2})[-./]([0-9]{4})", text):
-        day, month, year = int(match[1]), int(match[3]), int(match[4])
-        if match[2] != ".":
-            if not order:
-                return None
-            day, month = (day, month) if order == "day" else (month, day)
-    else:
-        return None
-    try:
-        return date(year, month, day)
-    except ValueError:
-        return None
+    for date_format in DATE_FORMATS[order]:
+        with suppress(ValueError):
+            return datetime.strptime(re.split("[T ]", text)[0], date_format).date()
+    return None
 
 
 def text_of(cell: Any) -> str:
@@ -158,7 +149,7 @@ def is_numeric(column: Any) -> bool:
 
 
 def plain(column: Any) -> Any:
-    """Return a column with a dtype of numbers, dates or durations, or with the dtype object."""
+    """Return a column whose dtype is one of numbers, dates, durations or text, or object."""
     pandas = import_pandas()
     if hasattr(column, "cat"):
         return plain(column.astype(column.cat.categories.dtype))
@@ -173,146 +164,190 @@ def plain(column: Any) -> Any:
         return column.dt.to_timestamp()
     if getattr(column.dtype, "byteorder", "=") not in "=|":
         return column.astype(column.dtype.newbyteorder("="))
-    return column if is_numeric(column) or column.dtype.kind in "mM" else column.astype(object)
+    is_typed = is_numeric(column) or column.dtype.kind in "mM"
+    return column if is_typed or column.dtype == "str" else column.astype(object)
 
 
-def _factorize(column: Any) -> tuple[Array, Any]:
-    """Return the index of each cell among the distinct cells (-1 if missing), and these."""
-    column, pandas = plain(column), import_pandas()
-    try:
-        return pandas.factorize(column)
-    except TypeError:  # lists, for example, which are refused later
-        return pandas.factorize(column.map(str, na_action="ignore"))
+#: Types of columns, as named by pandas, that may contain lists, bytes or complex numbers.
+_UNUSUAL_TYPES = ("mixed", "mixed-integer", "bytes", "complex")
 
 
-def _convert(column: Any, convert: Callable[[Any], Any], dtype: Any, missing: Any) -> Array:
-    """Convert each distinct cell; missing cells become ``missing``."""
-    codes, uniques = _factorize(column)
-    values = np.empty(len(uniques) + 1, dtype=dtype)
-    values[:-1] = [convert(cell) for cell in uniques]
-    values[-1] = missing
-    return values[codes]
+class Cells:
+    """The cells of a column, each distinct one of which is converted once.
 
-
-def _simple_texts(column: Any, mark: str | None, na: Sequence[str]) -> Any:
-    """Return stripped text as an Arrow array if all cells are numbers without separators.
-
-    This only makes reading such columns faster. Missing cells are null; the result is None for
-    other columns.
+    ``na`` lists values that count as missing, in addition to ``MISSING_WORDS``.
     """
-    try:
-        import pyarrow
-        from pyarrow import compute
 
-        texts = compute.utf8_trim_whitespace(pyarrow.array(column, pyarrow.string()))
-    except (ImportError, TypeError, ValueError):
-        return None
-    missing_words = pyarrow.array([*MISSING_WORDS, *na], pyarrow.string())
-    texts = compute.if_else(compute.is_in(texts, missing_words), None, texts)
-    pattern = SIMPLE_NUMBER.replace(r"\.", ",") if mark == "," else SIMPLE_NUMBER
-    is_simple = compute.match_substring_regex(texts, f"^(?:{pattern})$")
-    return texts if compute.all(is_simple, min_count=0).as_py() else None
+    def __init__(self, column: Any, na: Sequence[str] = ()) -> None:
+        self.column, self.na = plain(column), tuple(na)
+        self.is_numeric = is_numeric(self.column)
+        self.numbers = cache(self._read_numbers)
+        self._simple_numbers = cache(self._read_simple_numbers)
 
+    @cached_property
+    def _distinct(self) -> tuple[Array, list[Any]]:
+        """The index of each cell among the distinct cells (-1 if missing), and these."""
+        column, pandas = self.column, import_pandas()
+        if not pandas.api.types.infer_dtype(column).startswith("mixed"):
+            codes, uniques = pandas.factorize(column)
+            return codes, list(uniques)
 
-def _count_matches(texts: Any, pattern: str) -> int:
-    """Count the texts in an Arrow array that match a pattern."""
-    from pyarrow import compute
+        # Lists have no hash, and 1 equals True, although their text differs.
+        def key(cell: Any) -> tuple[bool, Any]:
+            return isinstance(cell, bool), cell if isinstance(cell, Real) else str(cell)
 
-    return compute.sum(compute.match_substring_regex(texts, pattern)).as_py() or 0
+        codes, keys = pandas.factorize(column.map(key, na_action="ignore"))
+        return codes, [cell for _, cell in keys]
 
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """The number of each distinct cell, as text without spaces around it; no missing ones."""
+        codes, uniques = self._distinct
+        counts: Counter[str] = Counter()
+        for cell, count in zip(uniques, np.bincount(codes[codes >= 0], minlength=1), strict=False):
+            counts[str(cell).strip()] += int(count)
+        for text in {*MISSING_WORDS, *self.na} & {*counts}:
+            del counts[text]
+        return counts
 
-def read_numbers(
-    column: Any, mark: str | None = None, form: str = "", na: Sequence[str] = ()
-) -> tuple[Array, Array]:
-    """Return a column's numbers (NaN if missing), and a mask of cells that cannot be read."""
-    column = plain(column)
-    if column.dtype.kind == "m":
-        return column.dt.total_seconds().to_numpy() / 3600, np.zeros(len(column), dtype=bool)
-    if is_numeric(column):
-        values = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
-        is_unreadable = np.zeros(len(values), dtype=bool)
-    elif not form and (texts := _simple_texts(column, mark, na)) is not None:
-        from pyarrow import compute
+    def _convert(
+        self, convert: Callable[[Any], Any], missing: Any, missing_words: Set[str] = frozenset()
+    ) -> tuple[Array, Array]:
+        """Convert each distinct cell; also return a mask of those for which ``convert`` gave None.
 
-        texts = compute.replace_substring(texts, ",", ".") if mark == "," else texts
-        values = np.array(texts.cast("float64").to_numpy(zero_copy_only=False))
-        is_unreadable = np.zeros(len(values), dtype=bool)
-    else:
-        # A pair: the number, and whether the cell cannot be read.
-        def convert(cell: Any) -> tuple[float, bool]:
+        ``missing_words`` are cells, without spaces around them, that become ``missing``.
+        """
+        codes, uniques = self._distinct
+        values = np.empty(len(uniques) + 1, dtype=object)
+        for i, cell in enumerate(uniques):
+            is_missing = text_of(cell).strip() in missing_words
+            values[i] = missing if is_missing else convert(cell)
+        values[-1] = missing
+        return values[codes], np.array([value is None for value in values])[codes]
+
+    @cached_property
+    def _simple_texts(self) -> Any:
+        """Stripped text as an Arrow array, with null for missing cells; None for other cells."""
+        try:
+            import pyarrow
+            from pyarrow import compute
+
+            texts = compute.utf8_trim_whitespace(pyarrow.array(self.column))
+        except (ImportError, NotImplementedError, OverflowError, TypeError, ValueError):
+            return None
+        missing_words = pyarrow.array([*MISSING_WORDS, *self.na], texts.type)
+        return compute.if_else(compute.is_in(texts, missing_words), None, texts)
+
+    def _read_simple_numbers(self, has_commas: bool) -> Array | None:
+        """Return the numbers if Arrow can read all cells, which is faster; None otherwise.
+
+        Such cells have a sign, digits, at most one decimal mark, and an exponent.
+        """
+        if (texts := self._simple_texts) is None:
+            return None
+        from pyarrow import ArrowInvalid, compute
+
+        if has_commas:
+            if compute.any(compute.match_substring(texts, ".")).as_py():
+                return None
+            texts = compute.replace_substring(texts, ",", ".")
+        try:
+            values = np.array(texts.cast("float64"))
+        except ArrowInvalid:
+            return None
+        # Arrow also reads texts such as "NAN(1)" and "INF".
+        return values if np.isfinite(values).sum() == len(texts) - texts.null_count else None
+
+    def _read_numbers(self, mark: str | None, form: str = "") -> tuple[Array, Array]:
+        """Return the numbers (NaN if missing), and a mask of cells that cannot be read."""
+
+        def convert(cell: Any) -> float | None:
             if isinstance(cell, (Real, Decimal)):
                 try:
-                    return float(cell), False
+                    return float(cell)
                 except OverflowError:
-                    return np.inf, False
-            text = str(cell).strip()
-            if text in missing_words:
-                return np.nan, False
-            number = number_in(text, mark, form)
-            return number, bool(np.isnan(number))
+                    return np.inf
+            number = number_in(str(cell).strip(), mark, form)
+            return None if np.isnan(number) else number
 
-        missing_words = {*MISSING_WORDS, *na}
-        dtype = [("value", np.float64), ("unreadable", bool)]
-        pairs = _convert(column, convert, dtype, (np.nan, False))
-        values, is_unreadable = pairs["value"].copy(), pairs["unreadable"]
-    for number in {number_in(text, m) for text in na for m in (mark, None)} if not form else ():
-        values[values == number] = np.nan
-    return values, is_unreadable
+        is_unreadable, values = np.zeros(len(self.column), dtype=bool), None
+        if self.column.dtype.kind == "m":
+            return self.column.dt.total_seconds().to_numpy() / 3600, is_unreadable
+        if self.is_numeric:
+            values = np.array(self.column.to_numpy(dtype=np.float64, na_value=np.nan))
+        elif not form:
+            values = self._simple_numbers(mark == ",")
+        if values is None:
+            numbers, is_unreadable = self._convert(convert, np.nan, {*MISSING_WORDS, *self.na})
+            values = numbers.astype(np.float64)
+        for number in {number_in(t, m) for t in self.na for m in (mark, None)} if not form else ():
+            values[values == number] = np.nan
+        return values, is_unreadable
 
+    def days(self, order: str) -> tuple[Any, Array]:
+        """Return the dates (NaT if missing), and a mask of cells that cannot be read."""
+        if self.column.dtype.kind == "M":
+            days = self.column.dt.tz_localize(None).dt.normalize().reset_index(drop=True)
+            return days.astype("datetime64[s]"), np.zeros(len(days), dtype=bool)
+        days, is_unreadable = self._convert(
+            lambda cell: day_in(str(cell).strip(), order),
+            np.datetime64("NaT"),
+            {*MISSING_WORDS, *self.na},
+        )
+        days = import_pandas().Series(days.astype("datetime64[D]"))
+        return days.astype("datetime64[s]"), is_unreadable
 
-def read_days(column: Any, order: str, na: Sequence[str] = ()) -> tuple[Any, Array]:
-    """Return a column's dates (NaT if missing), and a mask of cells that cannot be read."""
-    column, pandas = plain(column), import_pandas()
-    if column.dtype.kind == "M":
-        days = column.dt.tz_localize(None).dt.normalize().astype("datetime64[s]")
-        return days.reset_index(drop=True), np.zeros(len(days), dtype=bool)
-    missing_words = {*MISSING_WORDS, *na}
+    def texts(
+        self, levels: Sequence[str] = (), missing_text: Sequence[str] = MISSING_TEXT
+    ) -> Array:
+        """Return the cells as text, as they are written; None if missing.
 
-    def convert(cell: Any) -> Any:
-        text = str(cell).strip()
-        return np.datetime64("NaT") if text in missing_words else day_in(text, order)
+        Among ``levels``, such as "01" or "TRUE", a typed number or boolean is the level with its
+        value.
+        """
+        level_by_value = {number_in(level): level for level in levels}
+        missing_words = {*missing_text, *self.na}
 
-    cells = _convert(column, convert, object, np.datetime64("NaT"))
-    is_unreadable = np.array([cell is None for cell in cells], dtype=bool)
-    return pandas.Series(cells.astype("datetime64[D]")).astype("datetime64[s]"), is_unreadable
+        def convert(cell: Any) -> str | None:
+            text = text_of(cell)
+            if isinstance(cell, (Real, np.bool_)) and text not in levels:
+                text = level_by_value.get(float(cell), text)
+            return None if text in missing_words else text
 
+        return self._convert(convert, None)[0]
 
-def read_texts(
-    column: Any,
-    levels: Sequence[str] = (),
-    na: Sequence[str] = (),
-    missing_text: Sequence[str] = MISSING_TEXT,
-) -> Array:
-    """Return a column's cells as text, as they are written; None if missing.
+    def whole_numbers(self, mark: str | None) -> Array:
+        """Return the cells as text, None if missing; "1.0" and "1 " become "1"."""
+        missing_words = {*MISSING_WORDS, *self.na}
 
-    Among ``levels``, such as "01" or "TRUE", a typed number or boolean is the level with its value.
-    """
-    missing_words, values = {*missing_text, *na}, [number_in(level) for level in levels]
-    level_by_value = dict(zip(values, levels, strict=True))
+        def convert(cell: Any) -> str | None:
+            text = text_of(cell).strip()
+            if WHOLE_NUMBER.fullmatch(text) is None:  # otherwise, digits beyond float64 are kept
+                number = number_in(text, mark)
+                text = text_of(number) if number.is_integer() else text_of(cell)
+            return None if text.strip() in missing_words else text
 
-    def convert(cell: Any) -> str | None:
-        text = text_of(cell)
-        if text in missing_words:
+        return self._convert(convert, None)[0]
+
+    def shown_mark(self) -> str | None:
+        """Return the decimal mark that the cells show, or None.
+
+        They show it if at least half of them are numbers, and some of these make sense with only
+        one mark, such as "1,5" or "1.234,5".
+        """
+        if self.is_numeric:
             return None
-        if isinstance(cell, (Real, np.bool_)) and text not in levels:
-            return level_by_value.get(float(cell), text)
-        return text
+        for mark in ".,":
+            if self._simple_numbers(mark == ",") is not None:
+                from pyarrow import compute
 
-    return _convert(plain(column), convert, object, None)
-
-
-def read_whole_numbers(column: Any, mark: str | None, na: Sequence[str] = ()) -> Array:
-    """Return a column's cells as text, None if missing; "1.0" and "1 " become "1"."""
-    missing_words = {*MISSING_WORDS, *na}
-
-    def convert(cell: Any) -> str | None:
-        text = text_of(cell).strip()
-        if WHOLE_NUMBER.fullmatch(text) is None:  # otherwise, digits beyond float64 are kept
-            number = number_in(text, mark)
-            text = text_of(number) if number.is_integer() else text_of(cell)
-        return None if text.strip() in missing_words else text
-
-    return _convert(plain(column), convert, object, None)
+                texts = self._simple_texts
+                marked_texts = map(str, texts.filter(compute.match_substring(texts, mark)))
+                return mark if any(not _fits(t, OTHER_MARK[mark]) for t in marked_texts) else None
+        numbers = {*filter(_looks_numeric, self.counts)}
+        needed_marks = {m for t in numbers for m in ".," if not _fits(t, OTHER_MARK[m])}
+        is_shown = len(needed_marks) == 1 and _share(self.counts, numbers.__contains__) >= 0.5
+        return needed_marks.pop() if is_shown else None
 
 
 def as_labels(texts: Array) -> Array:
@@ -328,40 +363,7 @@ def as_labels(texts: Array) -> Array:
     return texts.astype(str)
 
 
-def missing_cells(column: Any) -> Array:
-    """Return a mask of the missing cells in an array or in a data frame column."""
-    if hasattr(column, "isna"):
-        return np.asarray(column.isna(), dtype=bool)
-    column = np.asarray(column)
-    if column.dtype.kind == "O":
-        return np.array([value is None or value != value for value in column], dtype=bool)
-    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
-
-
-def column_kind(column: Any) -> str:
-    """Return the type of a column's cells: "number", "text" or "other", such as dates.
-
-    >>> column_kind(np.array([1, None, 2.5], dtype=object))
-    'number'
-    """
-    if column.dtype.kind not in "OUST":
-        return "number" if column.dtype.kind in "biuf" else "other"
-    types = {type(value) for value in column[~missing_cells(column)]}
-    return "number" if types and all(issubclass(t, Real) for t in types) else "text"
-
-
 # Learning how a column is written -----------------------------------------------------------------
-
-
-def count_texts(column: Any, na: Sequence[str] = ()) -> Counter[str]:
-    """Count the distinct cells of a column, as text without spaces around it; skip missing ones."""
-    codes, uniques = _factorize(column)
-    counts: Counter[str] = Counter()
-    for cell, count in zip(uniques, np.bincount(codes[codes >= 0], minlength=1), strict=False):
-        counts[str(cell).strip()] += int(count)
-    for text in {*MISSING_WORDS, *na} & {*counts}:
-        del counts[text]
-    return counts
 
 
 def spelled_levels(texts: Sequence[str]) -> list[str]:
@@ -370,8 +372,7 @@ def spelled_levels(texts: Sequence[str]) -> list[str]:
     >>> spelled_levels(["01", "02", "x", "2", "FALSE"])  # the number 2 may be "02" or "2"
     ['01', 'FALSE']
     """
-    distinct_texts = set(texts)
-    values = {text: number_in(text) for text in distinct_texts}
+    values = {text: number_in(text) for text in set(texts)}
     counts = Counter(values.values())
     return sorted(
         text
@@ -380,12 +381,12 @@ def spelled_levels(texts: Sequence[str]) -> list[str]:
     )
 
 
-def rewritten_example(column: Any, mark: str | None, na: Sequence[str]) -> str:
+def rewritten_example(cells: Cells, mark: str | None) -> str:
     """Describe how the first number with a comma or separators is read; "" if there is none."""
-    is_simple = is_numeric(column) or (mark != "," and _simple_texts(column, mark, na) is not None)
-    for text in () if is_simple else count_texts(column, na):
+    is_simple = cells.is_numeric or (mark != "," and cells._simple_numbers(False) is not None)
+    for text in () if is_simple else cells.counts:
         bare = text.removesuffix("%").rstrip()
-        if NUMBER[mark].fullmatch(bare) and not PLAIN_NUMBER.fullmatch(bare):
+        if NUMBER[mark].fullmatch(bare) and ("," in bare or _SEPARATORS[mark].search(bare)):
             return f"{text!r} is {number_in(bare, mark):.15g}{text[len(bare) :]}"
     return ""
 
@@ -407,65 +408,42 @@ def _looks_numeric(text: str) -> bool:
 
 
 def learn_marks(
-    columns: Mapping[str, Any], mark: str | None = None, na: Sequence[str] = ()
+    columns: Mapping[str, Cells], mark: str | None = None
 ) -> tuple[str | None, dict[str, str]]:
     """Return the decimal mark of a table, and those of columns that have another one.
 
-    A column shows its mark if at least half of its text cells are numbers, and some of them make
-    sense with only one mark, such as "1,5" or "1.234,5". The mark of a table is the only one that
-    its columns show. If there is none or more than one, it is None.
+    The mark of a table is the only one that its columns show. If there is none or more than one, it
+    is None.
     """
     if mark is not None:
         return mark, {}
-    marks = {}
-    for name, column in columns.items():
-        if is_numeric(column):
-            continue
-        simple_texts = {m: _simple_texts(column, m, na) for m in ".,"}
-        if simple_marks := [m for m in ".," if simple_texts[m] is not None]:
-            mark = simple_marks[0]
-            n_marked = _count_matches(simple_texts[mark], f"[{mark}]")
-            if n_marked > _count_matches(simple_texts[mark], f"^{GROUPED.format(mark)}$"):
-                marks[name] = mark
-            continue
-        texts = count_texts(column, na)
-        numbers = {text for text in texts if _looks_numeric(text)}
-        needed_marks = {m for t in numbers for m in ".," if not _fits(t, OTHER_MARK[m])}
-        if len(needed_marks) == 1 and _share(texts, numbers.__contains__) >= 0.5:
-            (marks[name],) = needed_marks
-    table_mark = next(iter({*marks.values()})) if len({*marks.values()}) == 1 else None
-    return table_mark, {name: m for name, m in marks.items() if m != table_mark}
+    shown_marks = {name: m for name, cells in columns.items() if (m := cells.shown_mark())}
+    table_mark = next(iter({*shown_marks.values()})) if len({*shown_marks.values()}) == 1 else None
+    return table_mark, {name: m for name, m in shown_marks.items() if m != table_mark}
 
 
-def learn_kind(
-    column: Any, mark: str | None = None, na: Sequence[str] = ()
-) -> tuple[str, str, list[str]]:
+def learn_kind(cells: Cells, mark: str | None = None) -> tuple[str, str, list[str]]:
     """Return the kind of a column, the form of its cells, and the texts that do not fit.
 
     Kinds are "number", "text", "date", "empty", and "nested" (lists or bytes, for example). Forms
     of numbers are those of :func:`number_in`; that of dates is the order of day and month.
     """
-    column = plain(column)
+    column = cells.column
     if column.dtype.kind in "mM":
         return ("number" if column.dtype.kind == "m" else "date"), "", []
-    is_number = is_numeric(column)
-    present_cells = column[column.notna()]
-    for cell in () if is_number else present_cells:
-        if isinstance(cell, (list, dict, tuple, set, bytes, complex, np.ndarray)):
-            return "nested", type(cell).__name__, []
-    values, is_unreadable = read_numbers(column, mark, "", na)
+    if import_pandas().api.types.infer_dtype(column) in _UNUSUAL_TYPES:
+        for cell in column:
+            if isinstance(cell, (list, dict, tuple, set, bytes, complex, np.ndarray)):
+                return "nested", type(cell).__name__, []
+    values, is_unreadable = cells.numbers(mark, "")
     if not is_unreadable.any():
         if np.isnan(values).all():
             return "empty", "", []
-        simple_texts = _simple_texts(column, mark, na)
-        if is_number or (
-            simple_texts is not None and not _count_matches(simple_texts, "^[+-]?0[0-9]")
-        ):
-            return "number", "", []
-        texts = count_texts(column, na)
+        is_whole = not cells.is_numeric and np.array_equal(values, np.round(values), equal_nan=True)
+        texts = cells.counts if is_whole else Counter()
         are_codes = any(map(CODE.fullmatch, texts)) and all(map(DIGITS.fullmatch, texts))
         return ("text" if are_codes else "number"), "", []
-    texts = count_texts(column, na)
+    texts = cells.counts
 
     def is_percent(text: str) -> bool:
         return not np.isnan(number_in(text, mark, "percent"))
@@ -479,15 +457,13 @@ def learn_kind(
             form = _date_order(texts) if kind == "date" else form
             return kind, form, [text for text in texts if not matches(text)]
     unmatched = [text for text in texts if np.isnan(number_in(text, mark))]
-    numbers = {text for text in texts if _looks_numeric(text)}
-    errors = {text for text in texts if EXCEL_ERROR.fullmatch(text)}
-    correct_texts = Counter({text: n for text, n in texts.items() if text not in errors})
+    numbers = {*filter(_looks_numeric, texts)}
+    numbers_or_errors = numbers | {*filter(EXCEL_ERROR.fullmatch, texts)}
+    has_numbers = numbers and _share(texts, numbers_or_errors.__contains__) >= 0.5
     quantities = [t for t in texts if t in numbers or ANNOTATED_NUMBER.fullmatch(t)]
     has_quantities = sum(texts[text] for text in quantities) >= texts.total() / 2
-    if (
-        (not numbers.isdisjoint(unmatched) and _share(texts, numbers.__contains__) >= 0.5)
-        or (errors and _share(correct_texts, PLAIN_NUMBER.fullmatch) >= 0.5)
-        or (has_quantities and len(quantities) > MAX_NUMERIC_CODES)
+    if (has_numbers and not numbers_or_errors.isdisjoint(unmatched)) or (
+        has_quantities and len(quantities) > MAX_NUMERIC_CODES
     ):
         return "number", "", unmatched
     return "text", "", []
@@ -495,9 +471,9 @@ def learn_kind(
 
 def _date_order(texts: Counter[str]) -> str:
     """Return "day" or "month", whichever comes first in dates like 13/2/2024; "" if unknown."""
-    matches = [re.match(r"([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}", text) for text in texts]
-    pairs = [(int(match[1]), int(match[2])) for match in matches if match is not None]
-    first_is_day, second_is_day = (any(pair[i] > 12 for pair in pairs) for i in (0, 1))
+    matches = (re.match(r"([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}", text) for text in texts)
+    pairs = [[int(digits) > 12 for digits in match.groups()] for match in matches if match]
+    first_is_day, second_is_day = (any(pair[i] for pair in pairs) for i in (0, 1))
     return "" if first_is_day == second_is_day else "day" if first_is_day else "month"
 
 
@@ -540,13 +516,12 @@ def size_problem(values: Array, rows: Array) -> MessageParts | None:
     return (f"has values beyond ±{LARGEST_NUMBER:.0e}. Rescale it",) if too_large(values) else None
 
 
-def text_problem(texts: Sequence[str]) -> MessageParts | None:
+def text_problem(counts: Counter[str]) -> MessageParts | None:
     """Describe why text cannot be used as categories; None if it can."""
-    distinct_texts = set(texts)
-    if len(distinct_texts) <= max(MAX_CATEGORIES, len(texts) // 2):
+    if len(counts) <= max(MAX_CATEGORIES, counts.total() // 2):
         return None
-    extent = f"has {len(distinct_texts)} distinct values in {len(texts)} rows"
-    if np.mean([len(text.split()) for text in distinct_texts]) >= TEXT_WORDS:
+    extent = f"has {len(counts)} distinct values in {counts.total()} rows"
+    if np.mean([len(text.split()) for text in counts]) >= TEXT_WORDS:
         return (f"{extent}; it is free text, which cannot be used as a feature",)
     return (f"{extent}; it looks like an identifier",)
 

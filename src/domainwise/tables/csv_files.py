@@ -12,15 +12,15 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from domainwise.base.process import csv_field_size
 from domainwise.tables.errors import Argument, TableError, quoted
-from domainwise.tables.names import unnamed_column_name
+from domainwise.tables.names import complete_names
 
 SEPARATORS = (",", "\t", ";", "|")
 #: Number of lines from which the separator is detected, and number of bytes to read at a time.
@@ -39,191 +39,153 @@ BYTE_ORDER_MARKS = {
 }
 
 
-def open_csv(
-    path: Path, encoding: str | None = None, *, fallback: str | None = None, in_chunks: bool = False
-) -> tuple[list[str], tuple[str, ...], Callable[[list[str]], Iterator[Any]]]:
-    """Return the column names, notes for the user, and a function that reads columns in batches.
+class CsvFile:
+    """A CSV file whose encoding, separator and column names are known.
 
     ``encoding=None`` uses the byte order mark, or UTF-8 if the bytes are valid, or ``fallback``
     (the encoding of tables read earlier), or cp1252 if that is likely. The whole file is scanned
-    now. If it is not read ``in_chunks``, its bytes are kept in memory.
+    when it is opened. If it is not read ``in_chunks``, its bytes are kept in memory.
     """
-    if encoding is not None:
+
+    def __init__(
+        self, path: Path, encoding: str | None, *, fallback: str | None, in_chunks: bool
+    ) -> None:
+        self.path, self.notes = path, tuple[str, ...]()
+        self._content: bytes | None = None
         try:
-            encoding = {"utf-8": "utf-8-sig"}.get(codecs.lookup(encoding).name, encoding)
-            "".encode(encoding)
+            codec = encoding and codecs.lookup(encoding).name
+            "".encode(encoding or "utf-8")
         except LookupError:
             argument = Argument("encoding", encoding)
             raise TableError(argument, " is unknown; use utf-8 or cp1252, for example") from None
-    codec = encoding or "utf-8"
-    try:
-        with _open(path) as file:
-            content = None if in_chunks else file.read()
-            source: Any = file if content is None else io.BytesIO(content)
-            codec, has_odd_quotes, notes = _scan(source, path, encoding, fallback)
-            source.seek(0)
-            stream = io.TextIOWrapper(source, encoding=codec, newline="")
-            header = _read_header(stream, path)
-            stream.detach()
-    except UnicodeDecodeError as error:
-        raise _encoding_error(path, codec, error) from None
-    except (OSError, EOFError) as error:
-        raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
-    codec = "utf8" if codec == "utf-8-sig" else codec  # pyarrow skips a byte order mark
-    return header[0], notes, partial(_read_batches, path, content, codec, header, has_odd_quotes)
+        self._encoding = "utf-8-sig" if codec in ("utf-8", None) else str(encoding)
+        if not in_chunks:
+            with self._open() as file:
+                self._content = file.read()
+        with self._open() as file, self._decoding_errors():
+            self._scan(file, encoding is None, fallback)
+            file.seek(0)
+            self._read_header(io.TextIOWrapper(file, encoding=self._encoding, newline=""))
 
+    def _open(self) -> Any:
+        if self._content is not None:
+            return io.BytesIO(self._content)
+        is_compressed = self.path.name.lower().endswith(".gz")
+        return gzip.open(self.path) if is_compressed else open(self.path, "rb")
 
-def _read_batches(
-    path: Path,
-    content: bytes | None,
-    encoding: str,
-    header: tuple[list[str], str, int],
-    has_odd_quotes: bool,
-    columns: list[str],
-) -> Iterator[Any]:
-    """Read columns as record batches of text; empty cells are missing.
+    @contextmanager
+    def _decoding_errors(self) -> Iterator[None]:
+        """Raise a TableError for bytes that the encoding does not define."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            codec = self._encoding.removesuffix("-sig")
+            text = f"{self.path} is not encoded in {codec}: {error}. Try "
+            other_encoding = "cp1251" if codecs.lookup(codec).name == "cp1252" else "cp1252"
+            raise TableError(text, Argument("encoding", other_encoding)) from None
 
-    ``content`` is that of the file; None reads the file in chunks.
-    """
-    import pyarrow
-    from pyarrow import csv as arrow_csv
+    def _scan(self, file: IO[bytes], detect: bool, fallback: str | None) -> None:
+        """Count quotation marks and, if ``detect`` is True, detect the encoding."""
+        has_nul, looks_western, n_quotes, first_bytes = False, True, 0, b""
+        line_numbers: dict[
+            bool, int
+        ] = {}  # of the first non-ASCII lines, by whether they are UTF-8
+        for line_number, line in enumerate(file, 1):
+            first_bytes = first_bytes or line[:4]
+            n_quotes += line.count(b'"')
+            has_nul |= b"\0" in line
+            if not line.isascii():
+                looks_western = looks_western and NOT_WESTERN.search(line) is None
+                is_utf8 = line.decode("utf-8", "ignore").encode() == line
+                line_numbers.setdefault(is_utf8, line_number)
+        self._has_odd_quotes = bool(n_quotes % 2)
+        for magic_number, (description, extension) in _OTHER_FORMATS.items():
+            if first_bytes.startswith(magic_number):
+                text = f"{self.path} is {description} file. Rename it to end in {extension}"
+                raise TableError(text)
+        marks = [mark for mark in BYTE_ORDER_MARKS if first_bytes.startswith(mark)]
+        if detect and marks:
+            self._encoding = BYTE_ORDER_MARKS[marks[0]]
+        elif detect and has_nul:
+            text = f"{self.path} contains NUL bytes. Export it as UTF-8 or, if it is UTF-16, pass "
+            raise TableError(text, Argument("encoding", "utf-16-le"))
+        elif detect and len(line_numbers) == 2:
+            text = f"{self.path} mixes encodings: line {line_numbers[True]} is UTF-8, but line "
+            text += f"{line_numbers[False]} is not. Convert the file to UTF-8, or pass "
+            raise TableError(text, Argument("encoding", "cp1252"))
+        elif detect and False in line_numbers:
+            if not (fallback or looks_western):
+                text = f"{self.path} is not UTF-8, and its encoding cannot be detected. Specify it,"
+                raise TableError(f"{text} as in ", Argument("encoding", "cp1251"))
+            self._encoding = fallback or "cp1252"
+            self.notes = (f"{self.path.name} is not UTF-8 and was read as {self._encoding}",)
 
-    names, separator, n_header_lines = header
-    invalid_rows: list[Any] = []
-
-    def collect_row(row: Any) -> str:
-        invalid_rows.append(row)
-        return "error"
-
-    read_options = arrow_csv.ReadOptions(
-        column_names=names,
-        skip_rows=n_header_lines,
-        encoding=encoding,
-        use_threads=False,
-        block_size=BLOCK_BYTES if content is None else min(len(content) + 1, 2**30),
-    )
-    parse_options = arrow_csv.ParseOptions(
-        delimiter=separator,
-        newlines_in_values=True,
-        invalid_row_handler=collect_row,
-    )
-    convert_options = arrow_csv.ConvertOptions(
-        # If a quotation mark is never closed, all later lines are in the last cell (see below).
-        include_columns=list(dict.fromkeys([*columns, names[-1]])),
-        column_types=dict.fromkeys(names, pyarrow.string()),
-        strings_can_be_null=True,
-        null_values=[""],
-    )
-    last_cell = None
-    try:
-        with _open(path) if content is None else io.BytesIO(content) as file:
-            for batch in arrow_csv.open_csv(file, read_options, parse_options, convert_options):
-                if batch.num_rows:
-                    last_cell = batch.column(names[-1])[-1].as_py()
-                yield batch.select(columns)
-    except UnicodeDecodeError as error:
-        raise _encoding_error(path, encoding, error) from None
-    except (OSError, EOFError) as error:
-        raise TableError(f"{path} is damaged: {error}. Export or copy it again") from None
-    except pyarrow.ArrowInvalid as error:
-        if not invalid_rows:
-            text = f"{path} is not a valid CSV file: {str(error).splitlines()[0]}"
-            raise TableError(f"{text}. Export it again") from None
-        row = invalid_rows[0]
-        raise TableError(
-            f"{path}: line {row.number} has {row.actual_columns} fields, but there are "
-            f"{len(names)} column names. Correct {quoted(row.text)} (text that contains "
-            f"{separator!r} needs double quotes)"
-        ) from None
-    if has_odd_quotes and last_cell is not None and "\n" in last_cell:
-        where = f"{path}, near {quoted(last_cell)}"
-        raise TableError(f"{where}: a quotation mark is never closed. Close or remove it")
-
-
-def _encoding_error(path: Path, encoding: str, error: UnicodeDecodeError) -> TableError:
-    """Return an error for a file with bytes that ``encoding`` does not define."""
-    other_encoding = "cp1251" if codecs.lookup(encoding).name == "cp1252" else "cp1252"
-    text = f"{path} is not encoded in {encoding.removesuffix('-sig')}: {error}. Try "
-    return TableError(text, Argument("encoding", other_encoding))
-
-
-def _open(path: Path) -> IO[bytes]:
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    return open(path, "rb")
-
-
-def _scan(
-    file: IO[bytes], path: Path, encoding: str | None, fallback: str | None
-) -> tuple[str, bool, tuple[str, ...]]:
-    """Return the encoding, whether the number of quotation marks is odd, and notes for the user."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    is_all_utf8, looks_western, has_nul, n_quotes, first_bytes = True, True, False, 0, b""
-    while block := file.read(BLOCK_BYTES):
-        first_bytes = first_bytes or block[:4]
-        n_quotes += block.count(b'"')
-        has_nul |= b"\0" in block
-        is_all_utf8 = is_all_utf8 and _can_decode(decoder, block)
-        looks_western = looks_western and (is_all_utf8 or NOT_WESTERN.search(block) is None)
-    for magic_number, (description, extension) in _OTHER_FORMATS.items():
-        if first_bytes.startswith(magic_number):
-            raise TableError(f"{path} is {description} file. Rename it to end in {extension}")
-    has_odd_quotes = bool(n_quotes % 2)
-    marks = [mark for mark in BYTE_ORDER_MARKS if first_bytes.startswith(mark)]
-    if encoding or marks:
-        return encoding or BYTE_ORDER_MARKS[marks[0]], has_odd_quotes, ()
-    if has_nul:
-        text = f"{path} contains NUL bytes. Export it as UTF-8 or, if it is UTF-16, pass "
-        raise TableError(text, Argument("encoding", "utf-16-le"))
-    if is_all_utf8:
-        return "utf-8-sig", has_odd_quotes, ()
-    file.seek(0)
-    line_numbers: dict[bool, int] = {}  # of the first non-ASCII lines, by whether they are UTF-8
-    for line_number, line in enumerate(file, 1):
-        if not line.isascii():
-            is_utf8 = _can_decode(codecs.getincrementaldecoder("utf-8")(), line, final=True)
-            line_numbers.setdefault(is_utf8, line_number)
-    if len(line_numbers) == 2:
-        text = f"{path} mixes encodings: line {line_numbers[True]} is UTF-8, but line "
-        text += f"{line_numbers[False]} is not. Convert the file to UTF-8, or pass "
-        raise TableError(text, Argument("encoding", "cp1252"))
-    if fallback is None and not looks_western:
-        text = f"{path} is not UTF-8, and its encoding cannot be detected. Specify it, as in "
-        raise TableError(text, Argument("encoding", "cp1251"))
-    encoding = fallback or "cp1252"
-    return encoding, has_odd_quotes, (f"{path.name} is not UTF-8 and was read as {encoding}",)
-
-
-def _can_decode(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = False) -> bool:
-    try:
-        decoder.decode(block, final)
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _read_header(stream: IO[str], path: Path) -> tuple[list[str], str, int]:
-    """Return column names, separator, and the number of lines up to and including the names."""
-    n_blank_lines, first_line = 0, stream.readline()
-    while first_line and not first_line.strip():
-        n_blank_lines, first_line = n_blank_lines + 1, stream.readline()
-    if not first_line:
-        raise TableError(f"{path} is empty. Pass a file with column names and rows")
-    lines = [first_line, *islice(filter(str.strip, stream), HEADER_LINES - 1)]
-    try:
+    def _read_header(self, stream: IO[str]) -> None:
+        """Read column names, separator, and the number of lines up to and including the names."""
+        n_blank_lines, first_line = 0, stream.readline()
+        while first_line and not first_line.strip():
+            n_blank_lines, first_line = n_blank_lines + 1, stream.readline()
+        if not first_line:
+            raise TableError(f"{self.path} is empty. Pass a file with column names and rows")
+        lines = [first_line, *islice(filter(str.strip, stream), HEADER_LINES - 1)]
         with csv_field_size(sum(map(len, lines)) + 1):  # a field may span several lines
             n_fields = {s: [len(row) for row in csv.reader(lines, delimiter=s)] for s in SEPARATORS}
             candidates = [s for s in SEPARATORS if n_fields[s][0] > 1] or ["\t"]
             # Prefer the same number of fields in all lines, then more fields.
-            separator = max(candidates, key=lambda s: (len({*n_fields[s]}) == 1, n_fields[s][0]))
-            reader = csv.reader(lines, delimiter=separator)
-            names = next(reader)
-    except csv.Error as error:
-        raise TableError(f"{path} is not a valid CSV file: {error}. Export it again") from None
-    unnamed_indices = [i for i, name in enumerate(names) if not name.strip()]
-    if unnamed_indices not in ([], [0]):
-        where = f"{path}: column {unnamed_indices[-1] + 1}"
-        raise TableError(f"{where} has no name. Name all columns in the first line")
-    if unnamed_indices:
-        names[0] = unnamed_column_name(names[1:])
-    return names, separator, n_blank_lines + reader.line_num
+            self._separator = max(
+                candidates, key=lambda s: (len({*n_fields[s]}) == 1, n_fields[s][0])
+            )
+            reader = csv.reader(lines, delimiter=self._separator)
+            self.names = complete_names(next(reader), self.path, "the first line")
+        self._n_header_lines = n_blank_lines + reader.line_num
+
+    def batches(self, columns: list[str]) -> Iterator[Any]:
+        """Read columns as record batches of text; empty cells are missing."""
+        import pyarrow
+        from pyarrow import csv as arrow_csv
+
+        invalid_rows: list[Any] = []
+
+        def collect_row(row: Any) -> str:
+            invalid_rows.append(row)
+            return "error"
+
+        n_bytes, last_name = BLOCK_BYTES, self.names[-1]
+        if self._content is not None:
+            n_bytes = min(len(self._content) + 1, 2**30)
+        read_options = arrow_csv.ReadOptions(
+            column_names=self.names,
+            skip_rows=self._n_header_lines,
+            encoding="utf8" if self._encoding == "utf-8-sig" else self._encoding,
+            use_threads=False,
+            block_size=n_bytes,
+        )
+        parse_options = arrow_csv.ParseOptions(
+            delimiter=self._separator, newlines_in_values=True, invalid_row_handler=collect_row
+        )
+        convert_options = arrow_csv.ConvertOptions(
+            # If a quotation mark is never closed, all later lines are in the last cell (see below).
+            include_columns=list(dict.fromkeys([*columns, last_name])),
+            column_types=dict.fromkeys(self.names, pyarrow.string()),
+            strings_can_be_null=True,
+            null_values=[""],
+        )
+        last_cell = None
+        try:
+            with self._open() as file, self._decoding_errors():
+                for batch in arrow_csv.open_csv(file, read_options, parse_options, convert_options):
+                    if batch.num_rows:
+                        last_cell = batch.column(last_name)[-1].as_py()
+                    yield batch.select(columns)
+        except pyarrow.ArrowInvalid:
+            if not invalid_rows:
+                raise
+            row = invalid_rows[0]
+            raise TableError(
+                f"{self.path}: line {row.number} has {row.actual_columns} fields, but there are "
+                f"{len(self.names)} column names. Correct {quoted(row.text)} (text that contains "
+                f"{self._separator!r} needs double quotes)"
+            ) from None
+        if self._has_odd_quotes and last_cell is not None and "\n" in last_cell:
+            where = f"{self.path}, near {quoted(last_cell)}"
+            raise TableError(f"{where}: a quotation mark is never closed. Close or remove it")

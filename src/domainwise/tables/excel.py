@@ -11,79 +11,72 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from domainwise.base.messages import listed
 from domainwise.tables.errors import TableError, import_pandas, quoted
-from domainwise.tables.names import unnamed_column_name
+from domainwise.tables.names import complete_names
 
 #: Maximum unpacked size of a workbook, which takes some 20 seconds to read, and of an XML file that
 #: lists its sheets, in bytes.
 MAX_UNPACKED_BYTES, MAX_CONTENTS_BYTES = 2**28, 2**24
 #: A sheet may span ``MAX_AREA`` cells, or ``MAX_AREA_PER_CELL`` for each cell with a value.
-MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 20
+MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 2
 #: Number of rows that are searched for the column names.
 HEADER_ROWS = 20
-#: Patterns for a cell with a value, and for a cell with an error such as ``#DIV/0!``.
-CELL = re.compile(rb"""<(?:\w+:)?c\b[^>]*?\br=["']([A-Z]{1,3})([0-9]{1,7})["'][^>]*(?<!/)>""")
-ERROR = re.compile(
-    rb"""<(?:\w+:)?c\b[^>]*\bt=["']e["'][^>]*>(?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?v>([^<]{1,20})<""",
-    re.DOTALL,
+#: Pattern for the start of a cell with a value, or for an error such as ``#DIV/0!`` in a cell. The
+#: number of characters is limited, so that the time is proportional to the size of the file.
+TOKEN = re.compile(
+    rb"""<(?:\w{1,9}:)?(?:c\b[^<>]{0,99}?\br=["']([A-Z]{1,3})([0-9]{1,7})["'][^<>]{0,99}(?<!/)>"""
+    rb"""|v>(#[^<]{1,20})<)"""
 )
-#: Exceptions that reading a damaged workbook can raise.
-_FAILURES = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError)
+#: Exceptions that reading a damaged workbook can raise, except OSError and ValueError.
+DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError, ElementTree.ParseError)
+
+
+class _Sheet(NamedTuple):
+    """A sheet that contains cells."""
+
+    name: str
+    is_visible: bool
+    errors: dict[tuple[int, int], str]  #: errors in cells, by row and column
 
 
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     """Read the first visible sheet that is not empty; also return notes on what was skipped."""
-    try:
-        from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
-    except ModuleNotFoundError:
-        raise ImportError(
-            'reading Excel files needs python-calamine: pip install "domainwise[excel]"'
-        ) from None
-    try:
-        error_cells = _find_errors(path)
-        book = CalamineWorkbook.from_path(path)
-        visible = {s.name for s in book.sheets_metadata if s.visible == SheetVisibleEnum.Visible}
-        sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
-        sheets = sorted((s for s in sheets if s.height), key=lambda s: s.name not in visible)
-        rows = sheets[0].to_python() if sheets else []
-    except TableError:
-        raise
-    except (*_FAILURES, CalamineError, ElementTree.ParseError, StopIteration) as error:
-        text = f"{path} is damaged or is not an Excel file: {error}. Save it again"
-        raise TableError(text) from None
+    from python_calamine import CalamineError, CalamineWorkbook
+
+    sheets = sorted(_find_sheets(path), key=lambda sheet: not sheet.is_visible)
     if not sheets:
         raise TableError(f"{path} is empty. Pass a workbook with column names and rows")
-    sheet_name, (top, left) = sheets[0].name, sheets[0].start or (0, 0)
-    for (row, column), error_value in error_cells[sheet_name].items():
+    (sheet_name, is_visible, errors), *other_sheets = sheets
+    try:
+        sheet = CalamineWorkbook.from_path(path).get_sheet_by_name(sheet_name)
+        rows, (top, left) = sheet.to_python(), sheet.start or (0, 0)
+    except CalamineError as error:
+        raise ValueError(error) from None
+    for (row, column), error_value in errors.items():
         rows[row - top][column - left] = error_value
     header_index = _header_index(rows)
-    names = [str(name) for name in rows[header_index]]
-    if "" in names[1:]:
-        raise TableError(
-            f"{path}: column {names.index('', 1) + 1} of sheet {sheet_name!r} has no name. Name "
-            "all columns in the first row of the table"
-        )
-    names[0] = names[0] or unnamed_column_name(names[1:])
+    header = [str(name) for name in rows[header_index]]
+    names = complete_names(header, path, f"sheet {quoted(sheet_name)}")
     rows = [[_cell_value(cell) for cell in row] for row in rows[header_index + 1 :]]
     frame = import_pandas().DataFrame(rows, columns=names, dtype=object)
     notes = []
     if header_index:
         notes.append(f"{path.name}: rows skipped above the column names: {header_index}")
-    if sheet_name not in visible:
+    if not is_visible:
         notes.append(f"{path.name}: sheet {sheet_name!r} was read, although it is hidden")
-    if others := [quoted(s.name) + " (hidden)" * (s.name not in visible) for s in sheets[1:]]:
+    if others := [quoted(s.name) + " (hidden)" * (not s.is_visible) for s in other_sheets]:
         notes.append(
             f"{path.name}: only sheet {sheet_name!r} was read, not {listed(others, 8, ', ')}"
         )
     return frame.infer_objects(), tuple(notes)
 
 
-def _find_errors(path: Path) -> dict[str, dict[tuple[int, int], str]]:
-    """Check the size of a workbook, and return the errors in its cells by sheet and position."""
+def _find_sheets(path: Path) -> list[_Sheet]:
+    """Check the size of a workbook, and return the sheets that contain cells."""
     with zipfile.ZipFile(path) as archive:
         n_bytes = sum(member.file_size for member in archive.infolist())
         if n_bytes > MAX_UNPACKED_BYTES:
@@ -100,36 +93,36 @@ def _find_errors(path: Path) -> dict[str, dict[tuple[int, int], str]]:
             raise ValueError("its list of sheets is too long")
         book, links = map(ElementTree.fromstring, contents)
         path_by_id = {link.get("Id"): str(link.get("Target")) for link in links}
-        error_cells = {}
+        sheets = []
         for sheet in book.findall(".//{*}sheet"):
-            sheet_path = path_by_id[next(v for name, v in sheet.items() if name.endswith("}id"))]
-            file_name = sheet_path[1:] if sheet_path.startswith("/") else f"xl/{sheet_path}"
-            name = str(sheet.get("name"))
-            error_cells[name] = _scan_sheet(archive.read(file_name), f"{path}: sheet {name!r}")
-    return error_cells
+            identifier = next((v for name, v in sheet.items() if name.endswith("}id")), "")
+            xml = archive.read(f"xl/{path_by_id.pop(identifier).removeprefix('/xl/')}")
+            name, is_visible = str(sheet.get("name")), sheet.get("state", "visible") == "visible"
+            if (errors := _scan_sheet(xml, f"{path}: sheet {quoted(name)}")) is not None:
+                sheets.append(_Sheet(name, is_visible, errors))
+    return sheets
 
 
-def _scan_sheet(xml: bytes, where: str) -> dict[tuple[int, int], str]:
-    """Check the area that the cells span, and return the errors in cells by row and column."""
-    letters, rows, n_cells = set(), set(), 0
-    for match in CELL.finditer(xml):
-        n_cells += 1
-        letters.add(match[1])
-        rows.add(match[2])
-    columns = {_column_index(text) for text in letters} or {0}
-    row_numbers = {int(text) for text in rows} or {0}
-    height, width = (max(numbers) - min(numbers) + 1 for numbers in (row_numbers, columns))
+def _scan_sheet(xml: bytes, where: str) -> dict[tuple[int, int], str] | None:
+    """Check the area that the cells span, and return the errors in cells; None without cells."""
+    position, has_error, n_cells, errors = (b"A", b"1"), False, 0, {}
+    letters, rows = ({text} for text in position)
+    for match in TOKEN.finditer(xml):
+        if match[1]:
+            n_cells, position = n_cells + 1, (match[1], match[2])
+            letters.add(position[0])
+            rows.add(position[1])
+            has_error = b't="e"' in match[0] or b"t='e'" in match[0]
+        elif has_error:
+            index = int(position[1]) - 1, _column_index(position[0])
+            errors[index] = match[3].decode("ascii", "replace")
+    height, width = max(map(int, rows)), max(map(_column_index, letters)) + 1
     if height * width > max(MAX_AREA, MAX_AREA_PER_CELL * n_cells):
         raise TableError(
             f"{where} has {n_cells:,} cells, spread over {height:,} rows and {width:,} columns. "
             "Delete the cells that are far away from the table, or save the table as CSV"
         )
-    error_cells = {}
-    for match in ERROR.finditer(xml) if b'"e"' in xml or b"'e'" in xml else ():
-        if position := CELL.match(match[0]):
-            index = int(position[2]) - 1, _column_index(position[1])
-            error_cells[index] = match[1].decode("ascii", "replace")
-    return error_cells
+    return errors if n_cells else None
 
 
 def _column_index(letters: bytes) -> int:

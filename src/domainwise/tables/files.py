@@ -6,6 +6,7 @@ by a :class:`~domainwise.tables.schema.Schema`.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,22 +17,22 @@ from typing import Any
 from urllib.parse import unquote
 
 from domainwise.base.files import replacing
-from domainwise.tables.csv_files import open_csv
+from domainwise.tables.csv_files import CsvFile
 from domainwise.tables.errors import TableError, import_pandas
-from domainwise.tables.excel import read_excel
+from domainwise.tables.excel import DAMAGED, read_excel
 from domainwise.tables.names import check_names, require_columns
 
+#: Extensions of the files that are read from a folder.
+PARQUET_EXTENSIONS = (".parquet", ".parq", ".pq")
 #: Formats that can be read and written, by file extension.
 FORMATS = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "csv"),
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys(PARQUET_EXTENSIONS, "parquet"),
     **dict.fromkeys((".feather", ".arrow"), "feather"),
 }
 #: Formats that can be read, by file extension.
 READ_FORMATS = {**FORMATS, ".xlsx": "excel"}
 CHUNK_ROWS = 50_000  #: default number of rows in a chunk
-#: Extensions of the files that are read from a folder.
-PARQUET_EXTENSIONS = (".parquet", ".parq", ".pq")
 #: Value in the name of a folder whose rows have no value in the partition column.
 MISSING_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -48,13 +49,14 @@ class OpenTable:
     def frames(self, columns: Sequence[str], chunk_rows: int | None = None) -> Iterator[Any]:
         """Yield frames of up to ``chunk_rows`` rows; None yields one frame. CSV cells are text."""
         concat, pending, is_empty = import_pandas().concat, [], True
-        for frame in filter(len, self.read(list(columns))):
-            is_empty = False
-            pending.append(frame)
-            while chunk_rows is not None and sum(map(len, pending)) >= chunk_rows:
-                rows = concat(pending, ignore_index=True)
-                yield rows[:chunk_rows]
-                pending = [rows[chunk_rows:]]
+        with _read_errors(self.path):
+            for frame in filter(len, self.read(list(columns))):
+                is_empty = False
+                pending.append(frame)
+                while chunk_rows is not None and sum(map(len, pending)) >= chunk_rows:
+                    rows = concat(pending, ignore_index=True)
+                    yield rows[:chunk_rows]
+                    pending = [rows[chunk_rows:]]
         if is_empty:
             raise TableError(f"{self.path} has column names but no rows. Pass a table with rows")
         if sum(map(len, pending)):
@@ -73,7 +75,8 @@ def open_table(
     The file extension selects CSV (also ``.gz``), Parquet, Feather or Excel (first visible sheet).
     A folder of Parquet files is read in the order of their names; folder names such as ``site=A``
     inside it become text columns. ``encoding`` is the encoding of a CSV file; None detects it. For
-    ``fallback`` and ``in_chunks``, see :func:`open_csv`.
+    ``fallback`` and ``in_chunks``, see
+    :class:`CsvFile`.
 
     Raises a TableError if the file does not exist, is empty or damaged, or has an unknown encoding,
     lines with different numbers of fields, or unusable column names.
@@ -88,19 +91,26 @@ def open_table(
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
     file_format = existing_format(path)
     read: Callable[[list[str]], Iterator[Any]] = partial(_arrow_frames, path, file_format)
-    with _arrow_errors(path, file_format):
+    with _read_errors(path):
         if file_format == "csv":
-            names, notes, read_batches = open_csv(
-                path, encoding, fallback=fallback, in_chunks=in_chunks
-            )
-            read = lambda columns: (arrow_frame(b, columns) for b in read_batches(columns))  # noqa: E731
+            csv_file = CsvFile(path, encoding, fallback=fallback, in_chunks=in_chunks)
+            names, notes = csv_file.names, csv_file.notes
+            read = lambda columns: (arrow_frame(b, columns) for b in csv_file.batches(columns))  # noqa: E731
         elif file_format == "excel":
             sheet, notes = read_excel(path)
             names, read = list(sheet.columns), lambda columns: iter([sheet[columns]])
         else:
+            import pyarrow
+            from pyarrow import parquet
+
             first_file = parquet_files(path)[0]
             folder_columns = folder_values(first_file.as_posix(), path.as_posix())
-            file_columns = _read_names(first_file, file_format)
+            with pyarrow.memory_map(str(first_file)) as file:
+                is_feather = file_format == "feather"
+                source: Any = (
+                    pyarrow.ipc.open_file(file) if is_feather else parquet.ParquetFile(file)
+                )
+                file_columns = (source.schema if is_feather else source.schema_arrow).names
             names = [name for name in (*file_columns, *folder_columns) if not _is_index(name)]
     check_names(names, str(path))
     return OpenTable(path, names, notes, read)
@@ -200,47 +210,43 @@ def parquet_files(path: Path) -> list[Path]:
     return sorted(files, key=Path.as_posix)
 
 
-def _read_names(path: Path, file_format: str) -> list[str]:
-    import pyarrow
-    from pyarrow import parquet
-
-    with pyarrow.memory_map(str(path)) as file:
-        is_parquet = file_format == "parquet"
-        schema = parquet.read_schema(file) if is_parquet else pyarrow.ipc.open_file(file).schema
-        return list(schema.names)
-
-
 def _arrow_frames(path: Path, file_format: str, columns: list[str]) -> Iterator[Any]:
     """Yield data frames from Parquet or Feather files."""
     from pyarrow import dataset
 
     for file in parquet_files(path):
         folder_columns = folder_values(file.as_posix(), path.as_posix())
-        with _arrow_errors(file, file_format):
+        with _read_errors(file):
+            table = dataset.dataset(file, format=file_format)
             file_columns = [name for name in columns if name not in folder_columns]
-            names = _read_names(file, file_format)
-            require_columns(file_columns, names, str(file), reason=" of other files")
-            for batch in dataset.dataset(file, format=file_format).to_batches(
+            require_columns(file_columns, table.schema.names, str(file), reason=" of other files")
+            for batch in table.to_batches(
                 columns=file_columns, batch_size=CHUNK_ROWS, batch_readahead=1, use_threads=False
             ):
                 yield arrow_frame(batch, columns, folder_columns)
 
 
 @contextmanager
-def _arrow_errors(path: Path, file_format: str) -> Iterator[None]:
-    """Convert pyarrow errors to errors that name the file."""
-    format_name = "CSV" if file_format == "csv" else file_format.capitalize()
+def _read_errors(path: Path) -> Iterator[None]:
+    """Convert errors of libraries to errors that name the file."""
+    file_format = existing_format(path)
+    format_name = {"csv": "a CSV", "excel": "an Excel"}.get(file_format)
+    format_name = format_name or f"a {file_format.capitalize()}"
     try:
         yield
     except TableError:
         raise
     except ModuleNotFoundError as error:
+        extra = "excel" if file_format == "excel" else "cli"
         raise ImportError(
-            f'reading {format_name} files needs {error.name}: pip install "domainwise[cli]"'
+            f"{path} is {format_name} file; reading it needs {error.name}: pip install "
+            f'"domainwise[{extra}]"'
         ) from None
-    except (OSError, ValueError) as error:
-        text = f"{path} is damaged or is not a {format_name} file: {str(error).splitlines()[0]}"
-        raise TableError(f"{text}. Export or copy it again") from None
+    except (OSError, EOFError, ValueError, csv.Error, *DAMAGED) as error:
+        reason = getattr(error, "strerror", None) or (
+            f"it is damaged or is not {format_name} file ({''.join(str(error).splitlines()[:1])})"
+        )
+        raise TableError(f"{path} cannot be read: {reason}. Export or copy it again") from None
 
 
 # Writing ------------------------------------------------------------------------------------------

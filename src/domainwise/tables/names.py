@@ -6,6 +6,8 @@ import difflib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import count
+from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
@@ -38,7 +40,8 @@ def check_names(names: Iterable[str], where: str) -> None:
 def require_columns(
     required_names: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
 ) -> None:
-    """Raise a TableError if columns are missing; it gives the ``reason`` and a similar name."""
+    """Raise a TableError if columns are missing, with a similar name, or have the same name."""
+    check_names(names, where)
     missing_names = [name for name in dict.fromkeys(required_names) if name not in names]
     if not missing_names:
         return
@@ -79,40 +82,40 @@ def choose_features(
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
     (['age'], [])
     """
-    check_names(names, where)
     listed_names = [*(features or ()), *(drop or ())]
     require_columns([target, domain, *listed_names], names, where)
     if target == domain:
         raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
     if label_names := sorted({target, domain}.intersection(listed_names)):
-        raise TableError(
-            "the target and the domain cannot be features and cannot be dropped; got "
-            f"{describe_names(label_names)}. Remove them from the features and the columns to drop"
-        )
-    unnamed_columns = {name for name in names if is_unnamed(name)} - {target, domain, *listed_names}
-    candidates = [name for name in names if not is_unnamed(name)] if features is None else features
-    excluded_names = {target, domain, *(drop or ())}
-    feature_names = [name for name in dict.fromkeys(candidates) if name not in excluded_names]
+        text = "the target and the domain cannot be features and cannot be dropped; got "
+        raise TableError(f"{text}{describe_names(label_names)}. Do not list them")
+    excluded_names, notes = {target, domain, *(drop or ())}, []
+    if features is None:
+        features = [name for name in names if not is_unnamed(name)]
+        if any(is_unnamed(name) for name in {*names} - excluded_names):
+            notes = [UNNAMED_NOTE]
+    feature_names = [name for name in dict.fromkeys(features) if name not in excluded_names]
     if not feature_names:
         raise TableError(f"{where} has no feature columns left. Select more, or drop fewer columns")
-    return feature_names, [UNNAMED_NOTE] * bool(unnamed_columns)
+    return feature_names, notes
 
 
 def named_frame(frame: Any) -> Any:
-    """Convert a data frame to pandas, with text as names, a new index and native byte order."""
+    """Convert a data frame to pandas, with text as names and a new index."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
     if not hasattr(frame, "set_axis") or frame.ndim != 2:
         text = f"the table must be a data frame, got {type(frame).__name__}"
         raise TableError(f"{text}. Convert it to a pandas data frame")
-    frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
-    swapped = [n for n, t in frame.dtypes.items() if getattr(t, "byteorder", "=") not in "=|"]
-    return frame.astype({n: frame[n].dtype.newbyteorder("=") for n in dict.fromkeys(swapped)})
+    return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
 
 
-def unnamed_column_name(other_names: Sequence[str]) -> str:
-    """Return a unique name for a first column without a name."""
-    possible_names = [UNNAMED, *(f"{UNNAMED}.{i}" for i in range(1, len(other_names) + 1))]
-    return next(name for name in possible_names if name not in other_names)
+def complete_names(names: list[str], path: Path, place: str) -> list[str]:
+    """Return the column names of a file; a first column without a name gets a unique one."""
+    if unnamed_columns := [i for i, name in enumerate(names[1:], 2) if not name.strip()]:
+        where = f"{path}: column {unnamed_columns[0]} of {place}"
+        raise TableError(f"{where} has no name. Name all columns in the first row of the table")
+    unused_names = (n for i in count() if (n := f"{UNNAMED}.{i}" if i else UNNAMED) not in names)
+    return names if names[0].strip() else [next(unused_names), *names[1:]]
 
 
 def is_unnamed(name: str) -> bool:
@@ -122,8 +125,8 @@ def is_unnamed(name: str) -> bool:
 
 #: Maximum number of rows that are sorted to find columns that identify the domain.
 MAX_SORTED_ROWS = 20_000
-#: Copied rows within domains are reported if two rows of a domain are equal this many times as
-#: often as two rows of different domains.
+#: Copied rows within domains are reported if two rows of a domain are equal more than this many
+#: times as often as two rows of different domains.
 COPY_RATIO = 10
 
 
@@ -147,8 +150,8 @@ def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
     monotonic in every domain with at least five rows and these domains have at least 20 rows in
     total. ``domain_rows`` contains the row indices of each domain.
     """
-    are_integers = np.isfinite(values).all() and np.all(values == np.round(values))
-    if are_integers and len(values) >= 20 and len(np.unique(values)) == len(values):
+    n_values = len(np.unique(values))
+    if n_values == len(values) >= 20 and np.array_equal(values, np.round(values)):
         return "is a different whole number in every row"
     large_domain_rows = [rows for rows in domain_rows if len(rows) >= 5]
     steps_by_domain = (np.diff(values[rows]) for rows in large_domain_rows)
@@ -165,10 +168,13 @@ def site_columns(X: Any, domain_codes: Array) -> list[str]:
     >>> site_columns(X, np.array([0, 0, 1]))
     ['beds']
     """
-    if len(domain_codes) == len(np.unique(domain_codes)):
+    names, codes = list(X.columns), np.asarray(domain_codes)
+    if len(codes) == len(np.unique(codes)):
         return []
-    n_values = X.groupby(np.asarray(domain_codes)).nunique()
-    return [name for name in X.columns if (n_values[name] <= 1).all()]
+    for n_rows in (1000, len(codes)):  # most columns vary within the first rows
+        n_values = X[names][:n_rows].groupby(codes[:n_rows]).nunique()
+        names = [name for name in names if (n_values[name] <= 1).all()]
+    return names
 
 
 def feature_notes(X: Any, y: Array, site_level: Sequence[str], domains: Array) -> list[str]:
@@ -181,46 +187,40 @@ def feature_notes(X: Any, y: Array, site_level: Sequence[str], domains: Array) -
     domain_names, all_codes = np.unique(domains, return_inverse=True)
     notes, advice = [], "Drop it unless it has the same meaning in new domains"
     if site_level:
+        n, text = len(domain_names), listed(site_level, 20, ", ")
         notes.append(
-            f"columns that are constant within every domain: {listed(site_level, 20, ', ')}; they "
-            f"describe the domain, so {len(domain_names)} domains provide only "
-            f"{len(domain_names)} of their values"
+            f"columns that are constant within every domain: {text}; they describe the domain, so "
+            f"{n} domains provide only {n} of their values"
         )
     domain_rows = [np.flatnonzero(all_codes == d) for d in range(len(domain_names))]
-    features = X.drop(columns=list(site_level))
-    for name in features.columns if len(domains) else ():
-        values = features[name].to_numpy() if is_numeric(features[name]) else None
-        if values is not None and (reason := identifier_reason(values, domain_rows)):
+    rows = np.random.default_rng(0).permutation(len(domains))[:MAX_SORTED_ROWS]
+    codes = all_codes[rows]
+    share_if_sorted = 1 - (len(np.unique(codes)) - 1) / max(len(codes) - 1, 1)
+    share_by_chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
+    identifying_notes = []
+    for name, column in X.drop(columns=list(site_level)).items():
+        values = column.to_numpy() if is_numeric(column) else column.factorize()[0]
+        if is_numeric(column) and (reason := identifier_reason(values, domain_rows)):
             text = f"feature {name!r} {reason}: it looks like an identifier or a time"
             notes.append(f"{text}. {advice}")
-    sampled_rows = np.random.default_rng(0).permutation(len(domains))[:MAX_SORTED_ROWS]
-    domain_codes = all_codes[sampled_rows]
-    share_if_sorted = 1 - (len(np.unique(domain_codes)) - 1) / max(len(domain_codes) - 1, 1)
-    share_by_chance = float(np.sum((np.bincount(domain_codes) / len(domain_codes)) ** 2))
-    for name in features.columns:
-        column = features[name].iloc[sampled_rows]
-        values = column.to_numpy() if is_numeric(column) else column.factorize()[0]
-        sorted_codes = domain_codes[np.argsort(values, kind="stable")]
-        same_domain_share = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
-        if 0 < 0.9 * (share_if_sorted - share_by_chance) <= same_domain_share - share_by_chance:
+        sorted_codes = codes[np.argsort(values[rows], kind="stable")]
+        excess_share = float(np.mean(sorted_codes[1:] == sorted_codes[:-1])) - share_by_chance
+        if 0 < 0.9 * (share_if_sorted - share_by_chance) <= excess_share:
             text = f"feature {name!r} alone identifies the domain, so it may not generalize"
-            notes.append(f"{text}. {advice}")
-    return notes + _copy_notes(X.assign(**{"": y}), all_codes, domain_names)
+            identifying_notes.append(f"{text}. {advice}")
+    return notes + identifying_notes + _copy_notes(X.assign(**{"": y}), domains)
 
 
-def _copy_notes(rows: Any, domain_codes: Array, domain_names: Array) -> list[str]:
+def _copy_notes(rows: Any, domains: Array) -> list[str]:
     """Return a note if rows are exact copies of other rows of their domain, more than by chance."""
-    row_codes = import_pandas().util.hash_pandas_object(rows, index=False).factorize()[0]
-    sizes, group_sizes = np.bincount(domain_codes).astype(float), np.bincount(row_codes)
-    groups, counts = np.unique(np.stack([row_codes, domain_codes]), axis=1, return_counts=True)
-    n_equal_within = np.sum(counts * (counts - 1.0))
-    n_equal_between = np.sum(group_sizes * (group_sizes - 1.0)) - n_equal_within
-    n_within = np.sum(sizes * (sizes - 1))
-    n_between = max(len(row_codes) * (len(row_codes) - 1.0) - n_within, 1.0)
-    if n_equal_within / max(n_within, 1.0) <= COPY_RATIO * n_equal_between / n_between:
+    hashes = import_pandas().util.hash_pandas_object(rows, index=False)
+    keys = import_pandas().DataFrame({"row": hashes, "domain": domains})
+    n_within, n_total = (((n := keys.value_counts(by)) * (n - 1.0)).sum() for by in (None, "row"))
+    share_within = (keys["domain"].value_counts(normalize=True) ** 2).sum()  # of all pairs of rows
+    if n_within * (1 - share_within) <= COPY_RATIO * (n_total - n_within) * share_within:
         return []
-    n_copies = np.bincount(groups[1], counts - 1, len(sizes)).astype(int)
-    extents = [f"{n} in {name}" for name, n in zip(domain_names, n_copies, strict=True) if n]
+    n_copies = keys["domain"][keys.duplicated()].value_counts().sort_index()
+    extents = [f"{n} in {name}" for name, n in n_copies.items()]
     return [
         "rows that are exact copies of another row of the same domain: "
         f"{listed(extents, 5, ', ')}; remove them if they were recorded twice"

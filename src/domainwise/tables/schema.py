@@ -9,8 +9,8 @@ step of a pipeline, so that imputation, scaling and one-hot encoding are fitted 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -26,6 +26,7 @@ from domainwise.base.arrays import Array
 from domainwise.base.inputs import MAX_CLASSES, is_quantity
 from domainwise.base.messages import listed
 from domainwise.tables import cells
+from domainwise.tables.cells import Cells
 from domainwise.tables.errors import (
     MAX_CHARACTERS,
     Argument,
@@ -36,7 +37,7 @@ from domainwise.tables.errors import (
     import_pandas,
     quoted,
 )
-from domainwise.tables.files import open_table
+from domainwise.tables.files import OpenTable, open_table
 from domainwise.tables.names import (
     choose_features,
     feature_notes,
@@ -52,6 +53,8 @@ MAX_LISTED_FEATURES = 50
 #: A categorical column is encoded with at most MAX_LEVELS categories; the others, and those with
 #: fewer than MIN_LEVEL_ROWS rows, are pooled. So are categories that a fit has not seen.
 MAX_LEVELS, MIN_LEVEL_ROWS = 50, 5
+#: Notes on columns whose numbers are written in a special form.
+FORM_NOTES = {"percent": "read as percentages (12% is 0.12)", "time": "read as times, in hours"}
 TASKS = ("auto", "classification", "regression")
 ONE_CLASS_NOTE = "domains with only one class are used for training"
 
@@ -109,35 +112,43 @@ class Schema:
         rows before this chunk of a table.
         """
         require_columns(self.features, list(frame.columns), "the table")
-        rows = np.arange(len(frame)) if rows is None else rows
-        frame, row_numbers, columns = frame[self.features].iloc[rows], rows + first_row, {}
-        for name in self.numeric:
-            columns[name] = self.read_numbers(frame[name], name, row_numbers)
-        for name in self.dates:
-            days, is_unreadable = cells.read_days(frame[name], self.forms.get(name, ""), self.na)
-            self._refuse(frame[name], name, is_unreadable, row_numbers)
-            columns |= cells.date_numbers(days, name, self.date_parts, self.reference)
-        for name in self.categorical:
-            texts = cells.read_texts(frame[name], self.levels.get(name, ()), self.na)
-            texts = np.where(import_pandas().isna(texts), np.nan, np.asarray(texts, dtype=object))
-            columns[name] = import_pandas().Series(texts, dtype=object)
-        return import_pandas().DataFrame(columns, index=range(len(rows)))
+        row_numbers = np.arange(len(frame)) if rows is None else rows
+        columns = cells_of(frame, self.features, self.na, rows)
+        return self.convert(columns, row_numbers + first_row)
 
-    def read_numbers(self, column: Any, name: str, row_numbers: Array) -> Array:
+    def convert(self, columns: Mapping[str, Cells], row_numbers: Array) -> Any:
+        """Return the features, as described in :meth:`prepare`."""
+        arrays = {
+            name: self.read_numbers(columns[name], name, row_numbers) for name in self.numeric
+        }
+        for name in self.dates:
+            days, is_unreadable = columns[name].days(self.forms.get(name, ""))
+            self._refuse(columns[name], name, is_unreadable, row_numbers)
+            arrays |= cells.date_numbers(days, name, self.date_parts, self.reference)
+        for name in self.categorical:
+            texts = columns[name].texts(self.levels.get(name, ()))
+            texts = np.where(import_pandas().isna(texts), np.nan, texts)
+            arrays[name] = import_pandas().Series(texts, dtype=object)
+        return import_pandas().DataFrame(arrays, index=range(len(row_numbers)))
+
+    def mark(self, name: str) -> str | None:
+        """Return the decimal mark of a column."""
+        return self.marks.get(name, self.decimal)
+
+    def read_numbers(self, column: Cells, name: str, row_numbers: Array) -> Array:
         """Return a numeric column as float64, with NaN for missing values."""
-        mark, form = self.marks.get(name, self.decimal), self.forms.get(name, "")
-        values, is_unreadable = cells.read_numbers(column, mark, form, self.na)
+        values, is_unreadable = column.numbers(self.mark(name), self.forms.get(name, ""))
         self._refuse(column, name, is_unreadable, row_numbers)
         if problem := cells.size_problem(values, row_numbers):
             raise TableError(f"column {name!r} ", *problem)
         return values
 
-    def _refuse(self, column: Any, name: str, is_unreadable: Array, row_numbers: Array) -> None:
+    def _refuse(self, column: Cells, name: str, is_unreadable: Array, row_numbers: Array) -> None:
         """Raise a TableError if a cell could not be read; it gives the option that helps."""
         if not is_unreadable.any():
             return
         i, form = int(np.flatnonzero(is_unreadable)[0]), self.forms.get(name, "")
-        cell = str(column.iloc[i])
+        cell = str(column.column.iloc[i])
         noun = "dates" if name in self.dates else cells.NOUNS[form]
         marks = [m for m in ",." if not np.isnan(cells.number_in(cell.strip(), m, form))]
         advice: MessageParts = ("Correct the cell or leave it empty",)
@@ -155,7 +166,7 @@ class Schema:
         """Return the domain of each row as text, None if it is missing; None without a column."""
         if self.domain not in frame.columns:
             return None
-        return cells.read_texts(frame[self.domain], na=self.na, missing_text=[""])
+        return Cells(frame[self.domain], self.na).texts(missing_text=[""])
 
     def read_labels(
         self, frame: Any, classes: Iterable[Any] | None
@@ -165,24 +176,22 @@ class Schema:
         Targets are floats, or class names as text. If ``classes`` are whole numbers, so is a cell
         such as "1.0". Domains are text; None without a domain column.
         """
-        column, domains = frame[self.target], self.read_domains(frame)
+        column, domains = Cells(frame[self.target], self.na), self.read_domains(frame)
         if self.task == "regression":
             y = self.read_numbers(column, self.target, np.arange(len(frame)))
             has_labels = ~np.isnan(y)
         else:
-            y = self._read_classes(column, [*(classes or ())])
+            labels = [*(classes or ())]
+            if labels and all(isinstance(label, (int, np.integer)) for label in labels):
+                y = column.whole_numbers(self.mark(self.target))
+            else:
+                y = column.texts([str(label) for label in labels])
             has_labels = np.array([label is not None for label in y], dtype=bool)
         if domains is not None:
             has_labels &= np.array([name is not None for name in domains], dtype=bool)
             domains = domains[has_labels].astype(str)
         y = y[has_labels] if self.task == "regression" else y[has_labels].astype(str)
         return np.flatnonzero(has_labels), y, domains
-
-    def _read_classes(self, column: Any, classes: Sequence[Any]) -> Array:
-        if classes and all(isinstance(label, (int, np.integer)) for label in classes):
-            mark = self.marks.get(self.target, self.decimal)
-            return cells.read_whole_numbers(column, mark, self.na)
-        return cells.read_texts(column, [str(label) for label in classes], self.na)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the schema as a dict for JSON."""
@@ -265,29 +274,15 @@ class Table:
         return np.unique(self.y).tolist() if self.schema.task == "classification" else None
 
 
-def load_table(
-    path: str | Path,
-    *,
-    target: str,
-    domain: str,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] | None = None,
-    encoding: str | None = None,
-    **options: Any,
-) -> Table:
+def load_table(path: str | Path, *, encoding: str | None = None, **options: Any) -> Table:
     """Read a file and check it; see :func:`check_table` for the arguments.
 
-    An entry of ``features`` or ``drop`` may contain several names, separated by commas.
     ``encoding`` is the encoding of a CSV file; None detects it.
     """
     file = open_table(path, encoding=encoding)
-    arguments: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-    features, drop = (split_names(entries, file.names) for entries in (features, drop))
-    feature_names, notes = choose_features(file.names, features=features, drop=drop, **arguments)
-    (frame,) = file.frames([*feature_names, target, domain])
-    table = check_table(frame, features=feature_names, **arguments, **options)
-    all_notes = (*file.notes, *notes, *table.notes)
-    return replace(table, schema=replace(table.schema, encoding=encoding), notes=all_notes)
+    table = check_table(file, where=str(path), **options)
+    schema = replace(table.schema, encoding=encoding)
+    return replace(table, schema=schema, notes=(*file.notes, *table.notes))
 
 
 def check_table(
@@ -305,10 +300,11 @@ def check_table(
     na: Sequence[str] = (),
     where: str = "the table",
 ) -> Table:
-    """Learn the schema of a data frame, and split it into features, target and domains.
+    """Learn the schema of a data frame or file, and split it into features, target and domains.
 
     ``features=None`` uses all columns that are not in ``drop``; rows from ``drop_domains`` are left
-    out. ``task="auto"`` treats text, and up to 20 distinct whole numbers, as classes.
+    out. Their entries may contain several names, separated by commas. ``task="auto"`` treats text,
+    and up to 20 distinct whole numbers, as classes.
     ``auto_drop`` leaves out features that cannot be used, with a note, instead of raising an error,
     and reads censored values such as ">200" as their limit. ``dates`` lists numbers to compute from
     dates: "month", "weekday" and "age" (years before the latest day in all date columns, which is
@@ -323,15 +319,16 @@ def check_table(
             text = f" is not supported; use {', '.join(choices)}"
             raise TableError(Argument(name, entries), text)
     cells.check_mark(decimal)
-    frame, na = named_frame(frame), tuple(map(str, na))
-    column_options: dict[str, Any] = {"features": features, "drop": drop, "where": where}
+    file = frame if isinstance(frame, OpenTable) else None
+    frame, na = named_frame(frame) if file is None else None, tuple(map(str, na))
+    column_names = list(frame.columns) if file is None else file.names
+    features, drop = (split_names(entries, column_names) for entries in (features, drop))
     feature_names, notes = choose_features(
-        list(frame.columns), target=target, domain=domain, **column_options
+        column_names, target=target, domain=domain, features=features, drop=drop, where=where
     )
-    columns = {name: frame[name] for name in [*feature_names, target]}
+    if file is not None:
+        (frame,) = file.frames([*feature_names, target, domain])
     schema = Schema((), (), target, domain, task, {}, na=na)
-    decimal, marks = cells.learn_marks(columns, decimal, na)
-    schema = replace(schema, decimal=decimal, marks=marks)
     domain_texts: Any = schema.read_domains(frame)
     has_domain = np.array([text is not None for text in domain_texts], dtype=bool)
     if not has_domain.any():
@@ -340,28 +337,27 @@ def check_table(
     rows = np.flatnonzero(has_domain & ~np.isin(domain_texts, dropped_domains))
     if not len(rows):
         raise TableError(f"{where} has no rows left. Drop fewer domains")
-    task, form, y = learn_target(frame[target].iloc[rows], task, schema)
+    columns = cells_of(frame, [*feature_names, target], na, rows)
+    decimal, marks = cells.learn_marks(columns, decimal)
+    schema = replace(schema, decimal=decimal, marks=marks)
+    task, form, y = learn_target(columns.pop(target), task, schema, rows)
     has_target = ~import_pandas().isna(y)
     if not has_target.any():
         raise TableError(f"the target column {target!r} has no values. Choose another column")
-    for role, n_missing, n_rows in (
-        ("target", int((~has_target).sum()), len(rows)),
-        ("domain", int((~has_domain).sum()), len(frame)),
-    ):
-        if n_missing:
-            notes.append(f"{n_missing} of {n_rows} rows have no {role} and are left out")
-    rows, y = rows[has_target], y[has_target]
+    for role, has_label in (("target", has_target), ("domain", has_domain)):
+        if not has_label.all():
+            extent = f"{len(has_label) - has_label.sum()} of {len(has_label)}"
+            notes.append(f"{extent} rows have no {role} and are left out")
+    if not has_target.all():
+        rows, y = rows[has_target], y[has_target]
+        columns = cells_of(frame, feature_names, na, rows)
     y = y if task == "regression" else cells.as_labels(y)
     domains = cells.as_labels(domain_texts[rows])
     notes += _check_target(y, task, target)
     notes += _check_domains(domains, y, task, domain)
+    schema = replace(schema, task=task, forms={target: form} if form else {})
     schema, X = learn_features(
-        frame[feature_names],
-        replace(schema, task=task, forms={target: form} if form else {}),
-        rows=rows,
-        dates=dates,
-        auto_drop=auto_drop,
-        notes=notes,
+        columns, schema, row_numbers=rows, dates=dates, auto_drop=auto_drop, notes=notes
     )
     if not schema.features:
         text = f"{where} has no features that can be used: {'; '.join(notes)}"
@@ -376,81 +372,80 @@ def check_table(
     return Table(X, y, domains, schema, (*notes, "; ".join(lists)), tuple(dropped_domains))
 
 
+def cells_of(
+    frame: Any, names: Sequence[str], na: Sequence[str] = (), rows: Array | None = None
+) -> dict[str, Cells]:
+    """Return the cells of columns, by name; ``rows`` selects rows by position."""
+    all_rows = slice(None) if rows is None or len(rows) == len(frame) else rows
+    return {name: Cells(cells.plain(frame[name]).iloc[all_rows], na) for name in names}
+
+
 def learn_features(
-    frame: Any,
+    columns: Mapping[str, Cells],
     schema: Schema,
     *,
-    rows: Array | None = None,
+    row_numbers: Array,
     dates: Sequence[str] = (),
     auto_drop: bool = False,
     notes: list[str],
 ) -> tuple[Schema, Any]:
-    """Learn what the columns of a data frame contain; return the schema and the features.
+    """Learn what the columns of a table contain; return the schema and the features.
 
-    ``schema`` contains the decimal marks and the missing values. Notes on columns that are left
-    out, and on how cells are read, are added to ``notes``. One ColumnError lists all features that
-    cannot be used.
+    ``schema`` contains the decimal marks. Notes on columns that are left out, and on how cells are
+    read, are added to ``notes``. One ColumnError lists all features that cannot be used.
     """
-    rows = np.arange(len(frame)) if rows is None else rows
-    names: dict[str, list[str]] = defaultdict(list)  # column names, by kind or by note
+    names: dict[str, list[str]] = defaultdict(list)  # names of the columns that are used, by kind
+    noted: dict[str, list[str]] = defaultdict(list)  # columns by what a note says about them
     problems: dict[str, MessageParts] = {}
-    forms, levels, days_by_column = dict(schema.forms), {}, {}
-    for name in frame.columns:
-        column, mark = frame[name].iloc[rows], schema.marks.get(name, schema.decimal)
-        kind, form, unmatched = cells.learn_kind(column, mark, schema.na)
+    forms, levels, latest_days = dict(schema.forms), dict(schema.levels), dict[str, str]()
+    for name, column in columns.items():
+        mark, is_constant, counts = schema.mark(name), False, Counter[str]()
+        kind, form, unmatched = cells.learn_kind(column, mark)
         problem = cells.problem_of(kind, form, unmatched, use_dates=bool(dates))
-        if auto_drop and cells.are_censored(unmatched) and kind == "number" and not form:
-            values, is_unreadable = cells.read_numbers(column, mark, "", schema.na)
-            if np.isfinite(values).sum() >= is_unreadable.sum():
+        if auto_drop and (kind, form) == ("number", "") and cells.are_censored(unmatched):
+            values, is_censored = column.numbers(mark, "")
+            if (n_cells := is_censored.sum()) <= np.isfinite(values).sum():
                 problem, form = None, "censored"
-                names[form].append(
-                    f"{name} ({is_unreadable.sum()} cells, such as {unmatched[0]!r})"
-                )
-        present_values: Any = ()
+                example = f"{name} ({n_cells} cells, such as {unmatched[0]!r})"
+                noted["with censored values, which are read as their limit"].append(example)
         if problem is None and kind == "number":
-            values, _ = cells.read_numbers(column, mark, form, schema.na)
-            problem, present_values = cells.size_problem(values, rows), values[~np.isnan(values)]
+            values, _ = column.numbers(mark, form)
+            problem = cells.size_problem(values, row_numbers)
+            is_constant = np.nanmin(values) == np.nanmax(values)
         elif problem is None and kind == "text":
-            texts = cells.read_texts(column, na=schema.na)
-            present_values = [text for text in texts if text is not None]
-            problem = cells.text_problem(present_values)
+            counts.update(text for text in column.texts() if text is not None)
+            problem, is_constant = cells.text_problem(counts), len(counts) == 1
         elif problem is None and kind == "date":
-            days, is_unreadable = cells.read_days(column, form, schema.na)
+            days, is_unreadable = column.days(form)
             if is_unreadable.any():
                 problem = ("has dates that are ambiguous or cannot be read. Use YYYY-MM-DD",)
-            present_values = days_by_column[name] = days.dropna()
+            is_constant, latest_days[name] = days.nunique() == 1, str(days.max())[:10]
         if problem is not None:
             problems[name] = problem
-        elif kind == "empty" or len(set(present_values)) == 1:
-            names["empty" if kind == "empty" else "constant"].append(name)
+        elif kind == "empty" or is_constant:
+            reason = "constant" if is_constant else "empty"
+            noted[f"left out because they are {reason}"].append(name)
         else:
             names[kind].append(name)
             forms |= {name: form} if form else {}
-            if kind == "text":
-                if spelled_levels := cells.spelled_levels(present_values):
-                    levels[name] = spelled_levels
-                if (n_levels := len(set(present_values))) > MAX_LEVELS:
-                    names["pooled"].append(f"{name} ({n_levels} in {len(present_values)} rows)")
-            if kind == "number":
-                names[form] += [name] if form in ("percent", "time") else []
-                if example := cells.rewritten_example(column, mark, schema.na):
-                    names["rewritten"].append(f"{name} ({example})")
+            levels |= {name: texts} if (texts := cells.spelled_levels([*counts])) else {}
+            if len(counts) > MAX_LEVELS:
+                extent = f"{name} ({len(counts)} in {counts.total()} rows)"
+                noted["with many categories, of which rare ones are pooled"].append(extent)
+            elif form in FORM_NOTES:
+                noted[FORM_NOTES[form]].append(name)
+            elif kind == "number" and (example := cells.rewritten_example(column, mark)):
+                text = f"{name} ({example})"
+                noted["with decimal commas or thousands separators"].append(text)
     if problems and not auto_drop:
         raise ColumnError(problems)
-    latest_day = max((str(days_by_column[n].max().date()) for n in names["date"]), default="")
-    age_note = f" (age on {latest_day})" if "age" in dates else ""
-    for listed_names, text in (
-        (names["empty"], "left out because they are empty"),
-        (names["constant"], "left out because they are constant"),
-        (list(problems), "left out because they cannot be used"),
-        (names["rewritten"], "with decimal commas or thousands separators"),
-        (names["percent"], "read as percentages (12% is 0.12)"),
-        (names["time"], "read as times, in hours"),
-        (names["censored"], "with censored values, which are read as their limit"),
-        (names["date"], f"with dates, converted to {', '.join(dates)}{age_note}"),
-        (names["pooled"], "with many categories, of which rare ones are pooled"),
-    ):
-        notes += [f"columns {text}: {', '.join(listed_names)}"] if listed_names else []
+    if problems:
+        noted["left out because they cannot be used"] = list(problems)
+    latest_day = max((latest_days[name] for name in names["date"]), default="")
+    if names["date"]:
+        age_note = f" (age on {latest_day})" if "age" in dates else ""
+        noted[f"with dates, converted to {', '.join(dates)}{age_note}"] = names["date"]
+    notes += [f"columns {text}: {', '.join(entries)}" for text, entries in noted.items()]
     schema = replace(
         schema,
         numeric=tuple(names["number"]),
@@ -461,28 +456,27 @@ def learn_features(
         reference=latest_day,
         levels=levels,
     )
-    return schema, schema.prepare(frame, rows=rows)
+    return schema, schema.convert(columns, row_numbers)
 
 
-def learn_target(column: Any, task: str, schema: Schema) -> tuple[str, str, Array]:
+def learn_target(
+    column: Cells, task: str, schema: Schema, row_numbers: Array
+) -> tuple[str, str, Array]:
     """Return the task, the form of the target's cells, and the targets; None or NaN if missing.
 
     Targets are floats, or class names as text. ``task`` is "auto" or the task.
     """
-    subject, na = f"the target {str(column.name)!r}", schema.na
-    mark = schema.marks.get(str(column.name), schema.decimal)
-    kind, form, unmatched = cells.learn_kind(column, mark, na)
-    problem = cells.problem_of(kind, form, unmatched)
+    subject, mark = f"the target {schema.target!r}", schema.mark(schema.target)
+    kind, form, unmatched = cells.learn_kind(column, mark)
     if kind == "date":
         raise TableError(f"{subject} contains dates. Choose another target")
-    if problem is not None:
+    if problem := cells.problem_of(kind, form, unmatched):
         raise TableError(f"{subject} ", *problem, ", or choose another target")
-    is_boolean = {*cells.count_texts(column, na)} <= {*cells.BOOLEANS}
-    are_numbers = kind == "number" and not is_boolean
-    values, _ = cells.read_numbers(column, mark, form, na)
+    values, _ = column.numbers(mark, form)
     present_values = values[~np.isnan(values)]
-    if are_numbers and (problem := cells.size_problem(values, np.asarray(column.index))):
-        raise TableError(f"column {str(column.name)!r} ", *problem)
+    are_numbers = kind == "number" and not {*column.counts} <= {*cells.BOOLEANS}
+    if are_numbers and (problem := cells.size_problem(values, row_numbers)):
+        raise TableError(f"column {schema.target!r} ", *problem)
     if task == "auto":
         is_continuous = are_numbers and is_quantity(present_values)
         task = "regression" if is_continuous else "classification"
@@ -494,8 +488,8 @@ def learn_target(column: Any, task: str, schema: Schema) -> tuple[str, str, Arra
     if form:
         raise TableError(f"{subject} contains {cells.NOUNS[form]}. Choose another target")
     if are_numbers and np.all(present_values == np.round(present_values)):
-        return task, "", cells.read_whole_numbers(column, mark, na)
-    return task, "", cells.read_texts(column, na=na)
+        return task, "", column.whole_numbers(mark)
+    return task, "", column.texts()
 
 
 def _check_target(y: Array, task: str, name: str) -> list[str]:

@@ -240,7 +240,8 @@ class RowSearch(RidgeSearch):
             if self.scorer is None:
                 return score_errors(split, problem, solutions, test)
             n_candidates = solutions.shape[1] // len(problem.target_mean)
-            return self.scorer(np.hsplit(outputs, n_candidates), y[indices])
+            weights = None if self.rows.weights is None else self.rows.weights[indices]
+            return self.scorer(np.hsplit(outputs, n_candidates), y[indices], weights)
 
         return score
 
@@ -295,7 +296,8 @@ def cells_of(rows: Rows, part_codes: Any, by_class: bool, descriptors: Array | N
     blocks += [] if by_class else [rows.Y]
     extra_columns = np.hstack(blocks) if blocks else None
     n_categories = rows.target.n_categories, rows.domain.n_categories
-    return CellRows.of_parts(part_codes, *rows.codes(), n_categories, extra_columns, by_class)
+    options: Any = n_categories, extra_columns, by_class, rows.weights
+    return CellRows.of_parts(part_codes, *rows.codes(), *options)
 
 
 def columns_of(
@@ -354,7 +356,8 @@ def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> Cel
     cell_codes = domain_codes * len(class_names) + class_codes
     cell_keys = list(product(domain_names, class_names))
     group_keys = [(label, domain) for domain, label in cell_keys]
-    cell_rows = CellRows(cell_codes, cell_codes, cell_keys, group_keys, extra_columns)
+    options: Any = cell_keys, group_keys, extra_columns, rows.weights
+    cell_rows = CellRows(cell_codes, cell_codes, *options)
     widths = [nystrom.n_features + cell_rows.n_extra_columns for nystrom in maps]
     check_cell_memory(len(cell_keys), widths, rows.X, ADVICE)
     sums = [backend.sum_cells(group, rows.X, cell_rows) for group in group_by_distances(maps)]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from domainwise.base.arrays import Array
-from domainwise.tables.cells import missing_cells
+from domainwise.tables.shift.watch import missing_cells
 
 #: Probabilities of the quantiles in :func:`describe_column`.
 PROBABILITIES = (0.1, 0.25, 0.5, 0.75, 0.9)

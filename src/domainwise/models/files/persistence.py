@@ -35,7 +35,7 @@ from domainwise.base.process import filtered_warnings
 from domainwise.models.files import types, values
 
 #: Format of the files; files in other formats are rejected.
-FORMAT = 5
+FORMAT = 6
 #: First skops protocol that declares all trusted types.
 SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"

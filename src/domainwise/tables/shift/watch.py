@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -24,7 +25,6 @@ from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray, group_su
 from domainwise.base.inputs import check_sample_domain, validate_rows
 from domainwise.base.signatures import with_domain_checks
 from domainwise.estimators.ensemble.batches import Moments, rows_moments
-from domainwise.tables.cells import column_kind, missing_cells
 
 #: Maximum number of points at which kernel means are computed.
 MAX_LANDMARKS = 100
@@ -50,6 +50,28 @@ JITTER = 1e-6
 MAX_EXAMPLES, BLOCK_ROWS = 5, 20_000
 #: Options of ``validate_rows`` that accept text and missing values.
 _ANY_VALUES: dict[str, Any] = {"numeric": False, "dtype": None, "ensure_all_finite": False}
+
+
+def missing_cells(column: Any) -> Array:
+    """Return a mask of the missing cells in an array or in a data frame column."""
+    if hasattr(column, "isna"):
+        return np.asarray(column.isna(), dtype=bool)
+    column = np.asarray(column)
+    if column.dtype.kind == "O":
+        return np.array([value is None or value != value for value in column], dtype=bool)
+    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
+
+
+def column_kind(column: Any) -> str:
+    """Return the type of a column's cells: "number", "text" or "other", such as dates.
+
+    >>> column_kind(np.array([1, None, 2.5], dtype=object))
+    'number'
+    """
+    if column.dtype.kind not in "OUST":
+        return "number" if column.dtype.kind in "biuf" else "other"
+    types = {type(value) for value in column[~missing_cells(column)]}
+    return "number" if types and all(issubclass(t, Real) for t in types) else "text"
 
 
 @dataclass(frozen=True)
@@ -88,7 +110,7 @@ def merge_statistics(blocks: Iterable[dict[Any, ShiftStatistics]]) -> dict[Any, 
 
 @with_domain_checks
 class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Store statistics of the source domains in a pipeline; rows are not changed.
+    r"""Store statistics of the source domains in a pipeline; rows are not changed.
 
     If a pipeline begins with this step, :func:`~domainwise.check_shift` can report how new rows
     differ from the source domains: other units, missing values, unknown categories, or a large
@@ -124,6 +146,17 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     --------
     check_shift : Compare new rows with the stored statistics.
 
+    Notes
+    -----
+    The distance of new rows from source domain t is :math:`\|\mu - \mu_t\|`, where the means
+    are those of kernel features (maximum mean discrepancy). It is compared with the distances
+    between source domains. Other statistics are ranges, means, and shares of values by domain.
+
+    References
+    ----------
+    S. Rabanser, S. Guennemann and Z. C. Lipton (2019), "Failing loudly: an empirical study of
+    methods for detecting dataset shift", NeurIPS, arXiv:1810.11953.
+
     Examples
     --------
     >>> import numpy as np
@@ -134,8 +167,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> model = make_pipeline(ShiftWatch(), LinearRegression()).fit(celsius, celsius[:, 0])
     >>> check_shift(model, celsius[:50])
     []
-    >>> [finding.kind for finding in check_shift(model, celsius[:50] * 1.8 + 32)]
-    ['range', 'distance']
+    >>> for finding in check_shift(model, celsius[:50] * 1.8 + 32)[:1]:
+    ...     print(str(finding)[:60])
+    'x0' ranges from 41.15 to 94.85; 50 of 50 values are outside
     """
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
