@@ -68,7 +68,7 @@ def test_probabilities_of_svms_come_from_values_on_held_out_domains(rows):
     search = MethodSearch(SVC(class_weight="balanced", gamma=0.2), {"C": [1.0]})
     search.fit(X, y, sample_domain=domain)
     values = np.zeros((len(y), 2))
-    for train, test in LeaveDomainsOut(max_splits=5).split(X, groups=domain):
+    for train, test in LeaveDomainsOut(max_splits=5).split(X, y, domain):
         svm = SVC(class_weight="balanced", gamma=0.2, C=1.0).fit(X[train], y[train])
         values[test, 1] = svm.decision_function(X[test])
     values[:, 0] = -values[:, 1]

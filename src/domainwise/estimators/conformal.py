@@ -35,7 +35,7 @@ from domainwise.held_out.scoring.predictions import (
 
 
 def calibration_split(
-    y: Array, domain_codes: Array | None, is_classification: bool, cv: Any = None
+    X: Any, y: Array, domain_codes: Array | None, is_classification: bool, cv: Any = None
 ) -> Split:
     """Return training rows, and rows from domains that are used only for calibration.
 
@@ -50,7 +50,8 @@ def calibration_split(
     assert domain_codes is not None
     if cv is None:
         cv = LeaveDomainsOut(n_domains // 2, n_repeats=1, random_state=0)
-    train, test = domain_folds(y, domain_codes, classification=is_classification, cv=cv)[0][0]
+    options: Any = {"classification": is_classification, "cv": cv, "X": X}
+    train, test = domain_folds(y, domain_codes, **options)[0][0]
     shared_domains = np.intersect1d(domain_codes[train], domain_codes[test])
     if len(shared_domains):
         raise ValueError(
@@ -251,9 +252,11 @@ class DomainConformal(DomainMetaEstimator):
                 )
             splits = [(all_rows, all_rows)]
         elif self.calibration == "split":
-            splits = [calibration_split(y, domain.codes, is_classification, self.cv)]
+            splits = [calibration_split(X, y, domain.codes, is_classification, self.cv)]
         else:
-            splits, _ = domain_folds(y, domain.codes, classification=is_classification, cv=self.cv)
+            splits, _ = domain_folds(
+                y, domain.codes, classification=is_classification, cv=self.cv, X=X
+            )
         scores_by_mode: dict[str, list[Array]] = {}
         output_name = ""
         for train, test in splits:

@@ -375,7 +375,9 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         X, y, target, domain = self._check_inputs(X, y, sample_domain)
         classes = target.names
         targets = y if classes is None else target.codes
-        splits, _ = domain_folds(y, domain.codes, classification=classes is not None, cv=self.cv)
+        splits, _ = domain_folds(
+            y, domain.codes, classification=classes is not None, cv=self.cv, X=X
+        )
         fold_outputs = Parallel(n_jobs=self.n_jobs)(
             delayed(self._held_out_outputs)(X, y, sample_domain, train, test)
             for train, test in splits

@@ -18,7 +18,15 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.algebra.gram.tiles import tile_side
 from domainwise.base import inputs
 from domainwise.base.arguments import SVM_CONSTRAINTS
-from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray, Seed
+from domainwise.base.arrays import (
+    Array,
+    ArrayLike,
+    ClassWeight,
+    Decision,
+    MaybeArray,
+    Seed,
+    content_keys,
+)
 from domainwise.base.messages import RowFoldsWarning, warn_caller
 from domainwise.base.process import filtered_warnings
 from domainwise.base.signatures import InvarianceArguments, arguments, with_shared_arguments
@@ -98,6 +106,13 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         return weights, X_kept, *labels_kept
 
     def _fit_machine(self, X: Array, y: Array, sample_domain: Any, weights: Any) -> None:
+        if self.kernel != "precomputed":  # the solver's result depends on the order of rows
+            order = np.argsort(content_keys(X), kind="stable")
+            if sample_domain is not None:
+                inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
+                sample_domain = np.asarray(sample_domain)[order]
+            weights = None if weights is None else weights[order]
+            X, y = X[order], y[order]
         kernel_args = {name: getattr(self, name) for name in InvariantKernel().get_params()}
         is_exact = self._is_exact(len(X))
         if is_exact:
@@ -255,6 +270,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
                 domain_labels.codes,
                 classification=True,
                 is_usable=lambda y_train, _: len(np.unique(y_train)) == len(self.classes_),
+                X=X,
             )
         y_test = y[np.concatenate([test for _, test in splits])]
         if len(np.unique(y_test)) < len(self.classes_):  # a class is missing from all test folds

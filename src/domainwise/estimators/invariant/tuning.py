@@ -31,6 +31,7 @@ from domainwise.base.arrays import (
     Estimator,
     MaybeArray,
     Scoring,
+    content_keys,
 )
 from domainwise.base.inputs import check_sample_domain
 from domainwise.base.messages import NotAKernelWarning
@@ -173,6 +174,11 @@ class InvariantSearchKind:
             None if data.weights is None else data.weights[rows] for rows in (train, test)
         )
         X_train, X_test = _prepared_rows(estimator, machine, data, (train, test))
+        if machine.kernel != "precomputed":  # sorted as in a fit of the machine
+            order = np.argsort(content_keys(X_train), kind="stable")
+            X_train, y_train = X_train[order], y_train[order]
+            domains = None if domains is None else domains[order]
+            weights = None if weights is None else weights[order]
         machines = []
         for candidate in batch:
             machines.append(copy(machine))
@@ -361,7 +367,12 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         domains = None if sample_domain is None else inputs.plain_array(sample_domain)
         domain_codes = None if domains is None else check_sample_domain(domains, len(rows)).codes
         splits, _ = domain_folds(
-            y_array, domain_codes, classification=is_classification, cv=self.cv, max_splits=None
+            y_array,
+            domain_codes,
+            classification=is_classification,
+            cv=self.cv,
+            max_splits=None,
+            X=rows,
         )
         check_task(self.scoring, is_classification)
         smooth_score = SmoothScore(y_array, domain_codes, target.names, weights=weights)

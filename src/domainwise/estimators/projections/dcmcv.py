@@ -187,7 +187,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
             if not is_continuous:
                 scoring = SmoothScore(y_array, domain.codes, target.names, weights=weights)
         has_classes = not is_continuous
-        splits, _ = domain_folds(y_array, domain.codes, classification=has_classes, cv=self.cv)
+        splits, _ = domain_folds(y_array, domain.codes, classification=has_classes, cv=self.cv, X=X)
         search_result = driver.search(
             search_kind,
             Data(X, y_array, sample_domain, target, domain, weights=weights),
