@@ -248,15 +248,15 @@ def own_methods(estimators: list[str] | None) -> list[Method]:
     A method has the name of its factory or file. A factory is called without arguments; its module
     may be in the current folder.
     """
-    from domainwise.models.files.persistence import load, read_info
+    from domainwise.models.files.persistence import load_saved
     from domainwise.models.registry import own_method
 
     methods = []
     for estimator in estimators or ():
         if estimator.endswith(".skops"):
             # A model that was fitted to a table includes its preprocessing.
-            preprocess = "schema" not in read_info(estimator)["info"]
-            methods.append(own_method((Path(estimator).stem, load(estimator)), preprocess))
+            model, schema = load_saved(estimator)
+            methods.append(own_method((Path(estimator).stem, model), schema is None))
             continue
         module_name, _, factory_name = estimator.partition(":")
         if not module_name or not factory_name.isidentifier():
