@@ -360,6 +360,11 @@ def test_a_parquet_file_with_duplicate_columns_is_refused(tmp_path):
     parquet.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(TableError, match="more than one column named 'age'"):
         load_table(tmp_path / "t.parquet", **ROLES)
+    pytest.importorskip("dask.dataframe")
+    with pytest.raises(TableError, match="more than one column named 'age'"):
+        dw.distributed.fit_parquet(
+            dw.FastDCM(), tmp_path / "t.parquet", target="ill", domain="site"
+        )
 
 
 def test_a_very_long_name_or_cell_is_shortened(tmp_path):

@@ -133,6 +133,9 @@ def evaluate(
         common.require_report("--no-report")
     stem = _EXTENSIONS.sub("", data.name) or data.name
     folder = out or Path("domainwise-evaluation") / stem
+    for path in (data.absolute(), folder.absolute()):  # results and report contain these names
+        if "?" in str(path).replace("?", "").encode("utf-8", "replace").decode():
+            raise ValueError(f"the name {path} is not UTF-8; rename the file or folder")
     output_paths = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; choose a results folder with --out")
