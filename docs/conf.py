@@ -49,7 +49,7 @@ suppress_warnings = ["config.cache"]
 # Markdown ----------------------------------------------------------------------------------------
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "attrs_inline"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 myst_dmath_double_inline = True
 
 # Docstrings --------------------------------------------------------------------------------------

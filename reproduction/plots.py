@@ -11,7 +11,7 @@ import numpy as np
 from domainwise.evaluation.html import FAINT, INK, Picture, drawing, to_svg
 from reproduction.methods import METHODS
 from reproduction.sentences import PARAMETER_TEXTS
-from reproduction.summary import CaseView, MethodView, RunSummary, TableView
+from reproduction.summary import MIN_REPEATS, CaseView, MethodView, RunSummary, TableView
 
 GRAY = "#8b95a1"
 #: Colors of methods, readable on white and on black.
@@ -156,7 +156,7 @@ def invariance_plots(table: TableView) -> Iterator[Picture]:
 def box_plot(case: CaseView) -> Picture | None:
     """Draw box plots of the competing methods' scores, with the paper's mean ± sd."""
     views = [view for view in case.methods if METHODS[view.key].competes and view.scores]
-    if not views or case.n_repeats < 2:
+    if not views or case.n_repeats < MIN_REPEATS:
         return None
     with drawing(4.3, 0.55 + 0.3 * len(views)) as figure:
         axes = figure.subplots()

@@ -17,6 +17,10 @@ from reproduction.protocols import PROVENANCE, Metric
 from reproduction.ranks import PAIRED_CAVEAT
 from reproduction.summary import CaseView, CellView, RunSummary, summarise_run
 
+PROVENANCE_NOTE = (
+    f"The paper's numbers come from {PROVENANCE}. Tables and equations have the numbers that a"
+    " reader of its PDF sees."
+)
 SETTING_TITLES = {"paper": "The paper's parameters", "tuned": "Tuned on source domains"}
 
 
@@ -39,15 +43,19 @@ def publish(folder: Path) -> tuple[Path, Path]:
 
 # The table of a case, the same in all outputs -----------------------------------------------------
 
-WITHIN_MARK, OUTSIDE_MARK = "✓", "✗"  #: for means within one sd of the paper's, and for others
+AGREES_MARK, DIFFERS_MARK = "✓", "✗"
 
 
 def legend(run: RunSummary) -> str:
     """Explain the marks in the tables of a run."""
     text = (
-        f"The best mean of the competing methods is bold. {WITHIN_MARK} marks means within one"
-        f" standard deviation of the paper's mean, and {OUTSIDE_MARK} marks other means."
+        "The best mean of the competing methods is bold; ± is the standard deviation over repeats."
     )
+    if not run.quick:
+        text += (
+            f" {AGREES_MARK} marks means that differ from the paper's by at most two standard"
+            f" errors of the difference, and {DIFFERS_MARK} marks other means."
+        )
     if any(_has_p_values(case) for case in run.cases()):
         text += (
             " p is the p-value of a paired test of DCM (FastDCM for fast methods) against the"
@@ -99,9 +107,9 @@ def _our_cell(metric: Metric, cell: CellView | None) -> TextCell:
     if cell is None:
         return TextCell("–")
     text = metric.format(cell.our_summary.mean, cell.our_summary.deviation)
-    if cell.is_within_sd is None:
+    if cell.agrees is None:
         return TextCell(text, cell.is_best)
-    mark, css_class = (WITHIN_MARK, "within") if cell.is_within_sd else (OUTSIDE_MARK, "outside")
+    mark, css_class = (AGREES_MARK, "within") if cell.agrees else (DIFFERS_MARK, "outside")
     return TextCell(f"{text} {mark}", cell.is_best, css_class)
 
 
@@ -138,11 +146,18 @@ def to_markdown(run: RunSummary) -> str:
     command = f"python -m reproduction {table_keys[0] if len(table_keys) == 1 else 'all'}"
     command += f"{' --quick' if run.quick else ''} --seed {run.header.get('root_seed')}"
     lines = [
-        "# The paper's tables, reproduced",
+        "# Do we get the paper's results?",
         "",
-        f"Written by `{command}`; do not edit. The paper's numbers come from its LaTeX source.",
+        *_paragraphs(sentences.main_result(run), mark="**"),
+        *_paragraphs(sentences.describe_run(run) + sentences.missing_repeats(run)),
+        *_paragraphs(sentences.agreement(run)),
+        *_markdown_table(sentences.overview(run)),
         "",
-        *(f"- {sentence}" for sentence in sentences.summary(run)),
+        f"Written by `{command}`; do not edit. {PROVENANCE_NOTE}",
+        "",
+        "## In detail",
+        "",
+        *(f"- {text}" for text in sentences.best_methods(run) + sentences.significance(run)),
     ]
     if not run.quick:
         lines += ["", "## Differences from the paper"]
@@ -152,20 +167,30 @@ def to_markdown(run: RunSummary) -> str:
     for view in run.tables:
         lines += ["", f"### {view.table.title}", "", view.table.about]
         if view.table.stand_in:
-            lines += ["", f"**Stand-in data.** {view.table.stand_in}"]
+            lines += ["", f"**Substitute data.** {view.table.stand_in}"]
         for setting, title in SETTING_TITLES.items():
             cases = view.cases_in(setting)
             lines += ["", f"#### {title}"] if cases else []
             for case in cases:
                 selection_note = f". Selection: {case.tuning_rule}." if case.tuning_rule else ""
                 lines += ["", f"**{case.title}**: {case_caption(case)}{selection_note}", ""]
-                table = case_table(case)
-                rows = [[f"**{c.text}**" if c.bold else c.text for c in row] for row in table.rows]
-                lines.append(f"| {' | '.join(table.columns)} |")
-                lines.append("|---" + "|---:" * (len(table.columns) - 1) + "|")
-                lines += [f"| {' | '.join(row)} |" for row in rows]
+                lines += _markdown_table(case_table(case), "---:")
     facts_text = ", ".join(f"{name} {value}" for name, value in _facts(run))
     return "\n".join([*lines, "", "## Settings and versions", "", f"{facts_text}.", ""])
+
+
+def _paragraphs(texts: list[str], mark: str = "") -> list[str]:
+    """Return a paragraph, its first sentence in marks, and an empty line; nothing if empty."""
+    return [" ".join([f"{mark}{texts[0]}{mark}", *texts[1:]]), ""] if texts else []
+
+
+def _markdown_table(table: TextTable, alignment: str = "---") -> list[str]:
+    rows = [[f"**{c.text}**" if c.bold else c.text for c in row] for row in table.rows]
+    return [
+        f"| {' | '.join(table.columns)} |",
+        f"|---{f'|{alignment}' * (len(table.columns) - 1)}|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
 
 
 def _facts(run: RunSummary) -> Iterator[tuple[str, Any]]:
@@ -194,7 +219,7 @@ def to_html(run: RunSummary) -> str:
         "reproduction",
         "reproduce.html.j2",
         styles=["style.css", "reproduce.css"],
-        title="The paper's tables, reproduced",
+        title="Do we get the paper's results?",
         run=run,
         settings=SETTING_TITLES,
         sentences=sentences,
@@ -203,6 +228,6 @@ def to_html(run: RunSummary) -> str:
         legend=legend(run),
         plots=plots,
         caveat=PAIRED_CAVEAT,
-        provenance=PROVENANCE,
+        provenance=PROVENANCE_NOTE,
         facts=_facts(run),
     )

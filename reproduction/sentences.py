@@ -5,47 +5,61 @@ The texts are in ``texts.toml``; this module computes the numbers in them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
+from domainwise.evaluation.html import TextCell, TextTable
 from domainwise.held_out.scoring.statistics import in_words, p_text
 from reproduction.methods import METHODS
 from reproduction.protocols import SETTINGS, TABLES, read_toml
 from reproduction.ranks import PAIRED_CAVEAT
-from reproduction.summary import LEVEL, CaseView, CellView, MethodView, RunSummary, TableView
+from reproduction.summary import (
+    LEVEL,
+    MIN_REPEATS,
+    CaseView,
+    CellView,
+    MethodView,
+    RunSummary,
+    TableView,
+)
 
 TEXTS = read_toml("texts.toml")
 PARAMETER_TEXTS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}
-MIN_REPEATS = 5  #: a mean over fewer repeats is not compared with the paper's
-
-
-def summary(run: RunSummary) -> list[str]:
-    """Return all sentences of the summary, for Markdown and JSON."""
-    functions = (describe_run, missing_repeats, agreement, best_methods, significance)
-    return [sentence for function in functions for sentence in function(run)]
+RIDGES = ("ridge 1e-5", "an infinite ridge")  #: of the variants ``_small`` and ``_inf``
+FIRST_TABLE = 3  #: number of the first table with results; Tables 1 and 2 are algorithms
+#: Pairs of projections with the domain term and without it (COIR is DCM with weight 0).
+PAIRS = (("dcm", "coir"), ("fastdcm", "fastcoir"))
 
 
 def describe_run(run: RunSummary) -> list[str]:
-    """Describe which tables were run, and with how many repeats."""
+    """Describe which tables were run on which data, and with how many repeats."""
     phrases = []
     for setting, parameter_text in PARAMETER_TEXTS.items():
         if repeat_counts := sorted({case.n_repeats for case in run.cases(setting)}):
             low, high = repeat_counts[0], repeat_counts[-1]
             range_text = f"{low}" if low == high else f"{low} to {high}"
             phrases.append(f"{range_text} with {parameter_text}")
+    own, substitutes = (
+        [view.table.title for view in run.tables if bool(view.table.stand_in) is stand_in]
+        for stand_in in (False, True)
+    )
+    note = ""
+    if substitutes:
+        number = in_words(len(substitutes))
+        note = TEXTS["substitutes"].format(number=number, names=join(substitutes))
     sentences = [
-        TEXTS["describe_run"].format(
-            tables=count(len(run.tables), "table"),
+        TEXTS["reproduced"].format(
+            own=count(len(own), "table").capitalize() if own else "No table",
+            own_names=f" ({join(own)})" if own else "",
+            substitutes=note,
             cases=count(len({case.case.key for case in run.cases()}), "case"),
-            names=join([table.table.title for table in run.tables]),
             repeats=join(phrases),
             seed=run.header.get("root_seed"),
         )
     ]
     if run.quick:
         sentences.append(TEXTS["quick"])
-    if titles := [table.table.title for table in run.tables if table.table.stand_in]:
-        sentences.append(TEXTS["stand_ins"].format(names=join(titles)))
     if run.failures:
         fit_count = count(len(run.failures), "fit").capitalize()
         sentences.append(TEXTS["failures"].format(fits=fit_count))
@@ -72,17 +86,89 @@ def missing_repeats(run: RunSummary) -> list[str]:
     return [TEXTS["missing_repeats"].format(missing="; ".join(entries))] if entries else []
 
 
+def main_result(run: RunSummary) -> list[str]:
+    """Compare DCM with COIR, and say what the order in the paper would need."""
+    record = "" if run.quick else wins_and_losses(run.cases("paper"), "coir")
+    if not record:
+        return []
+    sentences = [TEXTS["main_result"].format(record=record)]
+    paper_leads, our_leads = [], []
+    ridge_leads: dict[str, list[float]] = {"_small": [], "_inf": []}
+    for case in run.cases("paper"):
+        for pair in PAIRS:
+            views = [case.find_method(key) for key in pair]
+            cells = [view and view.cells.get(case.primary_metric.key) for view in views]
+            numbers = [cell.paper_mean_sd for cell in cells if cell and cell.paper_mean_sd]
+            if case.stand_in or len(numbers) < 2:
+                continue
+            sign = 1.0 if case.primary_metric.greater_is_better else -1.0
+            (mean, sd), (other_mean, other_sd) = numbers
+            error = math.hypot(sd, other_sd) / case.case.repeats**0.5
+            paper_leads.append(sign * (mean - other_mean) / error)
+            our_leads.append(lead_of(case, *pair))
+            for suffix, leads in ridge_leads.items():
+                lead = lead_of(case, *(key + suffix for key in pair))
+                leads += [] if math.isnan(lead) else [lead]
+    if paper_leads and min(paper_leads) > 0:
+        texts = [
+            f"{sum(lead > 0 for lead in leads)} of {len(leads)} with {ridge}"
+            for ridge, leads in zip(RIDGES, ridge_leads.values(), strict=True)
+            if leads
+        ]
+        sentences.append(
+            TEXTS["order"].format(
+                n=len(paper_leads),
+                low=min(paper_leads),
+                high=max(paper_leads),
+                ours=sum(lead > 0 for lead in our_leads),
+                ridges=f" with ridge 1e-3, {join(texts)}" if texts else "",
+            )
+        )
+    return sentences
+
+
+def lead_of(case: CaseView, method: str, rival: str) -> float:
+    """Return by how much the mean of a method is better than a rival's; NaN if one was not run."""
+    metric = case.primary_metric
+    cells = [v and v.cells.get(metric.key) for v in map(case.find_method, (method, rival))]
+    means = [cell.our_summary.mean if cell else math.nan for cell in cells]
+    return (means[0] - means[1]) * (1.0 if metric.greater_is_better else -1.0)
+
+
+def overview(run: RunSummary) -> TextTable:
+    """Return a table with one row for each table of the paper."""
+    headings = ["table", "data", "cases", "means that agree", "DCM and COIR", "best"]
+    rows = []
+    for view in run.tables:
+        cases = view.cases_in("paper")
+        flags = [cell.agrees for case in cases for _, _, cell in compared_cells(case)]
+        advantages = advantages_over(cases, "coir")
+        better, worse = (sum(sign * a > 0 for a in advantages) for sign in (1, -1))
+        winners = Counter(_label(method) for case in cases for method in case.best_methods())
+        number = FIRST_TABLE + list(TABLES).index(view.table.key)
+        row = [
+            f"{number}: {view.table.title}",
+            "substitute" if view.table.stand_in else "the paper's",
+            str(len(cases)),
+            f"{sum(map(bool, flags))} of {len(flags)}" if flags else "–",
+            f"better in {better}, worse in {worse} of {len(advantages)}" if advantages else "–",
+            "–" if run.quick else join([f"{name} ({n})" for name, n in winners.most_common(3)]),
+        ]
+        rows.append([TextCell(text) for text in row])
+    return TextTable(headings, rows, ["" for _ in rows])
+
+
 def agreement(run: RunSummary) -> list[str]:
-    """Report how many means are within one standard deviation of the paper's."""
-    within_sd_flags = {  # by table, one flag for each compared mean
-        table.table.title: [cell.is_within_sd is True for _, _, cell in cells]
+    """Report how many means agree with the paper's, by their standard errors."""
+    flags_by_table = {  # one flag for each compared mean
+        table.table.title: [cell.agrees is True for _, _, cell in cells]
         for table in run.tables
         if (cells := [cell for case in table.cases_in("paper") for cell in compared_cells(case)])
     }
-    if run.quick or not within_sd_flags:
+    if run.quick or not flags_by_table:
         return []
-    all_flags = [flag for flags in within_sd_flags.values() for flag in flags]
-    table_texts = [f"{t} {sum(flags)} of {len(flags)}" for t, flags in within_sd_flags.items()]
+    all_flags = [flag for flags in flags_by_table.values() for flag in flags]
+    table_texts = [f"{t} {sum(flags)} of {len(flags)}" for t, flags in flags_by_table.items()]
     numbers = {"total": len(all_flags), "within": sum(all_flags), "min_repeats": MIN_REPEATS}
     return [TEXTS["agreement"].format(**numbers, tables=join(table_texts))]
 
@@ -93,9 +179,7 @@ def compared_cells(case: CaseView) -> list[tuple[str, str, CellView]]:
         (method.label, metric.label, cell)
         for method in case.methods
         for metric in case.metrics
-        if (cell := method.cells.get(metric.key)) is not None
-        and cell.is_within_sd is not None
-        and cell.our_summary.n >= MIN_REPEATS
+        if (cell := method.cells.get(metric.key)) is not None and cell.agrees is not None
     ]
 
 
@@ -161,21 +245,26 @@ def significance(run: RunSummary) -> list[str]:
     return sentences
 
 
-def wins_and_losses(cases: Sequence[CaseView], rival: str) -> str:
-    """Return a phrase that says in how many cases DCM is significantly better or worse."""
-    advantages = [
+def advantages_over(cases: Sequence[CaseView], rival: str) -> list[float]:
+    """Return the advantage of DCM over a rival for each case in which they can be tested."""
+    return [
         case.advantage(view)
         for case in cases
         if (view := case.find_method(rival)) is not None
         and view.paired_test is not None
         and view.paired_test.p_value is not None
     ]
-    if not advantages:
+
+
+def wins_and_losses(cases: Sequence[CaseView], rival: str) -> str:
+    """Return a phrase that says in how many cases DCM is significantly better or worse."""
+    if not (advantages := advantages_over(cases, rival)):
         return ""
     rival_label = METHODS[rival].label if rival != "svm" else "the SVM"
     n_better, n_worse = sum(a > 0 for a in advantages), sum(a < 0 for a in advantages)
-    n = len(advantages)
-    comparison = f"is significantly better than {rival_label} in {n_better} of {n} cases"
+    comparison = (
+        f"is significantly better than {rival_label} in {n_better} of {len(advantages)} cases"
+    )
     return f"{comparison} and significantly worse in {n_worse}"
 
 
@@ -196,22 +285,18 @@ def count(number: int, noun: str) -> str:
 
 def findings(run: RunSummary) -> dict[str, list[str]]:
     """Return the sentences that compare a run with the paper, by section title."""
-    within_lines, outside_lines = [], []
+    differences = []
     for case in run.cases("paper"):
-        cells = compared_cells(case)
-        agreements = [f"{method} {metric}" for method, metric, cell in cells if cell.is_within_sd]
-        differences = []
-        for method, metric, cell in cells:
-            if not cell.is_within_sd and cell.paper_mean_sd and cell.difference is not None:
-                paper_sd = cell.paper_mean_sd[1]
-                n_sds = abs(cell.difference) / paper_sd if paper_sd else float("inf")
-                differences.append(f"{method} {metric} {cell.difference:+.4g} ({n_sds:.1f} sd)")
-        within_lines += [f"{_case_name(case)}: {join(agreements)}."] if agreements else []
-        outside_lines += [f"{_case_name(case)}: {join(differences)}."] if differences else []
+        texts = [
+            f"{method} {metric} {cell.difference:+.4g} ({abs(cell.n_errors or 0.0):.1f})"
+            for method, metric, cell in compared_cells(case)
+            if not cell.agrees
+        ]
+        differences += [f"{_case_name(case)}: {join(texts)}."] if texts else []
     sections = {
         "The SVM on synthetic data": svm_column(run),
-        "Results within one standard deviation (sd) of the paper's mean": within_lines,
-        "Other results (our mean minus the paper's, and how many sd that is)": outside_lines,
+        "Our mean minus the paper's, where they differ by more than two standard errors (in "
+        "brackets: how many)": differences,
         "Reasons for differences": reasons(run),
         "Effect of the ridge (1e-5 / 1e-3 / ∞)": ridge_paths(run),
     }

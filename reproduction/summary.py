@@ -16,6 +16,8 @@ from reproduction.ranks import Ranking, Summary, rank_methods, summarize
 from reproduction.trials import INVARIANCE_MEASURES
 
 LEVEL = 0.05  #: significance level of all tests
+MAX_ERRORS = 2.0  #: means that differ by at most so many standard errors agree
+MIN_REPEATS = 5  #: a mean over fewer repeats is not compared with the paper's
 #: Methods that are ranked over data sets, if they were run in every case.
 RANKED_METHODS = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
@@ -26,14 +28,20 @@ class CellView:
 
     our_summary: Summary
     paper_mean_sd: Sequence[float] | None
-    #: Whether our mean is within one sd of the paper's; None if the means are not comparable.
-    is_within_sd: bool | None
+    #: Our mean minus the paper's in standard errors of this difference; None if the means are not
+    #: comparable.
+    n_errors: float | None
     is_best: bool
 
     @property
     def difference(self) -> float | None:
         """Our mean minus the paper's."""
         return self.our_summary.mean - self.paper_mean_sd[0] if self.paper_mean_sd else None
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the means differ by at most two standard errors; None if not comparable."""
+        return None if self.n_errors is None else abs(self.n_errors) <= MAX_ERRORS
 
 
 @dataclass(frozen=True)
@@ -75,8 +83,8 @@ class CaseView:
 
     @property
     def title(self) -> str:
-        """Title of the case, marked if its data are a stand-in."""
-        return self.case.title + (" (stand-in)" if self.stand_in else "")
+        """Title of the case, marked if its data are substitutes."""
+        return self.case.title + (" (substitute data)" if self.stand_in else "")
 
     def advantage(self, method: MethodView) -> float:
         """Return by how much DCM or FastDCM is better than a method; 0 if not significant."""
@@ -206,12 +214,12 @@ def _case_view(
         cells = {}
         for key in case.metrics:
             if summary := summaries[key].get(name):
-                paper_mean_sd, is_within_sd = paper_numbers.get(key), None
-                if paper_mean_sd is not None and not table.stand_in:
-                    is_within_sd = abs(summary.mean - paper_mean_sd[0]) <= paper_mean_sd[1]
+                paper_mean_sd, n_errors = paper_numbers.get(key), None
+                if paper_mean_sd is not None and not table.stand_in and summary.n >= MIN_REPEATS:
+                    n_errors = standard_errors(summary, paper_mean_sd, case.repeats)
                 has_best_mean = bool(np.isclose(summary.mean, best_means[key], rtol=1e-9, atol=0.0))
                 is_best = method.competes and has_best_mean
-                cells[key] = CellView(summary, paper_mean_sd, is_within_sd, is_best)
+                cells[key] = CellView(summary, paper_mean_sd, n_errors, is_best)
         invariances = [row["invariance"] for row in rows.values() if row.get("invariance")]
         methods.append(
             MethodView(
@@ -241,6 +249,16 @@ def _case_view(
         n_train_range=(min(source_row_counts), max(source_row_counts)),
         tuning_rule=rule.rsplit(", ", 1)[0],
     )
+
+
+def standard_errors(ours: Summary, paper: Sequence[float], paper_repeats: int) -> float:
+    """Return our mean minus the paper's, in standard errors of this difference.
+
+    >>> round(standard_errors(Summary(66.72, 4.42, 20), (70.31, 4.91), 20), 1)
+    -2.4
+    """
+    error = np.hypot(ours.deviation / ours.n**0.5, paper[1] / paper_repeats**0.5)
+    return float((ours.mean - paper[0]) / error) if error > 0 else float(ours.mean != paper[0])
 
 
 def _rank(tables: Sequence[TableView], setting: str) -> Ranking | None:

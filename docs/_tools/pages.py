@@ -169,18 +169,30 @@ def replace_links(app: Any, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\((?:\.\./)+docs/(\w+\.md)", rf"]({up}\1", text)
 
 
-#: A symbol with an index in running text, such as P_y or e_sj.
+#: A symbol with an index in running text, such as P_y or e_sj, or a Greek letter alone.
 INDEXED = re.compile(r"(?<![\w`$\\{])([A-Za-zΑ-ω][\u0300-\u036f]?)_([a-z]{1,2}|[A-Z])(?![\w{}])")
+GREEK = re.compile(r"(?<![\w`$\\{])([Α-ω])(?![\w{}\u0300-\u036f'²³(])")
 
 
-def show_indices(app: Any, docname: str, source: list[str]) -> None:
-    """Show indices of symbols in running text as subscripts; skip code and formulas."""
+def show_symbols(app: Any, docname: str, source: list[str]) -> None:
+    """Show symbols in running text as formulas; skip code, formulas and headings."""
     if docname not in ("theory", "invariant"):
         return
-    # Code and formulas are at odd positions.
-    parts = re.split(r"(```.*?```|\$\$.*?\$\$|\$[^$]*\$|`[^`]*`)", source[0], flags=re.DOTALL)
-    parts[::2] = [INDEXED.sub(r"\1<sub>\2</sub>", part) for part in parts[::2]]
+    # Code, formulas and headings are at odd positions.
+    skipped = r"(```.*?```|\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|^#.*?$)"
+    parts = re.split(skipped, source[0], flags=re.DOTALL | re.MULTILINE)
+    for i in range(0, len(parts), 2):
+        text = INDEXED.sub(_formula, parts[i])
+        pieces = re.split(r"(\$[^$]*\$)", text)
+        pieces[::2] = [GREEK.sub(r"$\1$", piece) for piece in pieces[::2]]
+        parts[i] = "".join(pieces)
     source[0] = "".join(parts)
+
+
+def _formula(match: re.Match[str]) -> str:
+    symbol, index = match.groups()
+    # latex2mathml does not combine a letter with an accent.
+    return f"${symbol}_{{{index}}}$" if len(symbol) == 1 else f"{symbol}<sub>{index}</sub>"
 
 
 def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
@@ -212,7 +224,7 @@ def setup(app: Any) -> dict[str, bool]:
     """Connect the functions above to build events."""
     app.connect("config-inited", make_pages)
     app.connect("source-read", replace_links)
-    app.connect("source-read", show_indices)
+    app.connect("source-read", show_symbols)
     app.connect("autodoc-process-docstring", link_guide, priority=600)  # after numpydoc
     app.connect("missing-reference", find_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -30,7 +30,10 @@ def main() -> None:
         raise SystemExit(2) from None
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _raise_exit)
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # while Typer builds the command; the command itself handles Ctrl-C
+        _exit_immediately(signal.SIGINT, None)
 
 
 def _exit_immediately(signal_number: int, frame: FrameType | None) -> None:

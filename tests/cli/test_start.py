@@ -132,3 +132,16 @@ def test_a_removed_command_says_in_one_line_what_replaces_it():
     for name in REMOVED.keys() - get_command(app).commands.keys():
         result = CliRunner().invoke(app, [name, "--help"])
         assert (result.exit_code, REMOVED[name] in result.output) == (2, True)
+
+
+def test_ctrl_c_before_the_command_runs_prints_no_traceback():
+    code = (
+        "import domainwise.cli\n"
+        "def interrupt(): raise KeyboardInterrupt\n"
+        "domainwise.cli.app = interrupt\n"
+        "from domainwise.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "interrupted before the command started\n"

@@ -1,5 +1,6 @@
 """Docstrings of public names say what numpydoc can check."""
 
+import inspect
 import re
 
 import names
@@ -69,3 +70,40 @@ def test_an_argument_that_is_not_described_would_be_noticed(monkeypatch):
 
     monkeypatch.setattr(names, "add", add, raising=False)
     assert "PR01" in {code for code, _ in validate("names.add")["errors"]}
+
+
+def section(text, name):
+    """The text of a section of a docstring; empty if there is none."""
+    match = re.search(
+        rf"^{name}\n-+\n(.*?)(?=^\w[\w ]*\n-{{3,}}$|\Z)", text, re.MULTILINE | re.DOTALL
+    )
+    return match[1] if match else ""
+
+
+CLASSES = [name for group in names.groups() for name in group.names
+           if isinstance(names.resolve(name), type)]  # fmt: skip
+ESTIMATORS = [name for name in CLASSES if hasattr(names.resolve(name), "fit")
+              and names.resolve(name).__name__ not in RESULTS]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_class_links_the_guide_and_describes_its_parameters_in_their_order(name):
+    cls = names.resolve(name)
+    assert names.guide_page(name) or name.endswith(("Error", "Warning"))
+    lines = re.findall(r"^(\S.*?) :", section(inspect.getdoc(cls), "Parameters"), re.MULTILINE)
+    described = [parameter.strip() for line in lines for parameter in line.split(",")]
+    order = [name for name in inspect.signature(cls).parameters if name in described]
+    assert described == order
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_says_what_it_solves_where_it_is_published_and_shows_a_number(name):
+    text = inspect.getdoc(names.resolve(name))
+    assert ":math:" in section(text, "Notes") or ".. math::" in section(text, "Notes")
+    references = section(text, "References")
+    assert re.search(r"\((19|20)\d\d\)", references)
+    assert re.search(r"arXiv:\d{4}\.\d{4,5}|doi:10\.\d{4,}/\S+", references)
+    shown = [line for line in section(text, "Examples").splitlines()
+             if line and not line.startswith((">>>", "..."))]  # fmt: skip
+    assert any(re.search(r"\d", line) for line in shown)
+    assert not any(re.fullmatch(r"\(\d+, ?\d*\)", line) for line in shown[:1])  # not only a shape

@@ -68,7 +68,7 @@ def test_probabilities_of_svms_come_from_values_on_held_out_domains(rows):
     search = MethodSearch(SVC(class_weight="balanced", gamma=0.2), {"C": [1.0]})
     search.fit(X, y, sample_domain=domain)
     values = np.zeros((len(y), 2))
-    for train, test in LeaveDomainsOut(max_splits=5).split(X, groups=domain):
+    for train, test in LeaveDomainsOut(max_splits=5).split(X, y, domain):
         svm = SVC(class_weight="balanced", gamma=0.2, C=1.0).fit(X[train], y[train])
         values[test, 1] = svm.decision_function(X[test])
     values[:, 0] = -values[:, 1]
@@ -180,14 +180,14 @@ def test_evaluate_reports_probabilities_beside_decisions(rows):
     assert not any("same weight in training" in note for note in evaluation.notes)
     records = evaluation.records["linear"]
     scores = json.loads(evaluation.to_json())["methods"][0]["probability_scores"]
-    briers = [np.mean((r["probabilities"][:, 1] - r["target"]) ** 2) for r in records]
-    losses = [log_loss(r["target"], r["probabilities"]) for r in records]
+    briers = [np.mean((r.probabilities[:, 1] - r.target) ** 2) for r in records]
+    losses = [log_loss(r.target, r.probabilities) for r in records]
     assert scores["brier_score"] == pytest.approx(np.mean(briers))
     assert scores["log_loss"] == pytest.approx(np.mean(losses))
     assert 0.7 < scores["roc_auc"] < 0.9
     moved = evaluate(X, y, domain, threshold=0.3, **options)
     for record in moved.records["linear"]:
-        assert (record["prediction"] == (record["probabilities"][:, 1] >= 0.3)).all()
+        assert (record.prediction == (record.probabilities[:, 1] >= 0.3)).all()
     assert moved.to_dict()["recipe"]["decision"] == 0.3
     assert any("at least 0.3 (set by the user)" in note for note in moved.notes)
     with pytest.raises(ValueError, match="decision must be"):

@@ -40,9 +40,12 @@ class CellCounts:
 
 @dataclass(frozen=True)
 class LabelSpace:
-    """Centred label features of N samples, in s orthonormal coordinates."""
+    """Centred label features of N samples, in s orthonormal coordinates.
 
-    n_samples: int
+    If rows have weights, N is their sum, and each row counts as often as its weight says.
+    """
+
+    n_samples: float
     target: Array | None = None  #: target features (s, q); None without a target
     #: Domain features (s, t), within classes when conditional; None for a single domain.
     domain: Array | None = None
@@ -68,14 +71,17 @@ class RowLabels:
     codes: Any = None  #: group of each row, if all labels are categories
     dense: Any = None  #: otherwise, an orthonormal basis (N, s) of the label space
     counts: Array | None = None  #: sizes of the groups in ``codes``
+    #: Square roots of the row weights, by which vectors are scaled (theory 8.3); None without them.
+    roots: Array | None = None
 
     def lift(self, coordinates: Array) -> Any:
         """Return the sample-space vectors (N, r) of coordinates (s, r)."""
         if self.codes is not None:
             assert self.counts is not None
-            return to_device_of(coordinates / np.sqrt(self.counts)[:, None], self.codes)[self.codes]
-        basis = np.zeros((self.space.n_samples, 0)) if self.dense is None else self.dense
-        return basis @ to_device_of(coordinates, basis)
+            group_values = coordinates / np.sqrt(self.counts)[:, None]
+            values = to_device_of(group_values, self.codes)[self.codes]
+            return values if self.roots is None else values * to_device_of(self.roots, values)
+        return self.dense @ to_device_of(coordinates, self.dense)
 
 
 @dataclass(frozen=True)
@@ -101,28 +107,41 @@ def label_rows(
     *,
     conditional: bool = False,
     target_values: Array | None = None,
+    weights: Array | None = None,
 ) -> RowLabels:
     """Build the label space of N rows.
 
     With ``conditional``, domains are compared within each class. ``target_values``, for a
-    continuous target, determine the signs of components.
+    continuous target, determine the signs of components. ``weights`` are positive numbers.
     """
     features = [feature for feature in (target, domain) if feature is not None]
     if not features:
-        return RowLabels(LabelSpace(n_samples))
+        return unlabelled_rows(n_samples, weights)
     if any(feature.codes is None for feature in features):
-        return _dense_labels(n_samples, target, domain, conditional, target_values)
+        return _dense_labels(n_samples, target, domain, conditional, target_values, weights)
     # Categories only: one coordinate per (class, domain) group that occurs.
     n_domains = 1 if domain is None else domain.n_categories
     pair_codes: Any = 0 if target is None else target.codes * n_domains
     pair_codes = pair_codes if domain is None else pair_codes + domain.codes
-    unique = namespace(pair_codes).unique
-    unique_pairs, group_codes, counts = unique(pair_codes, return_inverse=True, return_counts=True)
-    group_pairs, group_sizes = to_host(unique_pairs), to_host(counts).astype(np.float64)
+    xp = namespace(pair_codes)
+    unique_pairs, group_codes = xp.unique(pair_codes, return_inverse=True)
+    row_weights = None if weights is None else to_device_of(weights, group_codes)
+    group_sizes = to_host(xp.bincount(group_codes, row_weights)).astype(np.float64)
+    group_pairs = to_host(unique_pairs)
     class_codes = None if target is None else group_pairs // n_domains
     domain_codes = None if domain is None else group_pairs % n_domains
     space = category_space(group_sizes, class_codes, domain_codes, conditional=conditional)
-    return RowLabels(space, group_codes, counts=group_sizes)
+    return RowLabels(space, group_codes, counts=group_sizes, roots=_roots(weights))
+
+
+def unlabelled_rows(n_samples: int, weights: Array | None = None) -> RowLabels:
+    """Return the empty label space of N rows."""
+    total = n_samples if weights is None else float(weights.sum())
+    return RowLabels(LabelSpace(total), dense=np.zeros((n_samples, 0)), roots=_roots(weights))
+
+
+def _roots(weights: Array | None) -> Array | None:
+    return None if weights is None else np.sqrt(weights)[:, None]
 
 
 def category_space(
@@ -154,7 +173,7 @@ def category_space(
             class_sizes = same_class @ counts
             domain = root_counts * (np.eye(len(counts)) - same_class * (counts / class_sizes))
     return LabelSpace(
-        n_samples=int(n),
+        n_samples=n,
         target=target,
         domain=domain,
         domain_means=domain_means,
@@ -169,6 +188,7 @@ def _dense_labels(
     domain: Feature | None,
     conditional: bool,
     target_values: Array | None,
+    weights: Array | None,
 ) -> RowLabels:
     """Build the label space of a continuous target or domain by a QR decomposition."""
     blocks: dict[str, Array] = {}
@@ -179,11 +199,15 @@ def _dense_labels(
         if conditional:
             if target is None or target.codes is None:
                 raise ValueError(NEEDS_CLASSES)
-            blocks["domain"] = np.hstack(centre_by_class(blocks["domain"], to_host(target.codes)))
+            blocks["domain"] = np.hstack(
+                centre_by_class(blocks["domain"], to_host(target.codes), weights)
+            )
     if target_values is not None:
         blocks["sign"] = target_values[:, :1]
     features = np.hstack(list(blocks.values()))
-    features = features - features.mean(axis=0)
+    features = features - np.average(features, axis=0, weights=weights)
+    roots = _roots(weights)
+    features = features if roots is None else features * roots
     basis, triangle = np.linalg.qr(features)
     block_ends = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
     coordinates = dict(zip(blocks, np.split(triangle, block_ends, axis=1), strict=True))
@@ -191,19 +215,25 @@ def _dense_labels(
     sign_direction = None if sign_block is None else sign_block[:, -1]
     domain_means = None
     if domain is not None and domain.codes is not None and not conditional:
-        domain_means = coordinates["domain"] / np.bincount(to_host(domain.codes))
+        domain_means = coordinates["domain"] / np.bincount(to_host(domain.codes), weights)
     target_and_domain = coordinates.get("target"), coordinates.get("domain")
-    space = LabelSpace(n_samples, *target_and_domain, domain_means, sign_direction)
-    return RowLabels(space, dense=basis)
+    total = n_samples if weights is None else float(weights.sum())
+    space = LabelSpace(total, *target_and_domain, domain_means, sign_direction)
+    return RowLabels(space, dense=basis, roots=roots)
 
 
-def centre_by_class(features: Array, class_codes: Array) -> list[Array]:
+def centre_by_class(
+    features: Array, class_codes: Array, weights: Array | None = None
+) -> list[Array]:
     """Return, for each class, the features minus the class mean, with zeros for other classes."""
-    masks = [class_codes == code for code in np.unique(class_codes)]
-    return [np.where(mask[:, None], features - features[mask].mean(axis=0), 0.0) for mask in masks]
+    blocks, row_weights = [], np.ones(len(features)) if weights is None else weights
+    for mask in (class_codes == code for code in np.unique(class_codes)):
+        mean = np.average(features[mask], axis=0, weights=row_weights[mask])
+        blocks.append(np.where(mask[:, None], features - mean, 0.0))
+    return blocks
 
 
-def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
+def label_factor(features: Array, n_samples: float, epsilon: float) -> Array:
     """Return F with ``F F' = K (K + N eps I)^-1`` for ``K = features features'``.
 
     The columns of F are orthogonal; zero columns are dropped.
@@ -243,6 +273,7 @@ def continuous_feature(
     gamma: float | str,
     tolerance: float,
     name: str,
+    weights: Array | None = None,
 ) -> Feature:
     """Return a thin factor L of a continuous label kernel: ``K = L L'`` up to ``tolerance``.
 
@@ -253,7 +284,8 @@ def continuous_feature(
     if kernel == "rbf" and not np.ptp(labels, axis=0).any():
         return Feature(dense=np.zeros((len(labels), 1)))
     column_of, diagonal = kernel_columns(label_kernel(labels, kernel, gamma), labels)
-    return Feature(dense=pivoted_cholesky(column_of, diagonal, tolerance, name)[0])
+    factor, _ = pivoted_cholesky(column_of, diagonal, tolerance, name, weights=weights)
+    return Feature(dense=factor)
 
 
 def label_kernel(labels: Array, kernel: Any, gamma: float | str) -> Kernel:
@@ -284,14 +316,15 @@ def pivoted_cholesky(
     name: str = "the kernel",
     *,
     rounding: float = 0.0,
+    weights: Array | None = None,
 ) -> tuple[Array, Array]:
     """Return a thin factor L (N, q) of K up to a residual trace of ``tolerance``, and the q pivots.
 
     ``column_of(j)`` returns column j of the positive semi-definite matrix K. The iteration also
     stops when all diagonal entries of ``K - L L'`` are at most ``rounding``, or at most the
-    rounding error of the diagonal of K.
+    rounding error of the diagonal of K. In the trace, entries are multiplied by ``weights``.
     """
-    n = len(diagonal)
+    n, trace_weights = len(diagonal), np.ones(len(diagonal)) if weights is None else weights
     residuals = np.array(diagonal, dtype=np.float64)  # the diagonal of K - L L'
     scale = float(residuals.max(initial=0.0))
     if not np.isfinite(scale) or residuals.min(initial=0.0) < 0:
@@ -303,7 +336,9 @@ def pivoted_cholesky(
     max_columns = max(1, MAX_FACTOR_BYTES // (8 * n))
     factor = np.empty((n, min(n, 32)), order="F")
     pivots: list[int] = []
-    while len(pivots) < n and residuals.sum() > tolerance and residuals.max() > min_residual:
+    while (
+        len(pivots) < n and trace_weights @ residuals > tolerance and residuals.max() > min_residual
+    ):
         rank = len(pivots)
         if rank == max_columns:
             raise ValueError(

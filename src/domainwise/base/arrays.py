@@ -197,6 +197,17 @@ def median_distance(X: Any, *, l1: bool) -> float | None:
     return float(distances[index] + distances[-index - 1]) / 2
 
 
+def content_keys(X: Any) -> Any:
+    """Return a number for each row, a random projection: only equal rows have equal numbers.
+
+    Choices made in the order of these numbers do not depend on the order of the rows.
+    """
+    xp, weights = namespace(X), np.random.default_rng(0).normal(size=X.shape[1])
+    step = max(1, 2**20 // X.shape[1])
+    batches = [cast(X[i : i + step], xp.float64) for i in range(0, len(X), step)]
+    return xp.hstack([batch @ as_type_of(weights, batch) for batch in batches])
+
+
 def available_memory(X: Any = None) -> int | None:
     """Return the free bytes of host memory, or of the GPU if X is on one; None if unknown."""
     if is_tensor(X) and X.device.type == "cuda":

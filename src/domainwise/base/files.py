@@ -16,13 +16,27 @@ import re
 import shutil
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from datetime import UTC, datetime
+from enum import Enum, EnumType
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NewType,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from domainwise import __version__
 from domainwise.base.process import Row
@@ -41,64 +55,126 @@ class ResultsError(ValueError):
 DAMAGED = "The file is damaged or was written by another version of domainwise. Create it again"
 #: Absolute values of numbers in files must be smaller than these limits.
 LIMITS = {int: 2**63, float: 1e200}
-Form = Any  #: describes which JSON values are valid; see :func:`check_form`
+#: A value of a parameter or an option: a scalar, None, or a list of these (read as a tuple).
+Plain = NewType("Plain", object)
+_SCALARS = (str, int, float, bool)
 
 
-@dataclass
-class Maybe:
-    """A form for values that may also be None."""
-
-    form: Form
+def stored(key: str | None, form: Any = None, **options: Any) -> Any:
+    """A dataclass field with another name in JSON (None: not stored), or read as another type."""
+    return field(**options, metadata={"key": key, "form": form})
 
 
-def check_form(value: Any, form: Form, location: str) -> None:
-    """Raise ResultsError if a value does not match a form.
+def to_json(value: Any, of_nonfinite: Callable[[float], Any] = lambda value: None) -> Any:
+    """Convert dataclasses, arrays, enums and numbers to JSON values.
 
-    A form is a type or a tuple of types (True is not a number, and ``LIMITS`` bounds numbers), a
-    set of allowed strings, a regular expression, ``[form]`` for a list, ``[form] * 2`` for a list
-    of two entries, ``{str: form}`` for a mapping with arbitrary names, or a mapping from names to
-    forms. A name that ends in ``?`` is optional, and the value may contain further names.
+    ``of_nonfinite`` replaces NaN and infinity.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        keys = {field.name: field.metadata.get("key", field.name) for field in fields(value)}
+        value = {key: getattr(value, name) for name, key in keys.items() if key and name[0] != "_"}
+    if isinstance(value, Mapping):
+        return {name: to_json(entry, of_nonfinite) for name, entry in value.items()}
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, (list, tuple)):
+        return [to_json(entry, of_nonfinite) for entry in value]
+    if isinstance(value, Enum):
+        return value.value
+    return of_nonfinite(value) if isinstance(value, float) and not math.isfinite(value) else value
 
-    >>> check_form({"rows": 3, "names": ["a", None]}, {"rows": int, "names": [Maybe(str)]}, "x")
-    >>> check_form({"rows": "3"}, {"rows": int}, "x")
+
+def from_json(form: Any, value: Any, location: str) -> Any:
+    """Convert JSON values to a type; raise ResultsError if they do not match.
+
+    The type is a dataclass or a TypedDict (further entries are ignored, and those with a default
+    may be missing), ``int``, ``float`` (None is NaN), ``str``, ``bool``, ``Hashable`` (any of
+    these), :class:`Plain`, an enum, ``Literal``, a string annotated with a pattern, or a list,
+    tuple, mapping or union of types. ``LIMITS`` bounds numbers.
+
+    >>> from_json(dict[str, list[int | None]], {"rows": [3, None]}, "x")
+    {'rows': [3, None]}
+    >>> from_json(dict[str, int], {"rows": "3"}, "x")
     Traceback (most recent call last):
     ...
     domainwise.base.files.ResultsError: x, rows: expected int, got str '3'. The file is damaged...
     """
-    if isinstance(form, Maybe):
-        return None if value is None else check_form(value, form.form, location)
-    got_text = type(value).__name__
-    if isinstance(value, (str, list)):
-        got_text += f" {value!r:.40}" if isinstance(value, str) else f" of {len(value)} entries"
-    if isinstance(form, dict):
-        is_match, expected_text = isinstance(value, dict), "a mapping"
-        for name, entry_form in form.items() if is_match else ():
-            if name is str:
-                for key, entry in value.items():
-                    check_form(entry, entry_form, f"{location}, {key[:40]}")
-            elif (key := name.removesuffix("?")) in value:
-                check_form(value[key], entry_form, f"{location}, {key}")
-            elif not name.endswith("?"):
-                raise ResultsError(f"{location}: the entry {name!r} is missing. {DAMAGED}")
-    elif isinstance(form, list):
-        is_match = isinstance(value, list) and len(form) in (1, len(value))
-        expected_text = "a list" if len(form) == 1 else f"a list of {len(form)} entries"
-        for index, entry in enumerate(value if is_match else ()):
-            check_form(entry, form[index % len(form)], f"{location}[{index}]")
-    elif isinstance(form, set):
-        is_match, expected_text = isinstance(value, str) and value in form, f"one of {sorted(form)}"
-    elif isinstance(form, re.Pattern):
-        is_match = isinstance(value, str) and form.fullmatch(value) is not None
-        expected_text = f"a string of the form {form.pattern}"
-    else:
-        types = form if isinstance(form, tuple) else (form,)
-        is_match, limit = type(value) in types, LIMITS.get(type(value))
-        if is_match and limit is not None and abs(value) >= limit:
-            is_match, got_text = False, f"{got_text} with an absolute value of at least {limit}"
-        expected_text = " or ".join(allowed_type.__name__ for allowed_type in types)
-    if not is_match:
-        raise ResultsError(f"{location}: expected {expected_text}, got {got_text}. {DAMAGED}")
-    return None
+    origin, arguments = get_origin(form) or form, get_args(form)
+
+    def require(is_match: bool, expected_text: str) -> None:
+        if not is_match:
+            got_text = type(value).__name__
+            if isinstance(value, (str, list)):
+                is_text = isinstance(value, str)
+                got_text += f" {value!r:.40}" if is_text else f" of {len(value)} entries"
+            raise ResultsError(f"{location}: expected {expected_text}, got {got_text}. {DAMAGED}")
+
+    if form is Any or (value is None and (form in (float, Plain) or NoneType in arguments)):
+        return float("nan") if form is float else value
+    if origin in (Union, UnionType):
+        forms = [argument for argument in arguments if argument is not NoneType]
+        matches = (f for f in forms if (get_origin(f) or f) is type(value))
+        return from_json(next(matches, forms[0]), value, location)
+    if origin in (Annotated, NotRequired):
+        converted = from_json(arguments[0], value, location)
+        for rule in getattr(form, "__metadata__", ()):  # a number of entries, or a pattern
+            if isinstance(rule, int):
+                require(len(value) == rule, f"a list of {rule} entries")
+            else:
+                is_match = rule.fullmatch(value) is not None
+                require(is_match, f"a string of the form {rule.pattern}")
+        return converted
+    if is_dataclass(form) or is_typeddict(form):
+        require(isinstance(value, dict), "a mapping")
+        entries = {}
+        for name, key, entry_form, is_required in _entries(form):
+            if key in value:
+                entries[name] = from_json(entry_form, value[key], f"{location}, {key}")
+            elif is_required:
+                raise ResultsError(f"{location}: the entry {key!r} is missing. {DAMAGED}")
+        return form(**(entries if is_dataclass(form) else value | entries))
+    if origin in (dict, Mapping):
+        require(isinstance(value, dict), "a mapping")
+        places = ((key, entry, f"{location}, {key[:40]}") for key, entry in value.items())
+        return {key: from_json(arguments[1], entry, place) for key, entry, place in places}
+    if origin in (list, tuple, Sequence) or (form is Plain and isinstance(value, list)):
+        n_entries = len(arguments) if origin is tuple and arguments[-1] is not ... else None
+        text = "a list" if n_entries is None else f"a list of {n_entries} entries"
+        require(isinstance(value, list) and n_entries in (None, len(value)), text)
+        entry_forms = arguments if n_entries else (*(arguments or (Plain,))[:1] * len(value),)
+        pairs = enumerate(zip(entry_forms, value, strict=True))
+        values = [from_json(f, entry, f"{location}[{i}]") for i, (f, entry) in pairs]
+        return tuple(values) if origin is tuple or form is Plain else values
+    if origin is Literal or isinstance(form, EnumType):
+        choices = arguments or [choice.value for choice in form]
+        require(isinstance(value, str) and value in choices, f"one of {sorted(choices)}")
+        return value if arguments else form(value)
+    types = {float: (int, float), Hashable: _SCALARS, Plain: _SCALARS}.get(form, (form,))
+    require(type(value) in types, " or ".join(allowed.__name__ for allowed in types))
+    limit = LIMITS.get(type(value))
+    text = f"a number with an absolute value below {limit}"
+    require(limit is None or abs(value) < limit, text)
+    return float(value) if form is float else value
+
+
+@cache
+def _entries(form: Any) -> list[tuple[str, str, Any, bool]]:
+    """Name, key in JSON and form of each entry, and whether it is required."""
+    hints = get_type_hints(form, include_extras=True)
+    if is_typeddict(form):
+        names = form.__required_keys__
+        return [
+            (n, n, h, n in names and get_origin(h) is not NotRequired) for n, h in hints.items()
+        ]
+    return [
+        (
+            f.name,
+            key,
+            f.metadata.get("form") or hints[f.name],
+            f.default is MISSING and f.default_factory is MISSING,
+        )
+        for f in fields(form)
+        if (key := f.metadata.get("key", f.name)) is not None
+    ]
 
 
 def read_json(path: Path) -> Any:

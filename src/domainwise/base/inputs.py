@@ -14,7 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _num_samples,
+    column_or_1d,
+    has_fit_parameter,
+    validate_data,
+)
 
 from domainwise.base.arrays import Array, is_dask, is_tensor, to_host
 from domainwise.base.messages import NoDomainsWarning, warn_caller
@@ -170,6 +175,67 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
     if kernel == "delta":
         return _categories(domains, "sample_domain", "domain")
     return Labels(values=_floats(domains, "sample_domain"))
+
+
+def check_sample_weight(sample_weight: Any, n_samples: int) -> Array | None:
+    """Return the weights of rows in float64; None if all of them are 1.
+
+    A weight of 2 means that a row occurs twice, and a weight of 0 that it does not occur.
+    """
+    if sample_weight is None:
+        return None
+    if is_dask(sample_weight):
+        raise TypeError("sample_weight is a Dask collection. Pass sample_weight.compute().")
+    weights = plain_array(to_host(sample_weight), "sample_weight")
+    if weights.ndim != 1 or len(weights) != n_samples:
+        raise ValueError(
+            f"sample_weight.shape == {weights.shape}, expected {(n_samples,)}: X has {n_samples} "
+            "rows. Pass one weight per row."
+        )
+    try:
+        weights = weights.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "sample_weight must contain numbers. Pass one number of at least 0 per row."
+        ) from None
+    is_invalid = ~(np.isfinite(weights) & (weights >= 0))
+    if is_invalid.any():
+        row = int(is_invalid.argmax())
+        raise ValueError(
+            "sample_weight contains negative, missing or infinite entries (the first in row "
+            f"{row}: {weights[row]:g}). Pass finite numbers of at least 0."
+        )
+    if not weights.any():
+        raise ValueError(
+            "sample_weight is zero for all rows. Pass a positive weight for at least one row."
+        )
+    return None if (weights == 1).all() else weights
+
+
+def weight_argument(estimator: Any, weights: Array | None) -> dict[str, Array]:
+    """Return the argument of ``fit`` that contains weights: empty if they are None."""
+    if weights is not None and not has_fit_parameter(estimator, "sample_weight"):
+        raise ValueError(
+            f"{type(estimator).__name__} does not accept sample_weight. Use another estimator, or "
+            "omit sample_weight."
+        )
+    return {} if weights is None else {"sample_weight": weights}
+
+
+def rows_with_weight(sample_weight: Any, X: Any, *labels: Any) -> tuple[Any, ...]:
+    """Return the checked weights, X and labels of rows whose weight is not zero."""
+    weights = check_sample_weight(sample_weight, count_rows(X))
+    if weights is None or weights.all():
+        return weights, X, *labels
+    rows = np.flatnonzero(weights)
+    for name, values in zip(("y", "sample_domain"), labels, strict=False):
+        if values is not None and count_rows(values) != len(weights):
+            raise ValueError(
+                f"{name} has {_entries(count_rows(values))}, but X has {len(weights)} rows. Pass "
+                "one entry per row."
+            )
+    kept = (None if values is None else take_rows(values, rows) for values in labels)
+    return weights[rows], take_rows(X, rows), *kept
 
 
 def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
@@ -390,12 +456,6 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
                 advice += f", or use DomainEnsemble{task_suffix}, which accepts them"
             raise ValueError(
                 f"Input X contains NaN. {estimator_name} does not accept missing values. {advice}."
-            ) from error
-        # These are NumPy's messages about cells that are not numbers.
-        if str(error).startswith(("could not convert", "float() argument", "setting an array")):
-            raise type(error)(
-                f"X must contain one number in each cell: {error}. Encode or drop columns that "
-                "are not numeric."
             ) from error
         raise
 

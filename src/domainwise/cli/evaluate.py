@@ -225,7 +225,7 @@ MAX_METHODS, MAX_NAME = 8, 24
 
 def _scores_table(evaluation: Evaluation) -> Any:
     label = evaluation.measure.label
-    rows = [(label, "mean", "worst", "spread", "seen", "p", "worst domain")]
+    rows: list[tuple[str, ...]] = [(label, "mean", "worst", "spread", "seen", "p", "worst domain")]
     shown_results = evaluation.results
     if len(shown_results) > MAX_METHODS:  # the best ones, and the constant prediction
         shown_results = [*shown_results[: MAX_METHODS - 2], shown_results[-1]]

@@ -35,7 +35,7 @@ from domainwise.held_out.scoring.predictions import (
 
 
 def calibration_split(
-    y: Array, domain_codes: Array | None, is_classification: bool, cv: Any = None
+    X: Any, y: Array, domain_codes: Array | None, is_classification: bool, cv: Any = None
 ) -> Split:
     """Return training rows, and rows from domains that are used only for calibration.
 
@@ -50,7 +50,8 @@ def calibration_split(
     assert domain_codes is not None
     if cv is None:
         cv = LeaveDomainsOut(n_domains // 2, n_repeats=1, random_state=0)
-    train, test = domain_folds(y, domain_codes, classification=is_classification, cv=cv)[0][0]
+    options: Any = {"classification": is_classification, "cv": cv, "X": X}
+    train, test = domain_folds(y, domain_codes, **options)[0][0]
     shared_domains = np.intersect1d(domain_codes[train], domain_codes[test])
     if len(shared_domains):
         raise ValueError(
@@ -132,19 +133,22 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
         return np.asarray(self.estimator_.feature_names_in_)
 
 
-def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, indices: Any = None) -> Any:
+def fit_rows(
+    estimator: Any, X: Any, y: Any, sample_domain: Any, indices: Any = None, weights: Any = None
+) -> Any:
     """Fit a clone to the rows with these indices, or to all rows; do not warn about domains."""
     if indices is not None:
         X, y = inputs.take_rows(X, indices), inputs.take_rows(y, indices)
         sample_domain = None if sample_domain is None else inputs.take_rows(sample_domain, indices)
+        weights = None if weights is None else weights[indices]
     with inputs.quiet_about_domains():
-        return fit_with_domains(clone(estimator), X, y, sample_domain)
+        return fit_with_domains(clone(estimator), X, y, sample_domain, weights)
 
 
 @with_shared_arguments
 @arguments
 class DomainConformal(DomainMetaEstimator):
-    """Prediction sets and intervals that are valid on new domains, for any classifier or regressor.
+    r"""Prediction sets and intervals that are valid on new domains, for any predictor.
 
     The errors on held-out domains estimate the errors on new domains. Sets and intervals contain
     all classes and values whose nonconformity score (such as the absolute error) is at most a
@@ -185,6 +189,12 @@ class DomainConformal(DomainMetaEstimator):
 
     Notes
     -----
+    A set contains the classes, or an interval the values, with a nonconformity score of at most a
+    threshold q. If :math:`F_k` is the distribution of the scores in held-out domain k of K, q is
+    the smallest value for which
+
+    .. math:: \frac{1}{K + 1} \sum_k F_k(q) \ge \text{coverage}.
+
     With K domains, a coverage of at most K / (K + 1) can be guaranteed. For a higher coverage,
     "split" returns sets with all classes and infinite intervals, with a warning. "cv" does so only
     with one or two domains. With three to eight domains, it widens the pooled quantile of the
@@ -197,7 +207,7 @@ class DomainConformal(DomainMetaEstimator):
     References
     ----------
     R. Dunn, L. Wasserman and A. Ramdas (2023), "Distribution-free prediction sets for two-layer
-    hierarchical models", Journal of the American Statistical Association.
+    hierarchical models", Journal of the American Statistical Association, arXiv:1809.07441.
 
     Examples
     --------
@@ -207,8 +217,9 @@ class DomainConformal(DomainMetaEstimator):
     >>> data = make_synthetic(n_domains=10, random_state=0)
     >>> model = DomainConformal(LogisticRegression())
     >>> model = model.fit(data.data, data.target, sample_domain=data.sample_domain)
-    >>> model.predict_set(data.data[:3], coverage=0.9).shape, model.promise_
-    ((3, 2), 'approximate')
+    >>> sets = model.predict_set(make_synthetic(n_domains=5, random_state=1).data, coverage=0.9)
+    >>> print(f"{model.promise_} coverage, {sets.sum(axis=1).mean():.2f} classes on average")
+    approximate coverage, 1.92 classes on average
     """
 
     estimator: Estimator = field(kw_only=False)
@@ -241,9 +252,11 @@ class DomainConformal(DomainMetaEstimator):
                 )
             splits = [(all_rows, all_rows)]
         elif self.calibration == "split":
-            splits = [calibration_split(y, domain.codes, is_classification, self.cv)]
+            splits = [calibration_split(X, y, domain.codes, is_classification, self.cv)]
         else:
-            splits, _ = domain_folds(y, domain.codes, classification=is_classification, cv=self.cv)
+            splits, _ = domain_folds(
+                y, domain.codes, classification=is_classification, cv=self.cv, X=X
+            )
         scores_by_mode: dict[str, list[Array]] = {}
         output_name = ""
         for train, test in splits:

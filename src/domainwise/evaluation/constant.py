@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from domainwise.base.files import to_json
 from domainwise.evaluation.problem import make_problem
-from domainwise.evaluation.results import plain
 from domainwise.evaluation.run import compare_methods
 from domainwise.evaluation.sites import pool_method
 from domainwise.held_out.calibration.quantiles import calibrate_sets
@@ -95,7 +95,7 @@ def compare_with_constant(
     worst_domain = min(model_scores, key=lambda domain: model_scores[domain])
     is_better = bool(gains.mean() > max(min_gain, 1e-12))
     mean, constant_mean = float(np.mean(scores)), float(np.mean(list(constant_scores.values())))
-    low, high = plain(expected_score(scores, 0, metric)[1:])
+    low, high = to_json(expected_score(scores, 0, metric)[1:])
     worst, ends = model_scores[worst_domain], expected_range(scores, metric)
     if true_range is not None:
         sign = -1 if metric.startswith("neg_") else 1

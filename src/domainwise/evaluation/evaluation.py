@@ -15,8 +15,9 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import ArrayLike, Frame
+from domainwise.base.files import to_json
 from domainwise.evaluation import sites
-from domainwise.evaluation.results import MethodResult, Prediction, Results, finite_mean, plain
+from domainwise.evaluation.results import MethodResult, Prediction, Results, finite_mean
 from domainwise.evaluation.sites import (
     BetweenSites,
     SiteCalibration,
@@ -35,13 +36,6 @@ from domainwise.tables.errors import import_pandas
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Attributes of a method's result that are stored unchanged, and their keys in JSON.
-STORED_AS = {
-    **{name: name for name in ("key", "label", "kind", "about", "context", "candidates")},
-    **{name: name for name in ("parameters", "p_value", "p_adjusted", "batches")},
-    "importance": "worth",
-    "probability_scores": "probability_scores",
-}
 #: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
 MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
@@ -172,7 +166,7 @@ class Evaluation(Results):
         rows = [
             {"method": result.label, **row, "worst": row["domain"] == result.worst_domain}
             for result in self.results
-            for row in self._domain_scores(result)
+            for row in self.domain_scores(result)
         ]
         return import_pandas().DataFrame(rows)
 
@@ -329,10 +323,13 @@ class Evaluation(Results):
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the report as a single HTML file, and return its path.
 
+        Scores of all methods by domain are written to a CSV file beside it, whose name ends in
+        ``-sites.csv``.
+
         Parameters
         ----------
         path : path-like
-            File to write; an existing file is replaced.
+            File to write; existing files are replaced.
         title : str, default=None
             Heading of the report.
 
@@ -341,12 +338,10 @@ class Evaluation(Results):
         path : Path
             The file that was written.
         """
-        from domainwise.base.files import write_text
-        from domainwise.evaluation.page import render
+        from domainwise.evaluation.page import write_report
 
-        report_path = Path(path)
-        write_text(report_path, render(self, title=title))
-        return report_path
+        write_report(self, Path(path), title=title)
+        return Path(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation as JSON values, with None for undefined numbers.
@@ -403,7 +398,7 @@ class Evaluation(Results):
                 for other in self.others
             ],
         }
-        return dict(plain(content))
+        return dict(to_json(content))
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON.
@@ -458,28 +453,13 @@ class Evaluation(Results):
             "seconds": result.seconds,
         }
 
-    def _domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:
-        """Scores of a method on each domain, as displayed (errors are positive)."""
-        to_displayed = self.measure.shown
-        return [
-            {
-                "domain": domain,
-                "score": to_displayed(score),
-                **dict(zip(("low", "high"), self.ends(result, domain), strict=True)),
-                "seen": to_displayed(result.seen.get(domain, float("nan"))),
-                "within": to_displayed(result.within[domain]),
-                "error": result.errors.get(domain, float("nan")),
-            }
-            for domain, score in result.scores.items()
-        ]
-
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         """A method's entry in :meth:`to_dict`."""
         predictions, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
-        rows, pooled = self._domain_scores(result), sites.pool_method(self, result)
+        rows, pooled = self.domain_scores(result), sites.pool_method(self, result)
         return {
-            **{key: getattr(result, name) for name, key in STORED_AS.items()},
+            **to_json(result),
             **summary,
             "expected": (summary["mean"], low, high),
             "range": self.range_of(result),
@@ -490,7 +470,6 @@ class Evaluation(Results):
             # Unlike in "expected", larger is always better here.
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
             "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in rows],
-            "warnings": result.warnings,
             "between_sites": pooled and pooled.to_dict(),
         }
 

@@ -14,36 +14,43 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
 from domainwise.base.arrays import Array
 from domainwise.base.files import (
-    Form,
-    Maybe,
+    Plain,
     ResultsError,
     ResultStore,
-    check_form,
+    from_json,
     read_json,
     replacing,
+    to_json,
     write_text,
 )
 from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import (
-    STORED_AS,
     Evaluation,
     describe_grid,
     prediction_columns,
 )
+from domainwise.evaluation.faults import Fault
 from domainwise.evaluation.jobs import MethodJob, job_key
 from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.results import Kind, MethodResult, Prediction, SiteColumns, plain
+from domainwise.evaluation.results import (
+    Kind,
+    LabelGain,
+    MethodResult,
+    Prediction,
+    SiteColumns,
+)
+from domainwise.evaluation.sites import ValidationSize
 from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import Measure
 from domainwise.models.registry import Method
@@ -55,140 +62,168 @@ RESULT_NAME = "evaluation.json"
 PREDICTION_FILE = re.compile(r"\d{2,}-[a-z0-9-]*\.parquet")
 UNFINISHED_FILE = re.compile(rf"\.[0-9a-f]{{12}}\.{PREDICTION_FILE.pattern}")
 
-# Forms of evaluation.json and of the lines in results.jsonl; see check_form.
-NUMBER = (int, float)
-NAME = (str, int, float, bool)  #: types that the name of a domain or class can have
-ENDS = [Maybe(NUMBER), Maybe(NUMBER)]  #: ends of the interval of a score
-_METHOD: Form = {
-    **dict.fromkeys(("key", "label", "about"), str),
-    "kind": {"baseline", "projection", "machine", "own"},
-    "context": bool,
-    "candidates": int,
-    "parameters": [{str: Maybe((*NAME, list))}],
-    "p_value": Maybe(NUMBER),
-    "p_adjusted": Maybe(NUMBER),
-    "worth": {str: Maybe(NUMBER)},
-    "batches": {str: {str: Maybe(NUMBER)}},
-    "probability_scores?": {str: Maybe(NUMBER)},
-    "seconds": NUMBER,
-    "calibration": Maybe(
-        {"promise": str, "n_domains": int, "of": str, "thresholds": [NUMBER]}
-        | dict.fromkeys(("coverage", "size"), Maybe(NUMBER))
-    ),
-    "per_domain": [
-        {"domain": NAME, "ends": ENDS, "error": Maybe(NUMBER)}
-        | dict.fromkeys(("score", "within", "seen"), Maybe(NUMBER))
-    ],
-    "warnings": [str],
-    "between_sites": Maybe({str: Maybe((*NUMBER, list, str, bool))}),
-}
-_SCORES: Form = {
-    "measure": {"name": str, "label": str, "greater_is_better": bool},
-    "domains": [NAME],
-    "best": str,
-    "notes": [str],
-    "left_out": {str: str},
-    "methods": [_METHOD],
-}
-_COLUMN: Form = {
-    "name": str,
-    "kind": {"number", "text"},
-    "missing": [NUMBER],
-    "quantiles?": [Maybe([NUMBER] * 5)],
-    "deviation?": NUMBER,
-    "categories?": [str],
-    "shares?": [Maybe([NUMBER])],
-    **dict.fromkeys(("distance", "tells"), NUMBER),
-    **dict.fromkeys(("distance_at", "tells_at"), int),
-}
-_TABLE: Form = {
-    "path": str,
-    "sha256": str,
-    "asked": {
-        **dict.fromkeys(("target", "domain", "task"), str),
-        **dict.fromkeys(("features", "drop", "drop_domains", "na"), Maybe([str])),
-        **dict.fromkeys(("dates", "decimal", "encoding"), Maybe(str)),
-        "auto_drop": bool,
-        "skip_rows?": Maybe(int),
-    },
-}
-_EVALUATION: Form = {
-    **_SCORES,
-    "facts": {
-        "task": {"classification", "regression"},
-        **dict.fromkeys(("rows", "rows_given", "columns", "domains", "seed"), int),
-        "classes": Maybe([NAME]),
-        "class_weight?": Maybe(str),  # in files from earlier versions, as in the recipe
-        "decision?": (str, *NUMBER),
-        "positive": Maybe(NAME),
-        "python": str,
-        "versions": {str: str},
-    },
-    "label_gain": [
-        {
-            **dict.fromkeys(("n_labels", "domains"), int),
-            **dict.fromkeys(("score", "low", "high"), Maybe(NUMBER)),
-        }
-    ],
-    "next_step": str,
-    "domain_weights": [NUMBER],
-    "domain_rows": [int],
-    "site_calibration": Maybe({str: (list, dict)}),
-    "site_decisions?": Maybe({str: (list, dict, *NUMBER)}),
-    "validation_size": Maybe({"rows": int, "events": Maybe(int), "criteria": {str: int}}),
-    "recommended": str,
-    "recipe": Maybe(
-        {
-            "task": {"classification", "regression"},
-            **dict.fromkeys(("scoring", "inner_scoring", "class_weight?"), Maybe(str)),
-            "decision?": (str, *NUMBER),
-            "pos_label": Maybe(NAME),
-            "seed": int,
-            "grids": {str: Maybe({str: (list, dict)})},
-        }
-    ),
-    "differences": {
-        "domains?": [{"name": str, "rows": int, "classes?": [int], "target?": [NUMBER] * 3}],
-        "columns?": [_COLUMN],
-        "others?": int,
-        "faults?": [
-            {
-                "columns": [str],
-                "domains": [str],
-                **dict.fromkeys(("rows", "severity"), int),
-                **dict.fromkeys(("kind", "message", "effect", "action"), str),
-                "leak": bool,
-            }
-        ],
-        "without_leaks?": {"columns": [str], "scores": {str: NUMBER}},
-    },
-    "site_columns?": Maybe(
-        {"columns": [str], "method": str, "error": Maybe(NUMBER), "n_domains": int}
-        | dict.fromkeys(("score_with", "score_without", "gain"), NUMBER)
-    ),
-    "others": [_SCORES],
-    "title?": str,
-    "table?": _TABLE,
-    "estimators?": [str],
-}
-_SEEN_JOB: Form = {
-    "method": str,
-    "split": int,
-    "part?": {Kind.HELD_OUT, Kind.SEEN},
-    "file?": PREDICTION_FILE,
-    "sha256?": str,
-    "seconds": NUMBER,
-    "warnings": [str],
-}
-_JOB: Form = {
-    **_SEEN_JOB,
-    "file": PREDICTION_FILE,
-    "worth": {str: [Maybe(NUMBER)]},
-    "parameters": {str: Maybe((*NAME, list))},
-    "settled": {str: Maybe((*NAME, list))},
-    "candidates": int,
-    "selected_on": Maybe(str),
-}
+_Task = Literal["classification", "regression"]
+
+
+# The content of evaluation.json and of the lines in results.jsonl; see from_json.
+class _DomainScore(TypedDict):
+    domain: Hashable
+    ends: tuple[float, float]
+    score: float
+    within: float
+    seen: float
+    error: float
+
+
+class _Calibration(TypedDict):
+    promise: str
+    n_domains: int
+    of: str
+    thresholds: list[float]
+    coverage: float | None
+    size: float | None
+
+
+class _BetweenSites(TypedDict):
+    true_range: tuple[float, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredMethod(MethodResult):
+    """A method's result, with its scores as displayed."""
+
+    per_domain: list[_DomainScore]
+    calibration: _Calibration | None
+    between_sites: _BetweenSites | None
+
+
+class _StoredMeasure(TypedDict):
+    name: str
+    label: str
+    greater_is_better: bool
+
+
+class _Scores(TypedDict):
+    measure: _StoredMeasure
+    domains: list[Hashable]
+    best: str
+    notes: list[str]
+    left_out: dict[str, str]
+    methods: list[_StoredMethod]
+
+
+class _Facts(TypedDict):
+    task: _Task
+    rows: int
+    rows_given: int
+    columns: int
+    domains: int
+    seed: int
+    classes: list[Hashable] | None
+    decision: str | float
+    positive: Hashable | None
+    python: str
+    versions: dict[str, str]
+
+
+class _Recipe(TypedDict):
+    task: _Task
+    scoring: str | None
+    inner_scoring: str | None
+    decision: str | float
+    pos_label: Hashable | None
+    seed: int
+    grids: dict[str, dict[str, list[Any] | dict[str, Any]] | None]
+
+
+class _Domain(TypedDict):
+    name: str
+    rows: int
+    classes: NotRequired[list[int]]
+    target: NotRequired[list[float]]
+
+
+class _Column(TypedDict):
+    name: str
+    kind: Literal["number", "text"]
+    missing: list[float]
+    quantiles: NotRequired[list[Annotated[list[float], 5] | None]]
+    deviation: NotRequired[float]
+    categories: NotRequired[list[str]]
+    shares: NotRequired[list[list[float] | None]]
+    distance: float
+    tells: float
+    distance_at: int
+    tells_at: int
+
+
+class _WithoutLeaks(TypedDict):
+    columns: list[str]
+    scores: dict[str, float]
+
+
+class _Differences(TypedDict, total=False):
+    domains: list[_Domain]
+    columns: list[_Column]
+    others: int
+    faults: list[Fault]
+    without_leaks: _WithoutLeaks
+
+
+class _Asked(TypedDict):
+    target: str
+    domain: str
+    task: str
+    features: list[str] | None
+    drop: list[str] | None
+    drop_domains: list[str] | None
+    na: list[str] | None
+    dates: str | None
+    decimal: str | None
+    encoding: str | None
+    auto_drop: bool
+    skip_rows: NotRequired[int | None]
+
+
+class _Table(TypedDict):
+    path: str
+    sha256: str
+    asked: _Asked
+
+
+class _Content(_Scores):
+    facts: _Facts
+    label_gain: list[LabelGain]
+    next_step: str
+    domain_weights: list[float]
+    domain_rows: list[int]
+    validation_size: ValidationSize | None
+    recommended: str
+    recipe: _Recipe | None
+    differences: _Differences
+    site_columns: NotRequired[SiteColumns | None]
+    others: list[_Scores]
+    title: NotRequired[str]
+    table: NotRequired[_Table]
+    estimators: NotRequired[list[str]]
+
+
+class _SeenJob(TypedDict):
+    method: str
+    split: int
+    part: NotRequired[Literal["held-out", "seen"]]
+    file: NotRequired[Annotated[str, PREDICTION_FILE]]
+    sha256: NotRequired[str]
+    seconds: float
+    warnings: list[str]
+
+
+class _Job(_SeenJob):
+    worth: dict[str, list[float]]
+    parameters: dict[str, Plain]
+    settled: dict[str, Plain]
+    candidates: int
+    selected_on: str | None
 
 
 class JobMemory:
@@ -216,8 +251,7 @@ class JobFolder(JobMemory):
     def __init__(self, store: ResultStore, problem: Problem, n_splits: int) -> None:
         super().__init__()
         self.store, self.problem = store, problem
-        check_form(store.header, {"chosen_by": str}, f"{store.path}: the first line")
-        self.chosen_by = store.header["chosen_by"]
+        self.chosen_by = from_json(str, store.header.get("chosen_by"), f"{store.path}: chosen_by")
         code_by_domain = {str(name): code for code, name in enumerate(problem.domains.tolist())}
         for (method, split, _), row in _finished_jobs(store).items():
             if split >= n_splits:
@@ -251,7 +285,7 @@ class JobFolder(JobMemory):
         classes = None if self.problem.classes is None else self.problem.classes.tolist()
         frames = []
         for prediction in row["predictions"]:
-            domain = str(plain(self.problem.domains[prediction.domain]))
+            domain = str(self.problem.domains[prediction.domain])
             columns = prediction_columns(prediction, classes, all_outputs=True)
             if classes is not None:
                 columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
@@ -324,20 +358,22 @@ def write_evaluation(folder: Path, evaluation: Evaluation, **entries: Any) -> di
 
 def read_content(folder: Path) -> dict[str, Any]:
     """Return the checked content of ``evaluation.json``."""
+    return _read_content(folder)[0]
+
+
+def _read_content(folder: Path) -> tuple[dict[str, Any], _Content]:
+    """The checked content of ``evaluation.json``, as it is, and converted to types."""
     path = Path(folder) / RESULT_NAME
     if not path.is_file():
         raise ResultsError(f"{folder} has no {RESULT_NAME}. Run an evaluation there first")
     content = read_json(path)
-    check_form(content, _EVALUATION, str(path))
+    stored: _Content = from_json(_Content, content, str(path))
     if content.get("digest", _content_digest(content)) != _content_digest(content):
         raise ResultsError(
             f"{path} was changed after it was written: its digest does not match. Restore the "
             "file, or evaluate again"
         )
-    facts, differences = content["facts"], content["differences"]
-    if differences.get("columns"):
-        form = {"domains": list, "faults": list, "others": int}
-        check_form(differences, form, f"{path}, differences")
+    facts, differences = stored["facts"], stored["differences"]
     domain_entries, n_classes = differences.get("domains", []), len(facts["classes"] or ())
     described_names, n_domains = {entry["name"] for entry in domain_entries}, len(domain_entries)
 
@@ -346,7 +382,10 @@ def read_content(folder: Path) -> dict[str, Any]:
             raise ResultsError(f"{path} is damaged: {reason}. Evaluate again")
 
     require((facts["task"] == "regression") == (n_classes == 0), "classes do not match the task")
-    are_weights_valid = all(0 < weight <= 1 for weight in content["domain_weights"])
+    has_columns = bool(differences.get("columns"))
+    is_complete = not has_columns or {"domains", "faults", "others"} <= {*differences}
+    require(is_complete, "differences are incomplete")
+    are_weights_valid = all(0 < weight <= 1 for weight in stored["domain_weights"])
     require(are_weights_valid, "a domain weight is not between 0 and 1")
     for entry in domain_entries:
         n_numbers, n_expected = len(entry.get("classes", entry.get("target", ()))), n_classes or 3
@@ -361,19 +400,20 @@ def read_content(folder: Path) -> dict[str, Any]:
             and all(len(row or ()) <= len(column.get("categories", ())) for row in shares),
             f"the entries of column {column['name']!r} do not match the {n_domains} domains",
         )
-    for results in (content, *content["others"]):
+    results: _Scores
+    for results in (stored, *stored["others"]):
         domains, methods = results["domains"], results["methods"]
         require(len({*map(str, domains)}) == len(domains), "a domain is listed twice")
-        first_keys = [method["key"] for method in methods[:1]]
+        first_keys = [method.key for method in methods[:1]]
         require(first_keys == [results["best"]], "best is not the first method")
         for method in methods:
-            key, entries = method["key"], method["per_domain"]
-            has_same_domains = [entry["domain"] for entry in entries] == domains
-            require(has_same_domains, f"{key} is not scored on the listed domains")
-            require(any(entry["score"] is not None for entry in entries), f"{key} has no score")
-    is_described = not described_names or described_names.issuperset(map(str, content["domains"]))
+            has_same_domains = [entry["domain"] for entry in method.per_domain] == domains
+            require(has_same_domains, f"{method.key} is not scored on the listed domains")
+            has_score = any(np.isfinite(entry["score"]) for entry in method.per_domain)
+            require(has_score, f"{method.key} has no score")
+    is_described = not described_names or described_names.issuperset(map(str, stored["domains"]))
     require(is_described, "differences do not describe all scored domains")
-    return content
+    return content, stored
 
 
 def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
@@ -381,11 +421,11 @@ def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
 
     Predictions are read only for methods in ``evaluation.main``.
     """
-    content = read_content(folder)
-    evaluation = _build_evaluation(content)
+    content, stored = _read_content(folder)
+    evaluation = _build_evaluation(stored)
     # The gain from labels is stored for the main measure only.
-    shared_content = {**content, "label_gain": [], "site_columns": None}
-    evaluation.others = [_build_evaluation(shared_content | other) for other in content["others"]]
+    shared: Any = {**stored, "label_gain": [], "site_columns": None}
+    evaluation.others = [_build_evaluation(shared | other) for other in stored["others"]]
     store = ResultStore(Path(folder) / JOBS)
     if not store.path.exists():
         evaluation.lacking = f"the results folder has no subfolder {JOBS}"
@@ -409,48 +449,44 @@ def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
     return evaluation, content
 
 
-def _build_evaluation(content: Mapping[str, Any]) -> Evaluation:
+def _build_evaluation(content: _Content) -> Evaluation:
     """Create an evaluation from its stored content, without predictions."""
-    measure = content["measure"]
+    measure, domains = content["measure"], content["domains"]
     sign = 1 if measure["greater_is_better"] else -1
-
-    def to_score(value: float | None) -> float:
-        return float("nan") if value is None else sign * float(value)
-
+    # Scores are listed by domain; all other fields are read unchanged.
+    names = [f.name for f in fields(MethodResult) if f.metadata.get("key", f.name)]
     results = []
     for method in content["methods"]:
-        entries = {entry["domain"]: entry for entry in method["per_domain"]}
-        scores_by_attribute: dict[str, Any] = {
-            name: {domain: to_score(entry[key]) for domain, entry in entries.items()}
-            for name, key in (("scores", "score"), ("within", "within"), ("seen", "seen"))
+        attributes: dict[str, Any] = {name: getattr(method, name) for name in names}
+        for name in ("score", "within", "seen"):
+            key = "scores" if name == "score" else name
+            attributes[key] = {e["domain"]: sign * e[name] for e in method.per_domain}
+        attributes["errors"] = {entry["domain"]: entry["error"] for entry in method.per_domain}
+        attributes["ends"] = {
+            entry["domain"]: tuple(sign * end for end in entry["ends"][::sign])
+            for entry in method.per_domain
         }
-        ends: Any = {d: tuple(map(to_score, e["ends"][::sign])) for d, e in entries.items()}
-        attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
-        attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
-        errors = {d: to_score(entry["error"]) * sign for d, entry in entries.items()}
-        results.append(MethodResult(**attributes, **scores_by_attribute, ends=ends, errors=errors))
+        results.append(MethodResult(**attributes))
+    differences: dict[str, Any] = {**content["differences"]}
+    if "faults" in differences:
+        differences["faults"] = to_json(differences["faults"])
     evaluation = Evaluation(
         results,
-        content["domains"],
+        domains,
         Measure(measure["name"], measure["label"], None, sign),
         content["left_out"],
-        content["facts"],
+        {**content["facts"]},
         content["notes"],
         next_step=content["next_step"],
-        differences=content["differences"],
-        weights=dict(zip(content["domains"], content["domain_weights"], strict=False)),
-        row_counts=dict(zip(content["domains"], content["domain_rows"], strict=False)),
+        differences=differences,
+        site_columns=content.get("site_columns"),
+        weights=dict(zip(domains, content["domain_weights"], strict=False)),
+        row_counts=dict(zip(domains, content["domain_rows"], strict=False)),
     )
-    if stored := content.get("site_columns"):
-        values = {field.name: stored[field.name] for field in fields(SiteColumns)}
-        evaluation.site_columns = SiteColumns(**values)
-    calibrations = {method["key"]: method["calibration"] for method in content["methods"]}
-    evaluation.set_calibration = calibrations[evaluation.recommended_] or {}
+    calibrations = {method.key: method.calibration for method in content["methods"]}
+    evaluation.set_calibration = {**(calibrations[evaluation.recommended_] or {})}
     # The gain from labels is not computed again, because that would need the scorer.
-    evaluation.label_gain = [
-        {name: float("nan") if value is None else value for name, value in entry.items()}
-        for entry in content["label_gain"]
-    ]
+    evaluation.label_gain = content["label_gain"]
     return evaluation
 
 
@@ -459,8 +495,8 @@ def _finished_jobs(store: ResultStore) -> dict[tuple[str, int, str], Row]:
     jobs = {}
     for job_number, row in enumerate(store.rows("job"), 1):
         if "error" not in row:
-            form = _JOB if row.get("part", Kind.HELD_OUT) == Kind.HELD_OUT else _SEEN_JOB
-            check_form(row, form, f"{store.path}: job {job_number}")
+            form = _SeenJob if row.get("part") == Kind.SEEN else _Job
+            row = from_json(form, row, f"{store.path}: job {job_number}")
             jobs[job_key(row)] = row
     return jobs
 

@@ -13,6 +13,7 @@ import sklearn
 
 from domainwise import __version__
 from domainwise.base.arrays import Array
+from domainwise.base.files import to_json
 from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import JobScorer, can_score, job_key
@@ -29,7 +30,6 @@ from domainwise.evaluation.results import (
     domain_weights,
     grouped,
     joined,
-    plain,
     pooled_score,
     probability_scores,
     resampled,
@@ -123,7 +123,7 @@ def scored_evaluation(
         )
         for kind, predictions_by_key in predictions_by_kind.items():
             predictions_by_key[key] = [
-                replace(prediction, domain=plain(problem.domains[prediction.domain]))
+                replace(prediction, domain=to_json(problem.domains[prediction.domain]))
                 for prediction in _select(method_jobs, kind)
             ]
     if not results:
@@ -256,7 +256,7 @@ def _means(pairs: Iterable[tuple[Any, float]]) -> dict[Any, float]:
 def _means_by_domain(problem: Problem, jobs: Sequence[Row], key: str) -> dict[Any, float]:
     """Mean of ``job[key]`` for each domain over the splits that hold it out, sorted by domain."""
     means = _means(item for job in jobs for item in job[key].items())
-    return {plain(problem.domains[code]): means[code] for code in sorted(means)}
+    return {to_json(problem.domains[code]): means[code] for code in sorted(means)}
 
 
 def with_p_values(results: list[MethodResult]) -> list[MethodResult]:
@@ -372,7 +372,7 @@ def _facts(problem: Problem) -> dict[str, Any]:
         "domains": len(problem.domains),
         "classes": None if problem.classes is None else problem.classes.tolist(),
         "decision": problem.overrides.get("decision", "auto"),
-        "positive": None if problem.positive is None else plain(problem.positive),
+        "positive": None if problem.positive is None else to_json(problem.positive),
         "seed": problem.seed,
         "python": platform.python_version(),
         "versions": {

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Annotated, Any, Self, TypedDict
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.metrics import roc_auc_score
 
 from domainwise.base.arrays import Array, CrossValidator, Label
+from domainwise.base.files import Plain, stored
 from domainwise.estimators.adaptation.corrections import (
     LABEL_COUNTS,
     SourceOutputs,
@@ -67,15 +69,20 @@ class MethodResult:
 
     key: str
     label: str  #: name in tables
-    kind: str  #: see :class:`~domainwise.models.registry.Method`
+    #: See :class:`~domainwise.models.registry.Method`.
+    kind: Annotated[str, re.compile("baseline|projection|machine|own")]
     about: str  #: one-line description
     #: Score on each domain when it is held out; NaN if the measure is not defined there.
-    scores: Mapping[Any, float]
-    within: Mapping[Any, float]  #: score in cross-validation within each domain
-    parameters: Sequence[Mapping[str, Any]] = ()  #: selected values for each split
+    scores: Mapping[Any, float] = stored(None, default_factory=dict)
+    #: Score in cross-validation within each domain.
+    within: Mapping[Any, float] = stored(None, default_factory=dict)
+    #: Selected values for each split.
+    parameters: Sequence[Mapping[str, Any]] = stored(
+        "parameters", list[dict[str, Plain]], default=()
+    )
     candidates: int = 1  #: number of candidates in the search
     seconds: float = 0.0  #: total time for all splits
-    warnings: tuple[str, ...] = ()  #: warnings from the fits
+    warnings: Sequence[str] = ()  #: warnings from the fits
     #: p-value of Wilcoxon's signed-rank test over domains against the best baseline; None for
     #: baselines, and if there are too few domains.
     p_value: float | None = None
@@ -84,13 +91,13 @@ class MethodResult:
     #: Mean scores with and without context, on whole domains and on parts of them.
     batches: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: Score on each domain in random folds of all rows, where all domains have training rows.
-    seen: Mapping[Any, float] = field(default_factory=dict)
+    seen: Mapping[Any, float] = stored(None, default_factory=dict)
     #: 95 % interval for the score on each domain.
-    ends: Mapping[Any, Ends] = field(default_factory=dict)
+    ends: Mapping[Any, Ends] = stored(None, default_factory=dict)
     #: Standard error of the score on each domain, as displayed; NaN if it is unknown.
-    errors: Mapping[Any, float] = field(default_factory=dict)
+    errors: Mapping[Any, float] = stored(None, default_factory=dict)
     #: Drop in the score on held-out domains when a column is shuffled, by column.
-    importance: Mapping[str, float] = field(default_factory=dict)
+    importance: Mapping[str, float] = stored("worth", default_factory=dict)
     #: Means over domains of :func:`probability_scores`; empty unless there are two classes.
     probability_scores: Mapping[str, float] = field(default_factory=dict)
 
@@ -149,6 +156,16 @@ class MethodResult:
     def generalization_gap(self) -> float:
         """Mean score on seen domains minus mean score on held-out domains."""
         return self.seen_mean - self.mean
+
+
+class LabelGain(TypedDict):
+    """Expected score, as displayed, with some labels from a new domain."""
+
+    n_labels: int
+    score: float
+    low: float
+    high: float
+    domains: int  #: number of domains that are large enough
 
 
 #: Columns that describe domains are safer at a new site if they improve the mean score by more than
@@ -343,7 +360,7 @@ class Results:
         return 0.02 * abs((self.baseline or self.best).mean)
 
     @cached_property
-    def label_gain(self) -> list[dict[str, float]]:
+    def label_gain(self) -> list[LabelGain]:
         """Expected score of the recommended method with 0 to 50 labels from a new domain.
 
         Each held-out domain is treated as the new one in turn. ``low`` and ``high`` are ends of a
@@ -357,10 +374,8 @@ class Results:
             return []
         rule = None
         if classes is not None:
-            # In files from earlier versions, fits with class weights require no other decisions.
-            decision = "argmax" if self.facts.get("class_weight") else self.facts.get("decision")
             counts = counts_by_domain(outputs.y, outputs.domain_codes, len(classes))
-            rule = rule_for(decision or "auto", counts, measure.name)
+            rule = rule_for(self.facts.get("decision", "auto"), counts, measure.name)
         scorer = partial(_score_outputs, measure, classes, rule)
         # If the method itself decides by another rule, its scores are shifted by the difference.
         scores = np.array(list(method.scores.values()))
@@ -372,12 +387,13 @@ class Results:
         outputs = replace(outputs, relative=rule is not None and rule.divides_by_shares)
         table, counts = label_gain(outputs, scores, scorer, self.measure.scoring)
         table[0, 1:] = expected_score(list(method.known.values()), 0, self.measure.scoring)
-        entries = []
+        entries: list[LabelGain] = []
         for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
             if n_domains and np.isfinite(mean):
                 low, high = self._shown(ends)
                 score_and_ends = {"score": measure.shown(mean), "low": low, "high": high}
-                entries.append({"n_labels": int(n_labels), **score_and_ends, "domains": n_domains})
+                entry: Any = {"n_labels": int(n_labels), **score_and_ends, "domains": n_domains}
+                entries.append(entry)
         return entries if len(entries) > 1 else []
 
     def show(self, score: float | None) -> str:
@@ -397,6 +413,21 @@ class Results:
     def ends(self, result: MethodResult, domain: Label) -> Ends:
         """Ends of the 95 % interval for the score on a domain, as displayed."""
         return self._shown(result.ends.get(domain, UNKNOWN))
+
+    def domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:
+        """Scores of a method on each domain, as displayed (errors are positive)."""
+        to_displayed = self.measure.shown
+        return [
+            {
+                "domain": domain,
+                "score": to_displayed(score),
+                **dict(zip(("low", "high"), self.ends(result, domain), strict=True)),
+                "seen": to_displayed(result.seen.get(domain, float("nan"))),
+                "within": to_displayed(result.within[domain]),
+                "error": result.errors.get(domain, float("nan")),
+            }
+            for domain, score in result.scores.items()
+        ]
 
     def find(self, name: str) -> MethodResult | None:
         """Find a method by its key or its label; None if it was not evaluated."""
@@ -485,16 +516,6 @@ def finite_mean(values: Iterable[float]) -> float:
 def percent(share: float) -> str:
     """Format a share as a percentage without decimals."""
     return f"{100 * share:.0f} %"
-
-
-def plain(value: Any) -> Any:
-    """Convert a value to Python types for JSON, with None for NaN and infinity."""
-    if isinstance(value, Mapping):
-        return {name: plain(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 #: Number of bootstrap samples of a domain's rows.

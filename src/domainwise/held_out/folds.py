@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.model_selection import (
     BaseCrossValidator,
     KFold,
@@ -20,7 +21,14 @@ from sklearn.model_selection import (
 from sklearn.utils import check_random_state
 
 from domainwise.base.arguments import check_arguments
-from domainwise.base.arrays import Array, ArrayLike, MaybeArray, Seed, evenly_spaced
+from domainwise.base.arrays import (
+    Array,
+    ArrayLike,
+    MaybeArray,
+    Seed,
+    content_keys,
+    evenly_spaced,
+)
 from domainwise.base.inputs import check_sample_domain, count_rows
 from domainwise.base.messages import RowFoldsWarning, warn_caller
 from domainwise.base.process import filtered_warnings
@@ -39,8 +47,8 @@ class LeaveDomainsOut(BaseCrossValidator):
         the T domains is in one test set, which gives ``ceil(T / n_test_domains)`` splits.
     random_state : int, RandomState instance or None, default=None
         Seed for random test sets. None uses a fixed seed, so that every call to ``split`` gives the
-        same folds. With ``n_repeats=None`` and several domains per test set, an int shuffles the
-        domains before they are assigned to test sets; None assigns them in sorted order.
+        same folds. With several domains per test set, they also depend on the content of the rows,
+        but not on the names of domains.
     max_splits : int, default=None
         Maximum number of splits. If there would be more, larger groups of domains are held out.
 
@@ -53,6 +61,12 @@ class LeaveDomainsOut(BaseCrossValidator):
     Domains are passed to :meth:`split` as ``groups``. With metadata routing enabled, they are taken
     from ``sample_domain``: ``cross_validate(..., params={"sample_domain": d})`` works without
     ``set_split_request``.
+
+    References
+    ----------
+    E. W. Steyerberg and F. E. Harrell (2016), "Prediction models need appropriate internal,
+    internal-external, and external validation", Journal of Clinical Epidemiology 69,
+    doi:10.1016/j.jclinepi.2015.04.005.
 
     Examples
     --------
@@ -100,7 +114,8 @@ class LeaveDomainsOut(BaseCrossValidator):
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,), default=None
-            Only its length is used.
+            If several domains are held out together, X and y decide which ones, so that the names
+            of domains make no difference.
         groups : array-like of shape (n_samples,)
             The domain of each row.
         """
@@ -111,8 +126,11 @@ class LeaveDomainsOut(BaseCrossValidator):
                     f"{name} has {count_rows(labels)} entries, but X has {count_rows(X)} rows. "
                     "Pass one entry per row."
                 )
-        for test_domains in self._test_sets(n_domains):
-            is_test = np.isin(domain_codes, test_domains)
+        order = np.arange(n_domains)
+        if len(test_sets := self._test_sets(n_domains)) < n_domains:
+            order = content_order(X, y, domain_codes)
+        for positions in test_sets:
+            is_test = np.isin(domain_codes, order[positions])
             yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
     @property
@@ -147,9 +165,40 @@ class LeaveDomainsOut(BaseCrossValidator):
         n_splits = n_splits if max_splits is None else min(n_splits, max_splits)
         if n_repeats is not None:
             return [rng.choice(n_domains, n_test, replace=False) for _ in range(n_splits)]
-        use_random_order = n_splits < n_domains and self.random_state is not None
-        domain_order = rng.permutation(n_domains) if use_random_order else np.arange(n_domains)
+        # Similar domains, which are neighbours in the order of content, are not held out together.
+        domain_order = rng.permutation(n_domains) if n_splits < n_domains else np.arange(n_domains)
         return np.array_split(domain_order, n_splits)
+
+
+def content_order(X: Any, y: Any, domain_codes: Array) -> Array:
+    """Return the codes of domains, sorted by targets and sizes, and then by X, but not by names."""
+    sizes = np.bincount(domain_codes)
+    keys = [np.arange(len(sizes), dtype=float)]  # names decide if all else is equal
+    if hasattr(X, "select_dtypes"):
+        X = X.select_dtypes("number")
+    features = np.zeros(0) if issparse(X) else np.asarray(X)
+    if features.ndim == 2 and features.dtype.kind in "biuf" and features.size:
+        keys.append(domain_means(features, domain_codes))
+    keys.append(sizes)
+    if y is not None:
+        keys.append(domain_means(target_numbers(y), domain_codes))
+    return np.lexsort(keys)
+
+
+def target_numbers(y: Any) -> Array:
+    """Return targets as columns of numbers; classes become codes."""
+    targets = np.asarray(y)
+    if targets.dtype.kind not in "biuf":
+        targets = np.unique(targets, return_inverse=True)[1]
+    return targets.reshape(len(targets), -1)
+
+
+def domain_means(values: Array, domain_codes: Array) -> Array:
+    """Return the mean key of each domain, rounded: sums depend a little on the order of rows."""
+    keys = content_keys(np.nan_to_num(np.asarray(values, dtype=np.float64)))
+    scale = np.abs(keys).max(initial=0.0) or 1.0
+    sums = np.bincount(domain_codes, weights=keys / scale)
+    return np.asarray(np.round(sums / np.bincount(domain_codes), 10))
 
 
 Split = tuple[Array, Array]  #: indices of training and test rows
@@ -174,13 +223,14 @@ def domain_folds(
     cv: Any = None,
     max_splits: int | None = MAX_FOLDS,
     is_usable: Callable[[Array, Array], bool] | None = None,
+    X: Any = None,
 ) -> tuple[list[Split], str]:
     """Return splits, and whether they hold out "domains" or "rows".
 
     ``cv=None`` means :class:`LeaveDomainsOut` with at most ``max_splits`` splits. A split is
     removed if it has a single training class, or if ``is_usable`` returns False for its training
     and test targets. Rows are held out if there are no domains (with a warning), or if
-    ``is_usable`` is passed and no split of domains remains.
+    ``is_usable`` is passed and no split of domains remains. X is passed to the splitter.
     """
     has_domains = domains is not None and len(np.unique(domains)) > 1
 
@@ -192,7 +242,7 @@ def domain_folds(
             and (is_usable is None or is_usable(y[train], y[test]))
         ]
 
-    placeholder_X = np.zeros((len(y), 1))
+    X = np.zeros((len(y), 1)) if X is None else X
     if domains is not None and 2 < len(y) == len(np.unique(domains)):
         warn_caller(
             "sample_domain is different in every row. Individual rows are held out, and scores say "
@@ -204,7 +254,7 @@ def domain_folds(
         with filtered_warnings():
             # Splitters such as KFold ignore the domains.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
-            index_pairs = splitter.split(placeholder_X, y, domains if has_domains else None)
+            index_pairs = splitter.split(X, y, domains if has_domains else None)
             splits = select_usable(
                 (
                     _check_row_indices(train, len(y), f"the training set of split {split_number}"),
@@ -287,11 +337,11 @@ def leaves_domains_out(cv: Any) -> bool:
     return cv is None or isinstance(cv, LeaveDomainsOut | LeaveOneGroupOut | LeavePGroupsOut)
 
 
-def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
+def split_domains(cv: Any, sizes: Array, mean_targets: Array) -> tuple[Array, SplitParts]:
     """Divide domains into parts, as :func:`split_parts` does for rows."""
-    splitter = LeaveDomainsOut(max_splits=MAX_FOLDS) if cv is None else cv
-    domains = np.arange(n_domains)
-    return split_parts(list(splitter.split(domains[:, None], None, domains)), n_domains)
+    splitter, n_domains = LeaveDomainsOut(max_splits=MAX_FOLDS) if cv is None else cv, len(sizes)
+    splits = splitter.split(sizes[:, None], mean_targets, np.arange(n_domains))
+    return split_parts(list(splits), n_domains)
 
 
 def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]]:

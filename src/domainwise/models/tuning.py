@@ -269,6 +269,7 @@ class MethodSearch(MetaEstimator):
             cv=self.cv,
             max_splits=MAX_INNER_FOLDS,
             is_usable=is_usable,
+            X=search_data.X,
         )
         units = self.units or {}
         grids = in_units(self.grid or {}, units, search_data, splits)

@@ -196,7 +196,9 @@ def test_dates_are_an_error_with_advice():
 
 @each_model
 def test_sample_domain_is_requested_by_fit_by_default(model):
-    assert get_routing_for_object(model).fit.requests == {"sample_domain": True}
+    # As in scikit-learn, weights are routed only after set_fit_request(sample_weight=True).
+    requests = {"sample_domain": True, "sample_weight": None}
+    assert get_routing_for_object(model).fit.requests == requests
     assert get_routing_for_object(model).transform.requests == {}
 
 
@@ -204,7 +206,7 @@ def test_sample_domain_is_requested_by_fit_by_default(model):
 def test_a_request_can_be_changed(model):
     with config_context(enable_metadata_routing=True):
         changed = clone(model).set_fit_request(sample_domain="site")
-    assert get_routing_for_object(changed).fit.requests == {"sample_domain": "site"}
+    assert get_routing_for_object(changed).fit.requests["sample_domain"] == "site"
 
 
 def pipeline(model=None):

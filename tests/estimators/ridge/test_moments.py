@@ -330,7 +330,7 @@ def test_training_moments_equal_those_of_the_remaining_rows():
     X, _, t, d = make_rows(300, n_domains=7)
     nystrom = NystromMap.from_landmarks(make_kernel("rbf", X, gamma=0.2), X[::10])
     for cv in (None, LeaveDomainsOut(3), LeaveDomainsOut(2, n_repeats=3, random_state=1)):
-        part_of, splits = split_domains(cv, 7)
+        part_of, splits = split_domains(cv, np.arange(7) + 1, np.arange(7.0))
         keys = [(p, None) for p in range(part_of.max() + 1)]
         rows = CellRows(part_of[d], d, keys, [(None, k) for k in range(7)], t[:, None])
         (cells,) = sum_cells([nystrom], X, rows).maps

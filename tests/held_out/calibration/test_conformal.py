@@ -344,7 +344,7 @@ def test_a_regressor_after_a_classifier_has_no_classes(wrapper):
 def test_cv_determines_the_calibration_domains():
     cv = LeaveDomainsOut(3, random_state=1)
     model = DomainConformal(Ridge(), cv=cv, calibration="split").fit(X, X[:, 0], sample_domain=D)
-    _, held = next(cv.split(X, groups=D))
+    _, held = next(cv.split(X, X[:, 0], D))
     assert model.calibration_domains_.tolist() == sorted(set(D[held].tolist()))
 
 

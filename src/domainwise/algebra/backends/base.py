@@ -184,7 +184,7 @@ class Backend:
         """Return rows in a form that can be indexed with NumPy arrays and returns NumPy arrays."""
         return np.asarray(rows)
 
-    def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
+    def partitions(self, X: Any, y: Any, sample_domain: Any, weights: Any = None) -> Any:
         """Return the partitions of X, y and sample_domain; None if X is not a Dask collection."""
         return None
 

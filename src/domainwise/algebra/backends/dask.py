@@ -371,8 +371,13 @@ class DaskBackend(Backend):
     def __init__(self, known_partitions: KnownPartitions | None = None) -> None:
         self.known_partitions = known_partitions
 
-    def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
+    def partitions(self, X: Any, y: Any, sample_domain: Any, weights: Any = None) -> Any:
         """Return the partitions of X, y and sample_domain."""
+        if weights is not None:
+            raise ValueError(
+                "sample_weight is not supported for Dask collections. Call partial_fit with the "
+                "rows and weights of each partition."
+            )
         return partitions_of(X, y, sample_domain, self.known_partitions)
 
     def check_rows(

@@ -118,8 +118,8 @@ class TorchBackend(Backend):
     def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
         """Build the label space of the rows, with its array ``dense`` on the device."""
         labels = label_rows(len(rows), *features, **options)
-        dense = np.zeros((len(rows), 0)) if labels.dense is None else labels.dense
-        return replace(labels, dense=to_device_of(dense, rows))
+        dense = None if labels.dense is None else to_device_of(labels.dense, rows)
+        return replace(labels, dense=dense)
 
     def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
         """Return ``(k(rows, support) - kernel.constant) dual``."""

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, eigsh
 
-from domainwise.algebra.gram.rows import RowsGram
+from domainwise.algebra.gram.rows import RowsGram, constant_part
 from domainwise.algebra.kernels.functions import check_finite
 from domainwise.algebra.labels import RowLabels
 from domainwise.algebra.methods.contract import Images, Matrix, RitzPairs, Solution, pairs_within
@@ -55,13 +55,27 @@ class DenseGram(RowsGram):
     def __init__(
         self, matrix: Matrix, labels: RowLabels, dtype: Any, *, lapack: bool = False, **options: Any
     ) -> None:
-        super().__init__(labels, dtype, matrix.device, **options)
+        super().__init__(labels, len(matrix), dtype, matrix.device, **options)
         self.lapack, self._allow_arpack = lapack or len(matrix) <= LAPACK_ROWS, not lapack
         self._leading_pairs: RitzPairs | None = None
         self.K = cast(matrix, self.xp.float64)
-        self._row_means = check_finite(self.K.mean(1), self.dtype)
-        self.K -= self._row_means
-        self.K -= (self._row_means - self._row_means.mean())[:, None]
+        means = self.K.mean(1) if self.roots is None else self._average(self.K)
+        self._row_means = check_finite(means, self.dtype)
+        self.K -= means
+        self.K -= (means - (means.mean() if self.roots is None else self._average(means)))[:, None]
+        if self.roots is not None:
+            self.K *= self.roots
+            self.K *= self.roots.T
+
+    def _average(self, A: Matrix) -> Matrix:
+        assert self.roots is not None
+        return A @ self.roots[:, 0] ** 2 / self.n_samples
+
+    def product(self, V: Matrix) -> Matrix:
+        """Return ``K V``."""
+        KV = self.uncentred_product(V - self.constant_part(V))
+        KV -= self.constant_part(KV)
+        return check_finite(KV, self.dtype)
 
     def uncentred_product(self, V: Matrix) -> Matrix:
         """Return ``K V``; the stored K is already centred."""
@@ -70,16 +84,17 @@ class DenseGram(RowsGram):
     def solve(self, V: Matrix, shift: float) -> Solution:
         """Solve by Cholesky, or by eigendecomposition of K if that fails or the shift is 0."""
         info: dict[str, Any] = {"linear_solver": "cholesky"}
-        apply_inverse = cholesky_inverse(self.K, shift) if shift > 0 else None
+        apply_inverse = cholesky_inverse(self.K, shift, self.roots) if shift > 0 else None
         if apply_inverse is not None:
             X = apply_inverse(V)
         else:
             X, rank = spectral_solve(self.K, V, shift)
+            X -= self.constant_part(X)
             info = {"linear_solver": "eigh", "rank": rank}
-            if shift == 0 and rank < self.n_samples - 1:
+            if shift == 0 and rank < self.n_rows - 1:
                 warn_caller(
                     f"the kernel matrix is singular (numerical rank {rank} of at most "
-                    f"{self.n_samples - 1}) and ridge=0, so projections of new rows depend on "
+                    f"{self.n_rows - 1}) and ridge=0, so projections of new rows depend on "
                     "rounding errors. Pass a positive ridge."
                 )
         KX = self.uncentred_product(X)
@@ -87,7 +102,7 @@ class DenseGram(RowsGram):
         # K X is imprecise if X is large, and V - shift X is imprecise if its two terms cancel.
         terms_cancel = column_norms(KX) < 1e-3 * V_norms
         image = self.xp.where(terms_cancel, KX, V - shift * X) if shift > 0 else KX
-        return Solution(X, image - image.mean(0), info)
+        return Solution(X, image - self.constant_part(image), info)
 
     def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
         """Solve with each shift, in float32 with refinement in float64 if that converges."""
@@ -97,13 +112,14 @@ class DenseGram(RowsGram):
 
     @cached_property
     def _float32_solver(self) -> RefinedCholesky:
-        return RefinedCholesky(self.K)
+        return RefinedCholesky(self.K, self.roots)
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
         """Return a function that applies ``(K + shift I)^-1``, in float32 if precise enough."""
         if shift >= self._float32_solver.trace:  # at least as large as all eigenvalues of K
             return lambda R: R
-        apply_inverse = self._float32_solver.inverse(shift) or cholesky_inverse(self.K, shift)
+        apply_inverse = self._float32_solver.inverse(shift)
+        apply_inverse = apply_inverse or cholesky_inverse(self.K, shift, self.roots)
         return apply_inverse or super().preconditioner(shift)
 
     def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
@@ -117,14 +133,14 @@ class DenseGram(RowsGram):
     def first_block(self, k: int) -> Matrix:
         """Return random columns after a few power iterations with K in float32."""
         block, K32 = super().first_block(k + 10), self._float32_solver.K32
-        block = cast(block - block.mean(0), K32.dtype)
+        block = cast(block - self.constant_part(block), K32.dtype)
         for _ in range(POWER_ITERATIONS if self._float32_solver.is_in_range else 0):
             block = (block.T @ K32).T / self._float32_solver.trace
         return cast(block, self.xp.float64)
 
     def leading(self, k: int, deflation: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return leading eigenpairs; without ``deflation``, use ARPACK or LAPACK if faster."""
-        n, k = self.n_samples, min(k, self.n_samples - 1)
+        n, k = self.n_rows, min(k, self.n_rows - 1)
         if deflation is not None or self.xp is not np:
             return super().leading(k, deflation)
         use_arpack = self._allow_arpack and n > ARPACK_ROWS and 8 * k < n
@@ -135,14 +151,16 @@ class DenseGram(RowsGram):
             return RitzPairs(pairs.values[:k], pairs.X[:, :k], pairs.KX[:, :k], pairs.info)
         try:
             if use_arpack:
-                start = self.random(1)[:, 0]
-                eigenvalues, X = eigsh(self.K, k, which="LA", v0=start - start.mean())
+                start = self.random(1)
+                start = (start - self.constant_part(start))[:, 0]
+                eigenvalues, X = eigsh(self.K, k, which="LA", v0=start)
             else:
                 eigenvalues, X = eigh(self.K, subset_by_index=[n - k, n - 1])
         except (ArpackError, np.linalg.LinAlgError):
             return super().leading(k)
         order = np.argsort(eigenvalues)[::-1]
-        eigenvalues, X = eigenvalues[order], X[:, order] - X[:, order].mean(axis=0)
+        eigenvalues, X = eigenvalues[order], X[:, order]
+        X = X - self.constant_part(X)
         info = {"eigen_solver": "arpack" if use_arpack else "lapack", "converged": True}
         self._leading_pairs = RitzPairs(eigenvalues, X, self.K @ X, info)
         return self._leading_pairs
@@ -155,7 +173,8 @@ class DenseGram(RowsGram):
             # With a preconditioner, add only a few columns per step: small products are cheap.
             options |= {"n_residuals": k + 4} if options.get("precondition") else {}
             return super().ritz(images, k, depth=depth, start=start, **options)
-        centring = self.to_device(np.eye(self.n_samples) - 1.0 / self.n_samples)
+        identity = self.to_device(np.eye(self.n_rows))
+        centring = identity - self.constant_part(identity)
         KK = self.K @ self.K if depth == 2 else None
         return pairs_within(self, images, k, centring, self.K, KK)
 
@@ -180,13 +199,14 @@ def dense_fits(n_samples: int, free_bytes: int | None) -> bool:
     return free_bytes is not None and 3 * 8 * n_samples**2 < free_bytes / 2
 
 
-def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
+def cholesky_inverse(K: Any, shift: float, roots: Any = None) -> Callable[[Any], Any] | None:
     """Return a function that applies ``(K + shift I)^-1`` to a centred V; None if Cholesky fails.
 
-    Adding a constant to K makes the zero eigenvalue positive and does not affect the result.
+    Adding a constant to K (with weights, times the square ``roots`` of weights) makes the zero
+    eigenvalue positive and does not affect the result.
     """
-    n = len(K)
-    A = K + max(float(namespace(K).trace(K)), shift) / n
+    n, constants = len(K), 1.0 if roots is None else cast(roots * roots.T, K.dtype)
+    A = K + max(float(namespace(K).trace(K)), shift) / n * constants
     A.reshape(-1)[:: n + 1] += shift
     apply_inverse = cholesky_solver(A)
     if apply_inverse is None:
@@ -194,7 +214,7 @@ def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
 
     def solve(V: Any) -> Any:
         X = apply_inverse(V)
-        return X - X.mean(0)
+        return X - constant_part(X, roots)
 
     return solve
 
@@ -206,8 +226,8 @@ class RefinedCholesky:
     solution precise, unless the system is nearly singular. K is centred and positive semi-definite.
     """
 
-    def __init__(self, K: Any) -> None:
-        self.K, self.trace = K, float(namespace(K).trace(K))
+    def __init__(self, K: Any, roots: Any = None) -> None:
+        self.K, self.roots, self.trace = K, roots, float(namespace(K).trace(K))
         self.is_in_range = MIN_TRACE < self.trace < MAX_TRACE
         self.K32 = cast(K, namespace(K).float32) if self.is_in_range else K
         self._norm = float(namespace(K).linalg.norm(self.K32))
@@ -219,8 +239,11 @@ class RefinedCholesky:
             return None
         if shift not in self._inverses:
             use_chebyshev = self._norm < MAX_CHEBYSHEV_NORM * shift
-            iterate = partial(self._chebyshev, shift)
-            self._inverses[shift] = iterate if use_chebyshev else cholesky_inverse(self.K32, shift)
+            self._inverses[shift] = (
+                partial(self._chebyshev, shift)
+                if use_chebyshev
+                else cholesky_inverse(self.K32, shift, self.roots)
+            )
         apply_float32 = self._inverses[shift]
         if apply_float32 is None:
             return None
@@ -229,7 +252,7 @@ class RefinedCholesky:
             V_norms = column_norms(V)
             V_norms = V_norms + (V_norms == 0)
             X = apply_float32(cast(V / V_norms, self.K32.dtype)) * V_norms
-            return X - X.mean(0)
+            return X - constant_part(X, self.roots)
 
         return apply_inverse
 
@@ -258,7 +281,7 @@ class RefinedCholesky:
             residual = largest_residual(R, V)
             if residual <= REFINED_RESIDUAL:
                 info = {"linear_solver": "cholesky, refined", "residual": residual}
-                return Solution(X, KX - KX.mean(axis=0), info)
+                return Solution(X, KX - constant_part(KX, self.roots), info)
         return None
 
 
@@ -279,8 +302,7 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
     is_nonzero = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
     shifted_d = xp.where(is_nonzero, d, 0.0) + shift
     inverse_d = xp.where(shifted_d > 0, 1.0 / xp.where(shifted_d > 0, shifted_d, 1.0), 0.0)
-    X = U @ (inverse_d[:, None] * (U.T @ V))
-    return X - X.mean(0), int(is_nonzero.sum())
+    return U @ (inverse_d[:, None] * (U.T @ V)), int(is_nonzero.sum())
 
 
 def largest_residual(R: Any, V: Any) -> float:

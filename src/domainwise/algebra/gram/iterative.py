@@ -132,18 +132,23 @@ class LandmarkFeatures:
             C = self.kernel.block(left, self.right, compiled=compiled) + self.kernel.constant
             yield rows, C @ self.root
 
-    def moments(self, X: Any) -> Any:
-        """Return the sums of the features (first row) and of their outer products (other rows)."""
+    def moments(self, X: Any, roots: Any = None) -> Any:
+        """Return the sums of the features (first row) and of their outer products (other rows).
+
+        ``roots`` are the square roots of the weights of rows.
+        """
         xp, m = namespace(X), self.root.shape[1]
         total = xp.zeros((m + 1, m), dtype=xp.float64, device=X.device)
-        for _, features in self.panels(X):
+        for rows, features in self.panels(X):
             features = cast(features, xp.float64)
-            total[0] += features.sum(0)
+            root = xp.ones_like(features[:, :1]) if roots is None else roots[rows]
+            features = features * root
+            total[0] += root[:, 0] @ features
             total[1:] += features.T @ features
         return total
 
 
-def whitened_moments(moments: Any, n_samples: int, eps: float) -> tuple[Any, Any, Any]:
+def whitened_moments(moments: Any, n_samples: float, eps: float) -> tuple[Any, Any, Any]:
     """Return the mean of the features, and :func:`inverse_root` of their centred second moments."""
     mean = moments[0] / n_samples
     return mean, *inverse_root(moments[1:] - n_samples * namespace(mean).outer(mean, mean), eps)
@@ -188,7 +193,7 @@ class IterativeGram(RowsGram):
     """
 
     def __init__(self, X: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
-        super().__init__(labels, X.dtype, getattr(X, "device", "cpu"), **options)
+        super().__init__(labels, len(X), X.dtype, getattr(X, "device", "cpu"), **options)
         self.X, self.kernel = X, kernel
         if self.dtype == np.float32:
             self.tol = max(self.tol, FLOAT32_TOLERANCE)
@@ -200,7 +205,7 @@ class IterativeGram(RowsGram):
 
     def _dense_gram(self) -> DenseGram | None:
         """Return the operator that stores K, or None if K does not fit into memory."""
-        if not dense_fits(self.n_samples, available_memory(self.X)):
+        if not dense_fits(self.n_rows, available_memory(self.X)):
             return None
         return DenseGram(tiles.kernel_matrix(self.kernel, self.X), self.labels, self.X.dtype)
 
@@ -257,7 +262,10 @@ class IterativeGram(RowsGram):
         rank = len(self._preconditioner.eigenvalues)
         info = {"linear_solver": "pcg", **solution.info, "preconditioner_rank": rank}
         blocks = (self.xp.hsplit(A, n_shifts) for A in (solution.X, solution.image))
-        return [Solution(X - X.mean(0), KX, dict(info)) for X, KX in zip(*blocks, strict=True)]
+        return [
+            Solution(X - self.constant_part(X), KX, dict(info))
+            for X, KX in zip(*blocks, strict=True)
+        ]
 
 
 class StreamedGram(IterativeGram):
@@ -293,12 +301,17 @@ class StreamedGram(IterativeGram):
 
     def _landmark_features(self) -> Array:
         """Return centred Nystrom features of the rows; float32 is enough for a preconditioner."""
-        use_numba = tiles.use_compiled(self.n_samples**2)
-        max_landmarks = COMPILED_RANK * self.n_samples**0.5 if use_numba else float("inf")
-        landmarks = self.X[landmark_rows(self.n_samples, self.seed, max_landmarks)]
+        n = self.n_rows
+        use_numba = tiles.use_compiled(n**2)
+        max_landmarks = COMPILED_RANK * n**0.5 if use_numba else float("inf")
+        landmarks = self.X[landmark_rows(n, self.seed, max_landmarks)]
         nystrom = LandmarkFeatures(self.kernel, landmarks, float(np.finfo(self.dtype).eps))
-        features = np.empty((self.n_samples, nystrom.root.shape[1]), dtype=np.float32)
+        features = np.empty((n, nystrom.root.shape[1]), dtype=np.float32)
         for rows, panel_features in nystrom.panels(self.X, compiled=use_numba):
             features[rows] = panel_features
-        features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
+        if self.roots is None:
+            features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
+        else:
+            features *= self.roots
+            features -= self.constant_part(features)
         return features

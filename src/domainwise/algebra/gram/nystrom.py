@@ -288,10 +288,16 @@ class NystromGram(Gram):
     """
 
     def __init__(
-        self, moments: Array, cross: Array, labels: LabelSpace, landmark_features: Array, dtype: Any
+        self,
+        moments: Array,
+        cross: Array,
+        labels: LabelSpace,
+        landmark_features: Array,
+        dtype: Any,
+        n_rows: int,
     ) -> None:
         self.moments, self.cross, self.labels = moments, cross, labels
-        self.n_samples = labels.n_samples
+        self.n_samples, self.n_rows = labels.n_samples, n_rows
         self.landmark_features = landmark_features
         self.size = len(moments)
         self.tolerance = 1e-10 if np.dtype(dtype) == np.float64 else 1e-5

@@ -13,7 +13,7 @@ from domainwise.algebra.kernels.functions import check_finite
 from domainwise.algebra.labels import RowLabels
 from domainwise.algebra.methods.components import norms
 from domainwise.algebra.methods.contract import Gram, Images, Matrix, RitzPairs, project_pencil
-from domainwise.base.arrays import Array, to_host
+from domainwise.base.arrays import Array, cast, to_host
 
 #: An iteration has stalled if this number of steps did not halve the residual.
 STALL_STEPS = 8
@@ -27,11 +27,16 @@ class RowsGram(Gram):
     Only small matrices and scalars are copied from a tensor's device. ``dtype``, the precision of
     the rows, determines the size of rounding errors. Linear solves stop at a relative residual
     of ``tol``, eigensolvers at a hundredth of it (at ``tol`` if the eigenproblem contains ``K K``).
+
+    If rows have weights w, with a diagonal matrix W, the operator is ``W^1/2 H K H' W^1/2``, where
+    H subtracts weighted means. It equals the operator of rows that are repeated w times, on vectors
+    that are equal in all copies of a row and scaled to keep their length (theory 8.3).
     """
 
     def __init__(
         self,
         labels: RowLabels,
+        n_rows: int,
         dtype: Any,
         device: Any = "cpu",
         *,
@@ -43,7 +48,8 @@ class RowsGram(Gram):
         if not isinstance(device, str):  # the device of a tensor
             self.xp, dtype = sys.modules["torch"], str(dtype).removeprefix("torch.")
         self.labels, self.device, self.dtype = labels, device, np.dtype(dtype)
-        self.n_samples = labels.space.n_samples
+        self.n_samples, self.n_rows = labels.space.n_samples, n_rows
+        self.roots = None if labels.roots is None else self.to_device(labels.roots)
         self.tol, self.max_iter, self.seed, self.verbose = tol, max_iter, seed, verbose
         self.tolerance = 1e-10 if self.dtype == np.float64 else 1e-5
         self._row_means: Matrix = None
@@ -66,11 +72,24 @@ class RowsGram(Gram):
 
     def random(self, n_columns: int) -> Matrix:
         """Return a thin matrix of standard normal numbers, determined by the seed."""
-        shape = (self.n_samples, n_columns)
+        shape = (self.n_rows, n_columns)
         if self.xp is np:
             return np.random.default_rng(self.seed).standard_normal(shape)
         generator = self.xp.Generator(self.device).manual_seed(self.seed)
         return self.xp.randn(shape, generator=generator, dtype=self.xp.float64, device=self.device)
+
+    def constant_part(self, V: Matrix) -> Matrix:
+        """Return what centring subtracts from the columns of V: means, if there are no weights."""
+        return constant_part(V, self.roots)
+
+    def row_coefficients(self, dual: Matrix) -> Matrix:
+        """Return the coefficients of the rows, whose sum is zero, from those of this operator."""
+        dual = dual - self.constant_part(dual)
+        return dual if self.roots is None else dual * self.roots
+
+    def row_values(self, values: Matrix) -> Matrix:
+        """Return the values of the rows, from a thin matrix of this operator."""
+        return values if self.roots is None else values / self.roots
 
     def product(self, V: Matrix) -> Matrix:
         """Return ``H K H V`` (H subtracts means); the first call also computes row means of K."""
@@ -80,9 +99,11 @@ class RowsGram(Gram):
         """Return ``H K H V``, where ``multiply`` multiplies by K."""
         (n, r), needs_means = V.shape, self._row_means is None
         centred_V = self.xp.empty((n, r + needs_means), dtype=self.xp.float64, device=self.device)
-        self.xp.subtract(V, V.mean(0), out=centred_V[:, :r])
+        self.xp.subtract(V, self.constant_part(V), out=centred_V[:, :r])
         if needs_means:
-            centred_V[:, r] = 1.0
+            centred_V[:, r:] = 1.0 if self.roots is None else self.roots
+        if self.roots is not None:
+            centred_V *= self.roots
         return self._centred_image(multiply(centred_V), r)
 
     def _centred_image(self, KV: Matrix, r: int) -> Matrix:
@@ -90,18 +111,19 @@ class RowsGram(Gram):
         if KV.shape[1] > r:
             self._row_means = KV[:, r] / self.n_samples
             KV = KV[:, :r]
-        KV -= KV.mean(0)
+        KV = KV if self.roots is None else KV * self.roots
+        KV -= self.constant_part(KV)
         return check_finite(KV, self.dtype)
 
     @property
     def row_means(self) -> Matrix:
         """Mean of each row of the kernel matrix that :meth:`uncentred_product` multiplies by."""
         if self._row_means is None:
-            self.product(self.to_device(np.zeros((self.n_samples, 0))))
+            self.product(self.to_device(np.zeros((self.n_rows, 0))))
         return self._row_means
 
     def offset(self, dual: Matrix) -> Matrix:
-        """Return the mean of ``k(x)'dual`` over the training rows, which projections subtract."""
+        """Return the mean of ``k(x)'dual`` over rows, for coefficients of rows."""
         return self.row_means @ dual
 
     def ritz(
@@ -124,7 +146,7 @@ class RowsGram(Gram):
         block = self.first_block(k)
         if start is not None:
             block = self.hstack([block, start if precondition is None else precondition(start)])
-        block = block - block.mean(0)
+        block = block - self.constant_part(block)
         # The error of an eigenvector is about the square root of the error of its eigenvalue, so
         # tol is reduced, except at depth 2, where small eigenvalues limit the precision.
         min_tol = 1e-6 if self.dtype == np.float32 else 1e-12
@@ -170,10 +192,11 @@ class RowsGram(Gram):
 
     def first_block(self, k: int) -> Matrix:
         """Return the initial columns of an iteration for k eigenpairs."""
-        return self.random(min(self.n_samples, k + 8))
+        return self.random(min(self.n_rows, k + 8))
 
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
         """Return the rows of ``values`` at which some component has its largest absolute value."""
+        values = self.row_values(values)
         row_indices = self.xp.unique(abs(values).argmax(0))
         return to_host(values[row_indices])
 
@@ -181,6 +204,13 @@ class RowsGram(Gram):
         """Print a progress message if ``verbose`` is positive."""
         if self.verbose:
             print(f"[domainwise] {message}", flush=True)
+
+
+def constant_part(V: Matrix, roots: Matrix = None) -> Matrix:
+    """Return the column means of V or, given square roots of weights, its part along ``roots``."""
+    if roots is None:
+        return V.mean(0)
+    return roots * ((roots.T @ cast(V, roots.dtype)) / (roots**2).sum())
 
 
 def _orthonormalize(gram: Gram, V: Matrix, X: Matrix) -> Matrix:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, product
 from typing import Any
@@ -38,13 +38,15 @@ class NystromSums:
     into a Gram operator. A distributed computation needs only these three functions.
 
     Centred second moments are merged by Chan's update, which is numerically stable. The second
-    moments of Phi are zero if the method does not use them.
+    moments of Phi are zero if the method does not use them. With weights, a row counts as often as
+    its weight says.
     """
 
-    n_samples: int
+    n_samples: float  #: number of rows, or the sum of their weights
     mean: Array
     second: Array  #: centred second moments
-    groups: dict[Any, tuple[int, Array]]  #: row count and sum of features for each (class, domain)
+    groups: dict[Any, tuple[float, Array]]  #: count and sum of features for each (class, domain)
+    n_rows: int
 
     def __sizeof__(self) -> int:
         """Size of all arrays in bytes, from which Dask estimates transfer times."""
@@ -63,7 +65,7 @@ class NystromSums:
     def __setstate__(self, state: dict[str, Any]) -> None:
         counts_and_totals = zip(state["counts"], state["totals"], strict=True)
         group_keys = [tuple(key) for key in state["groups"]]
-        for name in ("n_samples", "mean", "second"):
+        for name in ("n_samples", "mean", "second", "n_rows"):
             object.__setattr__(self, name, state[name])
         object.__setattr__(self, "groups", dict(zip(group_keys, counts_and_totals, strict=True)))
 
@@ -74,6 +76,7 @@ class NystromSums:
         group_codes: Any,
         group_keys: Sequence[Hashable],
         label_features: Any = None,
+        weights: Any = None,
         *,
         moments: bool = True,
     ) -> NystromSums:
@@ -83,32 +86,45 @@ class NystromSums:
         (class, domain) pairs. ``label_features`` contains the features of continuous labels.
         ``moments=False`` sets the second moments of ``features`` to zero.
         """
-        n, m = features.shape
+        (n_rows, m), n = features.shape, features.shape[0] if weights is None else weights.sum()
         xp, columns, dtype = namespace(features), features, features.dtype
+        shares = None if weights is None else cast(weights / n, dtype)
+
+        def average(columns: Any) -> Any:
+            if shares is None:
+                return columns.mean(0, dtype=xp.float64)
+            return cast(shares @ columns, xp.float64)
+
         if label_features is not None:
             if not is_tensor(label_features):
                 label_features = to_device_of(label_features, features)
             columns = xp.hstack([features, cast(label_features, dtype)])
-        mean = columns.mean(0, dtype=xp.float64)
+        mean = average(columns)
         columns -= cast(mean, dtype)
         # The rounding errors of the means that were subtracted above.
-        mean_errors = columns.mean(0, dtype=xp.float64)
+        mean_errors = average(columns)
         mean = cast(cast(mean, dtype), xp.float64)
+        roots = None if weights is None else cast(xp.sqrt(weights), dtype)[:, None]
+        if roots is not None:
+            columns *= roots
         second_moments = xp.zeros((len(mean), len(mean)), dtype=xp.float64, device=columns.device)
         start = 0 if moments else m
         second_moments[start:] = cast(columns[:, start:].T @ columns, xp.float64)
         second_moments[start:] -= n * xp.outer(mean_errors[start:], mean_errors)
         second_moments[:start, start:] = second_moments[start:, :start].T
-        counts = to_host(xp.bincount(group_codes, minlength=len(group_keys)))
+        counts = to_host(xp.bincount(group_codes, weights, minlength=len(group_keys)))
         nonempty_codes = np.flatnonzero(counts).tolist()
         if len(nonempty_codes) == 1:
             sums = n * (mean + mean_errors)[None]
         else:
             renumbered_codes = to_device_of(np.cumsum(counts > 0) - 1, columns)[group_codes]
+            columns = columns if roots is None else columns * roots
             sums = group_sums(columns, renumbered_codes, len(nonempty_codes))
             sums += to_device_of(counts[nonempty_codes], columns)[:, None] * mean
-        groups = {group_keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(nonempty_codes)}
-        return cls(n, mean + mean_errors, second_moments, groups)
+        groups = {
+            group_keys[g]: (counts[g].item(), s) for g, s in zip(nonempty_codes, sums, strict=True)
+        }
+        return cls(float(n), mean + mean_errors, second_moments, groups, n_rows)
 
     def of_features(self, nystrom: NystromMap) -> NystromSums:
         """Convert sums of :meth:`NystromMap.summands` to sums of features."""
@@ -124,12 +140,14 @@ class NystromSums:
 
         groups = {key: (n, solve(total, n * constant)) for key, (n, total) in self.groups.items()}
         second_moments = solve(solve(self.second).T)
-        return NystromSums(self.n_samples, solve(self.mean, constant), second_moments, groups)
+        mean = solve(self.mean, constant)
+        return replace(self, mean=mean, second=second_moments, groups=groups)
 
     def mapped(self, convert: Callable[[Any], Any]) -> NystromSums:
         """Return the same sums, with every array converted by ``convert``."""
         groups = {key: (count, convert(total)) for key, (count, total) in self.groups.items()}
-        return NystromSums(self.n_samples, convert(self.mean), convert(self.second), groups)
+        mean, second = convert(self.mean), convert(self.second)
+        return replace(self, mean=mean, second=second, groups=groups)
 
     def classes(self) -> set[Any]:
         """Return the set of classes that have rows."""
@@ -143,12 +161,15 @@ class NystromSums:
         second_moments = self.second + other.second
         second_moments += delta[:, None] * (delta * (self.n_samples * weight))
         groups = add_groups(chain(self.groups.items(), other.groups.items()))
-        return NystromSums(n, self.mean + weight * delta, second_moments, groups)
+        mean, n_rows = self.mean + weight * delta, self.n_rows + other.n_rows
+        return NystromSums(n, mean, second_moments, groups, n_rows)
 
 
-def add_groups(group_items: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
+def add_groups(
+    group_items: Iterable[tuple[Any, tuple[float, Any]]],
+) -> dict[Any, tuple[float, Any]]:
     """Add the counts and sums of groups with the same key."""
-    groups: dict[Any, tuple[int, Any]] = {}
+    groups: dict[Any, tuple[float, Any]] = {}
     for key, (count, total) in group_items:
         old_count, old_total = groups.get(key, (0, None))
         groups[key] = (old_count + count, total if old_total is None else old_total + total)
@@ -161,6 +182,7 @@ def sum_rows(
     group_codes: Any,
     group_keys: Sequence[Hashable],
     get_label_features: Callable[[slice], Array | None],
+    weights: Any = None,
     *,
     moments: bool = True,
     batch_rows: int | None = None,
@@ -178,7 +200,8 @@ def sum_rows(
 
         def sum_batch(rows: slice) -> NystromSums:
             summands = nystrom.summands(X[rows], memory, compiled=use_numba)
-            label_args = group_codes[rows], group_keys, get_label_features(rows)
+            batch_weights = None if weights is None else weights[rows]
+            label_args = group_codes[rows], group_keys, get_label_features(rows), batch_weights
             return NystromSums.partial(summands, *label_args, moments=moments)
 
         return reduce(NystromSums.merge, map(sum_batch, batches[thread::pool_size]))
@@ -209,6 +232,7 @@ class CellRows:
     cell_keys: Sequence[Hashable]
     group_keys: Sequence[Hashable]
     extra_columns: Any = None  #: descriptors of domains, then continuous targets
+    weights: Any = None  #: weight of each row; None without weights
 
     @classmethod
     def of_parts(
@@ -219,6 +243,7 @@ class CellRows:
         n_categories: tuple[int, int],
         extra_columns: Any,
         by_class: bool,
+        weights: Any = None,
     ) -> CellRows:
         """Make each part of the rows a cell, or each (part, class) pair if ``by_class``.
 
@@ -234,6 +259,7 @@ class CellRows:
             list(product(parts, class_keys)) if by_class else [(part, None) for part in parts],
             list(product(class_keys, range(n_domains))),
             extra_columns,
+            weights,
         )
 
     @property
@@ -273,9 +299,14 @@ class CellSums:
         return set().union(*(cell.classes() for cell in self.maps[0].values()))
 
     @property
-    def n_samples(self) -> int:
-        """Number of rows."""
+    def n_samples(self) -> float:
+        """Number of rows, or the sum of their weights."""
         return sum(cell.n_samples for cell in self.maps[0].values())
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(cell.n_rows for cell in self.maps[0].values())
 
     def __sizeof__(self) -> int:
         """Size of all arrays in bytes, from which Dask estimates transfer times."""
@@ -362,7 +393,8 @@ def sum_cells(
             batch = X[indices[0] : indices[-1] + 1] if is_contiguous else X[indices]
             distances = None if landmarks is None else cross_distances(batch, landmarks, l1=True)
             extra_columns = None if rows.extra_columns is None else rows.extra_columns[indices]
-            label_args = rows.group_codes[indices], rows.group_keys, extra_columns
+            weights = None if rows.weights is None else rows.weights[indices]
+            label_args = rows.group_codes[indices], rows.group_keys, extra_columns, weights
             for cells, nystrom, use_numba in zip(cells_by_map, maps, numba_flags, strict=True):
                 summands = nystrom.summands(batch, memory, distances, compiled=use_numba)
                 sums = NystromSums.partial(cast(summands, xp.float64), *label_args)
@@ -445,7 +477,8 @@ def finalize(
     # Without landmarks, the weights of the features determine the signs of components.
     landmark_features = np.eye(m) if nystrom.triangle is None else nystrom.triangle - sums.mean[:m]
     moments, dtype = sums.second[:m, :m], nystrom.landmarks.dtype
-    return NystromGram(moments, cross, space, landmark_features, dtype), classes, domains
+    gram = NystromGram(moments, cross, space, landmark_features, dtype, sums.n_rows)
+    return gram, classes, domains
 
 
 def _joint_space(

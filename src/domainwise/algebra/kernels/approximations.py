@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from domainwise.algebra.kernels.functions import Kernel, Prepared
-from domainwise.base.arrays import Array, as_type_of, cast, namespace
+from domainwise.base.arrays import Array, as_type_of, cast, content_keys, namespace, to_host
 
 #: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, between MIN_AUTO and MAX_AUTO.
 AUTO_FACTOR, MIN_AUTO, MAX_AUTO = 5, 100, 2000
@@ -58,30 +58,36 @@ def check_landmarks(landmarks: Array, X: Array) -> Array:
 def choose_landmarks(
     rule: str, X: Array, m: int, domains: Array | None, kernel: Kernel, rng: np.random.Generator
 ) -> Array:
-    """Return the indices of at most m rows, in ascending order.
+    """Return the indices of at most m rows; neither rows nor their order depend on that of X.
 
     The rule "stratified" uses ``domains``, the domain of each row; "leverage" uses ``kernel``.
     """
     n = len(X)
     if m == n:
         return np.arange(n)
+    order = np.argsort(to_host(content_keys(X)), kind="stable")
     if rule == "stratified" and domains is not None:
         # Take a random row from each domain in turn until m rows are selected.
-        rows_by_domain = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
+        sorted_domains = domains[order]
+        starts = np.unique(sorted_domains, return_index=True)[1]
+        rows_by_domain = [
+            rng.permutation(np.flatnonzero(sorted_domains == sorted_domains[start]))
+            for start in np.sort(starts)
+        ]
         turns = np.concatenate([np.arange(len(indices)) for indices in rows_by_domain])
         indices = np.concatenate(rows_by_domain)[np.argsort(turns, kind="stable")[:m]]
     elif rule in ("uniform", "stratified"):
         indices = rng.choice(n, m, replace=False)
     else:
         sample_indices = np.sort(rng.choice(n, min(n, max(SUBSAMPLE_ROWS, m)), replace=False))
-        rows = np.asarray(X[sample_indices])
+        rows = np.asarray(X[order[sample_indices]])
         if rule == "kmeans++":
             seed = int(rng.integers(2**31 - 1))
             indices = sample_indices[np.unique(kmeans_plusplus(rows, m, random_state=seed)[1])]
         else:
             scores = _leverage_scores(rows, kernel)
             indices = rng.choice(sample_indices, m, replace=False, p=scores / scores.sum())
-    return np.sort(indices)
+    return np.asarray(order[np.sort(indices)])
 
 
 def _leverage_scores(rows: Array, kernel: Kernel) -> Array:

@@ -153,9 +153,9 @@ def component_count(
     return m, n_components - m
 
 
-def unsupervised_count(n_samples: int, n_components: int | None) -> int:
+def unsupervised_count(gram: Gram, n_components: int | None) -> int:
     """Return ``n_components``, or the default of unsupervised methods (at most N - 1)."""
-    return min(UNSUPERVISED_COMPONENTS, n_samples - 1) if n_components is None else n_components
+    return min(UNSUPERVISED_COMPONENTS, gram.n_rows - 1) if n_components is None else n_components
 
 
 def warn_stopped(residual: float, n_iterations: int, tol: float) -> None:

@@ -47,7 +47,8 @@ class RitzPairs:
 class Gram(ABC):
     """A centred Gram matrix K of N samples, used through its products with thin matrices."""
 
-    n_samples: int
+    n_samples: float  #: number of rows, or the sum of their weights
+    n_rows: int  #: number of rows
     #: The module of array functions, NumPy or torch.
     xp: Any = np
     #: Eigenvalues of small matrices are treated as zero below this fraction of the largest one.

@@ -127,7 +127,7 @@ def _unsupervised_dcm(
         domain_term = weight * gram.combine(F, gram.inner(F, KV))
         return KV, c * KV - domain_term, V + domain_term
 
-    k = unsupervised_count(n, n_components)
+    k = unsupervised_count(gram, n_components)
     pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
     # Where the terms c KV and domain_term cancel, mu is a rounding error.
     rounding_errors = gram.tolerance * c * norms(gram, pairs.KX)
@@ -217,7 +217,7 @@ def _unsupervised_dica(
     gram: Gram, Z_label: Array, n_components: int | None, lam: float
 ) -> Components:
     """Solve ``K^2 b = gamma (K L K + K + lam I) b``, where ``L = Z Z'``."""
-    k = unsupervised_count(gram.n_samples, n_components)
+    k = unsupervised_count(gram, n_components)
     Z = gram.lift(Z_label) if Z_label.shape[1] else None
     KZ = None if Z is None else gram.product(Z)
 
@@ -232,7 +232,7 @@ def _unsupervised_dica(
 
 def kpca(gram: Gram, labels: LabelSpace, *, n_components: int | None = None) -> Components:
     """Kernel principal component analysis: the leading eigenpairs of the centred kernel matrix."""
-    return from_pairs(gram, gram.leading(unsupervised_count(gram.n_samples, n_components)))
+    return from_pairs(gram, gram.leading(unsupervised_count(gram, n_components)))
 
 
 def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
@@ -279,7 +279,7 @@ def mida(
     of the domains. Eigenvectors with a negative eigenvalue (at most as many as F has columns) are
     dropped: for them, the penalty on differences between domains exceeds the variance of the rows.
     """
-    k = unsupervised_count(gram.n_samples, n_components)
+    k = unsupervised_count(gram, n_components)
     F = KF = start = None
     rounding_error = 0.0
     if labels.domain is not None and domain_weight:

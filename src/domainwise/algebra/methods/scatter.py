@@ -168,7 +168,7 @@ def sca(
 
     With ``between`` below 1, the left side B has a term ``K^2``, whose range is not in label space.
     """
-    k = components.unsupervised_count(gram.n_samples, n_components)
+    k = components.unsupervised_count(gram, n_components)
     problem = _problem(gram, sca_scatters(labels), domain_weight, within_weight, ridge)
     if between == 1:
         return _from_labels(gram, problem, k)

@@ -117,7 +117,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         held_back = None
         if self.calibration == "split":
             codes = table.domain.codes
-            train, test = calibration_split(table.y, codes, is_classifier(self))
+            train, test = calibration_split(codes[:, None], table.y, codes, is_classifier(self))
             table, held_back = table.take(train), table.take(test)
         self._seed = fixed_seed(self.random_state)
         problem = prepare(self, table, *self._learn_target(table))

@@ -130,8 +130,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     References
     ----------
-    G. Blanchard, A. A. Deshmukh, U. Dogan, G. Lee, C. Scott (2021), Domain generalization by
-    marginal transfer learning, JMLR 22.
+    G. Blanchard, A. A. Deshmukh, U. Dogan, G. Lee and C. Scott (2021), "Domain generalization by
+    marginal transfer learning", JMLR 22, arXiv:1711.07910.
 
     Examples
     --------

@@ -27,7 +27,7 @@ from domainwise.held_out.scoring.measures import counts_by_domain
 @with_shared_arguments
 @arguments
 class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, DomainEnsemble):
-    """Classifier that averages models, weighted by their scores on held-out domains.
+    r"""Classifier that averages models, weighted by their scores on held-out domains.
 
     No type of model is best on all data sets, and scores on a few domains are too noisy to select
     the best one. The ensemble therefore averages several types, such as gradient boosting, kernel
@@ -55,15 +55,6 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
         Whether to also fit members that use context. "auto" does so with at least two source
         domains, if at least half of them contain two classes with at least five rows each. If each
         domain has only one class, the statistics of a domain would reveal the class.
-    class_weight : dict or "balanced", default=None
-        Class weights with which members are fitted; None for equal weights of all rows.
-        Probabilities are calibrated to the frequencies of the source domains in any case.
-    decision : {"auto", "argmax", "balanced"} or float, default="auto"
-        How probabilities are turned into classes. "balanced" divides them by the class frequencies
-        of the source domains, "argmax" predicts the most probable class, and a number is the
-        smallest probability for which the second of two classes is predicted. "auto" is the rule
-        that suits ``scoring`` (balanced accuracy if it is None); for two classes, the threshold is
-        tuned on held-out domains if this is better by more than one standard error.
     calibration : {"cv", "split"}, default="cv"
         How prediction sets are calibrated. "cv" uses predictions for each domain by members fitted
         without that domain; the coverage is *approximate*. "split" reserves half of the domains;
@@ -84,6 +75,15 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
         Approximate limit in seconds. Members expected to exceed it are omitted, with a warning.
     verbose : int, default=0
         If not 0, print a line for each member.
+    class_weight : dict or "balanced", default=None
+        Class weights with which members are fitted; None for equal weights of all rows.
+        Probabilities are calibrated to the frequencies of the source domains in any case.
+    decision : {"auto", "argmax", "balanced"} or float, default="auto"
+        How probabilities are turned into classes. "balanced" divides them by the class frequencies
+        of the source domains, "argmax" predicts the most probable class, and a number is the
+        smallest probability for which the second of two classes is predicted. "auto" is the rule
+        that suits ``scoring`` (balanced accuracy if it is None); for two classes, the threshold is
+        tuned on held-out domains if this is better by more than one standard error.
 
     Attributes
     ----------
@@ -142,6 +142,10 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
 
     Notes
     -----
+    With members :math:`j` and the log loss :math:`L_j` of their probabilities on held-out domains,
+    the ensemble predicts :math:`\sum_j a_j p_j(x)` with weights :math:`a_j` that decrease
+    exponentially with :math:`L_j`.
+
     Features are standardized with the means and standard deviations of the source rows, and missing
     values (NaN) are replaced by the mean. Values from a new domain are clipped if they are far
     outside the range of the source domains: farther than any source domain is from the range of
@@ -156,6 +160,13 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     are therefore predicted one by one, with a warning, if the mean or variance of a feature is
     outside the range of source domains of the same size, or if the shares of predicted classes are
     outside the range of the source domains.
+
+    References
+    ----------
+    I. Gulrajani and D. Lopez-Paz (2021), "In search of lost domain generalization", ICLR,
+    arXiv:2007.01434.
+    G. Blanchard, A. A. Deshmukh, U. Dogan, G. Lee and C. Scott (2021), "Domain generalization by
+    marginal transfer learning", JMLR 22, arXiv:1711.07910.
 
     Examples
     --------
@@ -260,7 +271,7 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
 @with_shared_arguments
 @arguments
 class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsemble):
-    """Regressor that averages models, weighted by their scores on held-out domains.
+    r"""Regressor that averages models, weighted by their scores on held-out domains.
 
     Like :class:`DomainEnsembleClassifier`, but for a continuous target. Parameters are chosen by
     the mean squared error on held-out source domains, which have equal weights. The weights of
@@ -290,15 +301,31 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     --------
     DomainEnsembleClassifier : The same for classification.
 
+    Notes
+    -----
+    With members :math:`j` and their errors :math:`R_j` (RMSE) on held-out domains, the ensemble
+    predicts :math:`\sum_j a_j f_j(x)` with weights :math:`a_j` that decrease exponentially with
+    :math:`\log R_j`.
+
+    References
+    ----------
+    I. Gulrajani and D. Lopez-Paz (2021), "In search of lost domain generalization", ICLR,
+    arXiv:2007.01434.
+
     Examples
     --------
+    >>> import numpy as np
     >>> from domainwise import DomainEnsembleRegressor
-    >>> from domainwise.datasets import make_synthetic
-    >>> data = make_synthetic(n_domains=5, n_per_domain=40, random_state=0)
-    >>> X, y = data.data[:, 1:], data.data[:, 0]
+    >>> rng = np.random.default_rng(0)
+    >>> domain = np.repeat(np.arange(8), 30)
+    >>> X = rng.normal(size=(240, 3)) + rng.normal(size=(8, 3))[domain]
+    >>> y = X[:, 0] - X[:, 1] + 0.3 * rng.normal(size=240)
+    >>> is_source = domain < 6  # the other two domains are unseen
     >>> model = DomainEnsembleRegressor(["linear", "extra_trees"])
-    >>> model.fit(X, y, sample_domain=data.sample_domain).predict(X[:3]).shape
-    (3,)
+    >>> model = model.fit(X[is_source], y[is_source], sample_domain=domain[is_source])
+    >>> rmse = np.sqrt(np.mean((model.predict(X[~is_source]) - y[~is_source]) ** 2))
+    >>> print(f"RMSE on unseen domains: {rmse:.2f}")
+    RMSE on unseen domains: 0.31
     """
 
     def _learn_target(self, table: Table) -> tuple[Array, Labels]:

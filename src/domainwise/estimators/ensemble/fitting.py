@@ -197,11 +197,13 @@ def held_out_splits(cv: Any, data: MemberData, rows: Array, seed: int) -> list[S
     if cv is None:
         if data.domain.n_categories > 1:
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=seed)
-        codes = data.domain.codes
-        return domain_folds(data.y, codes, classification=is_classification, cv=cv)[0]
+        codes = data.domain.codes  # in an order that does not depend on names
+        options: Any = {"classification": is_classification, "cv": cv, "X": codes[:, None]}
+        return domain_folds(data.y, codes, **options)[0]
     order = np.argsort(rows)
     codes = data.domain.names[data.domain.codes[order]]
-    splits, _ = domain_folds(data.y[order], codes, classification=is_classification, cv=cv)
+    options = {"classification": is_classification, "cv": cv, "X": data.X[order]}
+    splits, _ = domain_folds(data.y[order], codes, **options)
     return [(np.sort(order[train]), np.sort(order[test])) for train, test in splits]
 
 

@@ -82,7 +82,7 @@ class HeldOutScore:
         """Number of classes; 0 for a continuous target."""
         return 0 if self.classes is None else len(self.classes)
 
-    def outcome(self, model: Any, X: Any, y: Array) -> Array:
+    def outcome(self, model: Any, X: Any, y: Array, sample_weight: Any = None) -> Array:
         """Return the outputs of a candidate for held-out rows."""
         return outputs(model, X, self.n_classes).astype(np.float32)
 

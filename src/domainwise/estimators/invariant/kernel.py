@@ -17,7 +17,7 @@ from domainwise.algebra.gram.dense import check_dense_memory
 from domainwise.algebra.gram.rows import RowsGram
 from domainwise.algebra.gram.tiles import in_threads, panels, tile_side, use_compiled
 from domainwise.algebra.kernels.functions import Kernel
-from domainwise.algebra.labels import Feature, LabelSpace, RowLabels, label_factor, label_rows
+from domainwise.algebra.labels import Feature, label_factor, label_rows, unlabelled_rows
 from domainwise.base import inputs
 from domainwise.base.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.base.arrays import Array, ArrayLike, MaybeArray
@@ -73,25 +73,30 @@ class InvariantKernel(
 
     Notes
     -----
+    A kernel machine with this kernel minimizes its loss plus :math:`\|f\|^2 + w f'P_d f`.
+
     The kernel is centred with the training means, even if ``domain_weight=0``. Centring does not
     change the predictions of a kernel machine with an intercept.
 
     References
     ----------
-    A. Wu, "Domain generalization via domain-based covariance minimization".
+    A. Wu (2021), "Domain generalization via domain-based covariance minimization",
+    arXiv:2110.06298.
 
     Examples
     --------
-    >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.svm import SVC
     >>> from domainwise import InvariantKernel
     >>> from domainwise.datasets import make_synthetic
     >>> data = make_synthetic(random_state=0)
+    >>> X, y, domain = data.data, data.target, data.sample_domain
+    >>> is_source = domain < 7  # the other three domains are unseen
     >>> kernel = InvariantKernel(domain_weight=0.1)
-    >>> K = kernel.fit_transform(data.data, sample_domain=data.sample_domain)
-    >>> svm = SVC(kernel="precomputed").fit(K, data.target)
-    >>> svm.predict(kernel.transform(data.data[:3])).shape
-    (3,)
+    >>> K = kernel.fit_transform(X[is_source], sample_domain=domain[is_source])
+    >>> svm = SVC(kernel="precomputed").fit(K, y[is_source])
+    >>> accuracy = svm.score(kernel.transform(X[~is_source]), y[~is_source])
+    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
+    accuracy on unseen domains: 0.75
     """
 
     # sample_domain reaches fit through pipelines and searches without set_fit_request.
@@ -104,20 +109,35 @@ class InvariantKernel(
         """Whether y is used; it is needed only to compare domains within classes."""
         return bool(self.conditional)
 
-    def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: MaybeArray = None,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
+    ) -> Self:
         """Fit the kernel to source domains; memory use is linear in the number of rows.
 
         {source_rows}
         y : array-like of shape (n_samples,), default=None
             Classes, needed for ``conditional=True`` and ignored otherwise.
         {row_domains}
+        sample_weight : array-like of shape (n_samples,), default=None
+            Positive weights of rows, with which domains are compared. Columns of kernel values are
+            centred without weights, which does not change an SVM.
+
+        {returns_self}
         """
         with one_thread_if_small(X):
-            self._fit(X, y, sample_domain, store_gram=False)
+            self._fit(X, y, sample_domain, sample_weight, store_gram=False)
         return self
 
     def fit_transform(
-        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
+        self,
+        X: ArrayLike,
+        y: MaybeArray = None,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
     ) -> Array:
         """Fit, and return the Gram matrix of the training rows, which is exactly symmetric.
 
@@ -125,7 +145,7 @@ class InvariantKernel(
         K : ndarray of shape (n_samples, n_samples)
         """
         with one_thread_if_small(X):
-            gram, dtype = self._fit(X, y, sample_domain, store_gram=True)
+            gram, dtype = self._fit(X, y, sample_domain, sample_weight, store_gram=True)
             if self._positive is not None:
                 return self.transform(X)
             assert isinstance(gram, DenseGram)
@@ -167,14 +187,19 @@ class InvariantKernel(
         """The kernel that is corrected, with its fitted arguments."""
         return self._kernel
 
-    def _fit(self, X: Any, y: Any, sample_domain: Any, *, store_gram: bool) -> tuple[RowsGram, Any]:
+    def _fit(
+        self, X: Any, y: Any, sample_domain: Any, sample_weight: Any, *, store_gram: bool
+    ) -> tuple[RowsGram, Any]:
         """Fit; return the Gram operator, which stores K if ``store_gram``, and the dtype of X."""
         self._validate_params()
         X = check_rows(self, X, ensure_min_samples=2)
         domains, classes = check_invariance_labels(self, y, sample_domain, len(X))
         if self.domain_weight:
             inputs.warn_about_domains(self, sample_domain, domains, len(X))
-        F = domain_factor(self, len(X), domains, classes, self.domain_weight)
+        weights = inputs.check_sample_weight(sample_weight, len(X))
+        if weights is not None and not weights.all():
+            raise ValueError("sample_weight contains zeros. Remove the rows with weight 0.")
+        F = domain_factor(self, len(X), domains, classes, self.domain_weight, weights)
         kernel = resolved_kernel(self, Backend(), X)
         if store_gram and kernel.name != "precomputed":
             advice = (
@@ -182,7 +207,7 @@ class InvariantKernel(
                 'solver="fast"'
             )
             check_dense_memory(len(X), "the exact kernel", advice)
-        no_labels, use_dense = RowLabels(LabelSpace(len(X))), store_gram or len(X) <= DENSE_ROWS
+        no_labels, use_dense = unlabelled_rows(len(X)), store_gram or len(X) <= DENSE_ROWS
         gram, stored_K, self._positive = make_gram(Backend(), X, kernel, no_labels, dense=use_dense)
         # An infinite weight amplifies rounding errors, so use the stored K if there is one.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
@@ -225,7 +250,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     Parameters
     ----------
-    {landmarks} {kernel} {domain} {invariance} {seed}
+    {n_landmarks} {kernel} {domain} {invariance} {landmark_rows} {seed}
 
     Attributes
     ----------
@@ -250,9 +275,18 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     Notes
     -----
+    The inner products :math:`z(x)'z(x')` of the features approximate :math:`k_w(x, x')`. A linear
+    model that minimizes its loss plus :math:`\|b\|^2` for :math:`f(x) = b'z(x)` therefore
+    approximately minimizes its loss plus :math:`\|f\|^2 + w f'P_d f`.
+
     If all rows are landmarks, the features reproduce the exact kernel. ``fit`` reads each row once
     and stores sums per class and domain. With N rows of p features, M landmarks, C classes and T
     domains, time is O(N M p) and memory O(M^2 + M C T).
+
+    References
+    ----------
+    A. Wu (2021), "Domain generalization via domain-based covariance minimization",
+    arXiv:2110.06298.
 
     Examples
     --------
@@ -260,11 +294,14 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     >>> from domainwise import InvariantFeatures
     >>> from domainwise.datasets import make_synthetic
     >>> data = make_synthetic(random_state=0)
+    >>> X, y, domain = data.data, data.target, data.sample_domain
+    >>> is_source = domain < 7  # the other three domains are unseen
     >>> features = InvariantFeatures(n_landmarks=100, domain_weight=0.1)
-    >>> Z = features.fit_transform(data.data, sample_domain=data.sample_domain)
-    >>> Z.shape[1]
-    100
-    >>> svm = LinearSVC().fit(Z, data.target)
+    >>> Z = features.fit_transform(X[is_source], sample_domain=domain[is_source])
+    >>> svm = LinearSVC().fit(Z, y[is_source])
+    >>> accuracy = svm.score(features.transform(X[~is_source]), y[~is_source])
+    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
+    accuracy on unseen domains: 0.72
     """
 
     # float32 is precise enough: no linear system is solved that would amplify rounding errors.
@@ -389,28 +426,38 @@ def check_invariance_labels(
 
 
 def domain_factor(
-    estimator: Any, n_samples: int, domains: Labels, classes: Labels | None, weight: float
+    estimator: Any,
+    n_rows: int,
+    domains: Labels,
+    classes: Labels | None,
+    weight: float,
+    row_weights: Array | None = None,
 ) -> Array:
     """Return the factor F (N, r) of ``P_d = F F'`` for the domain kernel of an estimator.
 
     Domains are compared within classes, unless ``classes`` is None. For one domain, F has no
     columns. For continuous domain descriptors, F is approximate, but precise enough for ``weight``.
+    With weights of rows, F contains the sums over the copies of each row.
     """
+    total = n_rows if row_weights is None else float(row_weights.sum())
     domain_feature = Feature(domains.codes, domains.n_categories)
     if domains.values is not None:
         domain_feature = factors.continuous_feature(
             domains.values,
             "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
             estimator.domain_gamma,
-            n_samples * factors.max_residual_trace(estimator.domain_epsilon, weight),
+            total * factors.max_residual_trace(estimator.domain_epsilon, weight),
             name="the domain kernel",
+            weights=row_weights,
         )
     elif domains.n_categories < 2:
-        return np.zeros((n_samples, 0))
+        return np.zeros((n_rows, 0))
     class_feature = None if classes is None else Feature(classes.codes, classes.n_categories)
-    labels = label_rows(n_samples, class_feature, domain_feature, conditional=classes is not None)
+    options: Any = {"conditional": classes is not None, "weights": row_weights}
+    labels = label_rows(n_rows, class_feature, domain_feature, **options)
     assert labels.space.domain is not None
-    return labels.lift(label_factor(labels.space.domain, n_samples, estimator.domain_epsilon))
+    F: Array = labels.lift(label_factor(labels.space.domain, total, estimator.domain_epsilon))
+    return F if labels.roots is None else F * labels.roots
 
 
 def correction(FKF: Array, weight: float, tolerance: float) -> tuple[Array, Array]:

@@ -18,7 +18,15 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.algebra.gram.tiles import tile_side
 from domainwise.base import inputs
 from domainwise.base.arguments import SVM_CONSTRAINTS
-from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray, Seed
+from domainwise.base.arrays import (
+    Array,
+    ArrayLike,
+    ClassWeight,
+    Decision,
+    MaybeArray,
+    Seed,
+    content_keys,
+)
 from domainwise.base.messages import RowFoldsWarning, warn_caller
 from domainwise.base.process import filtered_warnings
 from domainwise.base.signatures import InvarianceArguments, arguments, with_shared_arguments
@@ -54,17 +62,23 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     _svm_types: ClassVar[tuple[Any, Any]]  #: classes for a precomputed kernel and for features
     _extra_argument: ClassVar[str]  #: name of an argument of both, besides ``C`` and ``tol``
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
+    ) -> Self:
         """Fit the SVM to rows from source domains.
 
         {source_rows}
         y : array-like of shape (n_samples,)
             Classes, or continuous targets for regression.
-        {row_domains}
+        {row_domains} {row_weights} {returns_self}
         """
         self._validate_params()
         with one_thread_if_small(X):
-            self._check_and_fit(X, y, sample_domain)
+            self._check_and_fit(X, y, sample_domain, sample_weight)
         return self
 
     def predict(self, X: ArrayLike) -> Array:
@@ -79,18 +93,34 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         return self._machine_outputs(X, "predict")
 
     @abstractmethod
-    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
         """Check X and y, and fit the SVM to them."""
 
-    def _fit_machine(self, X: Array, y: Array, sample_domain: Any) -> None:
+    def _rows_with_weight(self, weights: Any, X: Array, *labels: Any) -> Any:
+        weights, X_kept, *labels_kept = inputs.rows_with_weight(weights, X, *labels)
+        if self.kernel == "precomputed" and len(X_kept) < len(X):
+            raise ValueError(
+                'sample_weight contains zeros, which kernel="precomputed" does not support. Remove '
+                "these rows, and their columns in the kernel matrix."
+            )
+        return weights, X_kept, *labels_kept
+
+    def _fit_machine(self, X: Array, y: Array, sample_domain: Any, weights: Any) -> None:
+        if self.kernel != "precomputed":  # the solver's result depends on the order of rows
+            order = np.argsort(content_keys(X), kind="stable")
+            if sample_domain is not None:
+                inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
+                sample_domain = np.asarray(sample_domain)[order]
+            weights = None if weights is None else weights[order]
+            X, y = X[order], y[order]
         kernel_args = {name: getattr(self, name) for name in InvariantKernel().get_params()}
         is_exact = self._is_exact(len(X))
         if is_exact:
             self.transformer_ = InvariantKernel(**kernel_args)
         else:
             self.transformer_ = InvariantFeatures(random_state=self.random_state, **kernel_args)
-        Z = self.transformer_.fit_transform(X, y, sample_domain=sample_domain)
-        self.machine_ = self._unfitted_svm(is_exact).fit(Z, y)
+        Z = self.transformer_.fit_transform(X, y, sample_domain, weights)
+        self.machine_ = self._unfitted_svm(is_exact).fit(Z, y, sample_weight=weights)
         self.gamma_ = self.transformer_.gamma_
         self.domains_ = self.transformer_.domains_
         self.n_iter_ = int(np.max(self.machine_.n_iter_))
@@ -152,9 +182,9 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
     C : float, default=1.0
         Weight of training errors, as in SVC.
     {kernel} {domain} {invariance}
+    {svm_solver}
     class_weight : dict or "balanced", default=None
         As in SVC. Probabilities do not depend on it: they are calibrated on rows without weights.
-    {svm_solver}
     probability : bool, default=False
         Whether to enable ``predict_proba``. This needs more fits: source domains are held out, in
         at most ten groups, and a logistic regression turns their decision values into
@@ -178,20 +208,33 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
     --------
     InvariantKernel : The same kernel, for other kernel machines.
 
+    Notes
+    -----
+    Minimizes, for classes coded as -1 and 1,
+
+    .. math:: C \sum_i \max(0, 1 - y_i (f(x_i) + b)) + \tfrac{1}{2} (\|f\|^2 + w f'P_d f),
+
+    where :math:`f'P_d f` is large if the mean of f differs between domains.
+
     References
     ----------
-    A. Wu, "Domain generalization via domain-based covariance minimization".
+    A. Wu (2021), "Domain generalization via domain-based covariance minimization",
+    arXiv:2110.06298.
+    C. Cortes and V. Vapnik (1995), "Support-vector networks", Machine Learning 20,
+    doi:10.1007/BF00994018.
 
     Examples
     --------
     >>> from domainwise import InvariantSVC
     >>> from domainwise.datasets import make_synthetic
     >>> data = make_synthetic(random_state=0)
-    >>> model = InvariantSVC(domain_weight=0.1).fit(
-    ...     data.data, data.target, sample_domain=data.sample_domain
-    ... )
-    >>> model.predict(data.data[:3]).shape
-    (3,)
+    >>> X, y, domain = data.data, data.target, data.sample_domain
+    >>> is_source = domain < 7  # the other three domains are unseen
+    >>> model = InvariantSVC(domain_weight=0.1)
+    >>> model = model.fit(X[is_source], y[is_source], sample_domain=domain[is_source])
+    >>> accuracy = model.score(X[~is_source], y[~is_source])
+    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
+    accuracy on unseen domains: 0.75
     """
 
     class_weight: ClassWeight = None
@@ -199,8 +242,9 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
     decision: Decision = "auto"
     _svm_types, _extra_argument = (SVC, LinearSVC), "class_weight"
 
-    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
+        weights, X, y, sample_domain = self._rows_with_weight(weights, X, y, sample_domain)
         target = inputs.check_classes(y, len(X))
         inputs.check_class_weight(self.class_weight, target.names)
         if self.decision != "auto" and not self.probability:
@@ -209,13 +253,13 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
                 "probability=True, or decision='auto'."
             )
         self.classes_, y = target.names, target.names[target.codes]
-        self._fit_machine(X, y, sample_domain)
+        self._fit_machine(X, y, sample_domain, weights)
         for name in ("calibration_", "decision_rule_"):  # from an earlier fit
             self.__dict__.pop(name, None)
         if self.probability:
-            self._calibrate(X, y, sample_domain)
+            self._calibrate(X, y, sample_domain, weights)
 
-    def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> None:
+    def _calibrate(self, X: Array, y: Array, sample_domain: Any, weights: Any) -> None:
         """Fit the calibration to decision values on held-out domains, and set the rule."""
         domain_labels = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
         domains = None if sample_domain is None else np.asarray(sample_domain)
@@ -226,6 +270,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
                 domain_labels.codes,
                 classification=True,
                 is_usable=lambda y_train, _: len(np.unique(y_train)) == len(self.classes_),
+                X=X,
             )
         y_test = y[np.concatenate([test for _, test in splits])]
         if len(np.unique(y_test)) < len(self.classes_):  # a class is missing from all test folds
@@ -241,17 +286,19 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         unfitted_model, outputs = clone(self).set_params(probability=False), []
         for train, test in splits:
             columns = train if self.kernel == "precomputed" else slice(None)
-            model = fit_rows(unfitted_model, X[:, columns], y, domains, train)
+            model = fit_rows(unfitted_model, X[:, columns], y, domains, train, weights)
             outputs.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
         test_rows = np.concatenate([test for _, test in splits])
         values, y_test = np.concatenate(outputs), y[test_rows]
         domain_codes = np.zeros(len(y_test), dtype=np.intp)
         if domain_labels.codes is not None:
             domain_codes = np.unique(domain_labels.codes[test_rows], return_inverse=True)[1]
-        self.calibration_ = Calibration.fit(values, y_test, equal_weights(domain_codes))
+        weights = None if weights is None else weights[test_rows]
+        row_weights = equal_weights(domain_codes, sample_weight=weights)
+        self.calibration_ = Calibration.fit(values, y_test, row_weights, weights)
         class_codes = np.searchsorted(self.classes_, y_test)
-        probabilities = self.calibration_.probabilities(values)
-        self.decision_rule_ = choose_rule(self.decision, class_codes, domain_codes, probabilities)
+        held_out = class_codes, domain_codes, self.calibration_.probabilities(values)
+        self.decision_rule_ = choose_rule(self.decision, *held_out, weights=weights)
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict the class of each row, by ``decision`` if there are probabilities.
@@ -317,36 +364,53 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
 
     Notes
     -----
+    Minimizes, with :math:`\epsilon` = ``epsilon``,
+
+    .. math:: C \sum_i \max(0, |y_i - f(x_i) - b| - \epsilon) + \tfrac{1}{2} (\|f\|^2 + w f'P_d f).
+
     ``conditional=True`` raises an error, because a continuous target has no classes.
+
+    References
+    ----------
+    A. Wu (2021), "Domain generalization via domain-based covariance minimization",
+    arXiv:2110.06298.
+    A. J. Smola and B. Schoelkopf (2004), "A tutorial on support vector regression", Statistics and
+    Computing 14, doi:10.1023/B:STCO.0000035301.49549.88.
 
     Examples
     --------
     >>> import numpy as np
     >>> from domainwise import InvariantSVR
     >>> rng = np.random.default_rng(0)
-    >>> domain = np.arange(60) % 3
-    >>> X = rng.normal(size=(60, 2)) + domain[:, None]
-    >>> model = InvariantSVR(domain_weight=0.1).fit(X, X[:, 0], sample_domain=domain)
-    >>> model.predict(X[:3]).shape
-    (3,)
+    >>> domain = np.repeat(np.arange(8), 30)
+    >>> X = rng.normal(size=(240, 3)) + rng.normal(size=(8, 3))[domain]
+    >>> y = X[:, 0] - X[:, 1] + 0.3 * rng.normal(size=240)
+    >>> is_source = domain < 6  # the other two domains are unseen
+    >>> model = InvariantSVR(domain_weight=0.1)
+    >>> model = model.fit(X[is_source], y[is_source], sample_domain=domain[is_source])
+    >>> rmse = np.sqrt(np.mean((model.predict(X[~is_source]) - y[~is_source]) ** 2))
+    >>> print(f"RMSE on unseen domains: {rmse:.2f}")
+    RMSE on unseen domains: 0.42
     """
 
     epsilon: float = field(default=0.1, kw_only=False)
     _svm_types = (SVR, partial(LinearSVR, loss="squared_epsilon_insensitive"))
     _extra_argument = "epsilon"
 
-    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+    def _check_and_fit(self, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
         if self.conditional:
             raise ValueError(
                 "conditional=True compares domains within classes, but the target of InvariantSVR "
                 "is continuous. Use conditional=False."
             )
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
+        weights, X, y, sample_domain = self._rows_with_weight(weights, X, y, sample_domain)
         inputs.check_target(y, len(X), "rbf", min_classes=1)  # libsvm needs finite float64 values
         # Linear SVMs penalize their intercept, so the target is centred.
         is_exact = self._is_exact(len(X))
-        self._target_mean = 0.0 if is_exact else float(np.mean(y, dtype=np.float64))
-        self._fit_machine(X, y - self._target_mean, sample_domain)
+        mean = np.average(np.asarray(y, dtype=np.float64), weights=weights)
+        self._target_mean = 0.0 if is_exact else float(mean)
+        self._fit_machine(X, y - self._target_mean, sample_domain, weights)
 
     def _machine_outputs(self, X: Any, method_name: str) -> Array:
         return self.on_target_scale(super()._machine_outputs(X, method_name))

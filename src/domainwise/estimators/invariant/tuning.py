@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.algebra.backends import Backend
 from domainwise.algebra.kernels.functions import Kernel
-from domainwise.algebra.labels import LARGEST_WEIGHT, LabelSpace, RowLabels
+from domainwise.algebra.labels import LARGEST_WEIGHT, unlabelled_rows
 from domainwise.base import inputs
 from domainwise.base.arguments import validate_arguments
 from domainwise.base.arrays import (
@@ -31,6 +31,7 @@ from domainwise.base.arrays import (
     Estimator,
     MaybeArray,
     Scoring,
+    content_keys,
 )
 from domainwise.base.inputs import check_sample_domain
 from domainwise.base.messages import NotAKernelWarning
@@ -79,21 +80,24 @@ class SplitKernels:
     ) -> SplitKernels:
         """Evaluate a machine's kernel among training rows, and between new and training rows."""
         kernel = kernel or resolved_kernel(machine, Backend(), X)
-        no_labels = RowLabels(LabelSpace(len(X)))
-        gram, _, _ = make_gram(Backend(), X, kernel, no_labels, dense=True)
+        gram, _, _ = make_gram(Backend(), X, kernel, unlabelled_rows(len(X)), dense=True)
         cross = centred_cross(kernel, X_new, X, gram.row_means)
         return cls(symmetrized(gram.K), cross, gram.tolerance)
 
-    def fit_svm(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
+    def fit_svm(
+        self, machine: InvariantMachine, y: Any, sample_domain: Any, weights: Array | None = None
+    ) -> tuple[Any, Array]:
         """Fit an SVM with the machine's arguments; return it and the new rows' kernel values."""
         gram, cross = self.gram, self.cross
         if machine.domain_weight:
-            gram, cross = self._invariant_kernels(machine, y, sample_domain)
+            gram, cross = self._invariant_kernels(machine, y, sample_domain, weights)
         # The matrices are finite, and checking this again could take as long as a fit.
         with config_context(assume_finite=True, skip_parameter_validation=True):
-            return machine._unfitted_svm(is_exact=True).fit(gram, y), cross
+            return machine._unfitted_svm(is_exact=True).fit(gram, y, sample_weight=weights), cross
 
-    def _invariant_kernels(self, machine: Any, y: Any, sample_domain: Any) -> tuple[Array, Array]:
+    def _invariant_kernels(
+        self, machine: Any, y: Any, sample_domain: Any, weights: Array | None
+    ) -> tuple[Array, Array]:
         """Return invariant kernel values among training rows, and between new and training rows.
 
         The last values are reused for machines with the same weight and ``conditional``.
@@ -102,7 +106,7 @@ class SplitKernels:
         if conditional not in self._products_by_conditional:
             labels = check_invariance_labels(machine, y, sample_domain, len(self.gram))
             # All candidates share the factor, which is accurate enough for the largest weight.
-            F = domain_factor(machine, len(self.gram), *labels, LARGEST_WEIGHT)
+            F = domain_factor(machine, len(self.gram), *labels, LARGEST_WEIGHT, weights)
             KF = self.gram @ F
             self._products_by_conditional[conditional] = (F.T @ KF, KF, self.cross @ F)
         if self._last_kernels is None or self._last_kernels[0] != (weight, conditional):
@@ -151,7 +155,8 @@ class InvariantSearchKind:
         """Fit the estimator with each candidate's arguments."""
         models = [self._unfitted_model(candidate) for candidate in chosen]
         with inputs.quiet_about_domains():
-            return [fit_with_domains(m, data.X, data.y, data.sample_domain) for m in models]
+            arguments = data.X, data.y, data.sample_domain, data.weights
+            return [fit_with_domains(model, *arguments) for model in models]
 
     def _unfitted_model(self, candidate: Candidate) -> Any:
         return clone(self.estimator).set_params(**clone(candidate, safe=False))
@@ -165,7 +170,15 @@ class InvariantSearchKind:
         prefix, machine = find_machine(estimator)
         y_train, y_test = data.y[train], data.y[test]
         domains = None if data.sample_domain is None else data.sample_domain[train]
+        weights, test_weights = (
+            None if data.weights is None else data.weights[rows] for rows in (train, test)
+        )
         X_train, X_test = _prepared_rows(estimator, machine, data, (train, test))
+        if machine.kernel != "precomputed":  # sorted as in a fit of the machine
+            order = np.argsort(content_keys(X_train), kind="stable")
+            X_train, y_train = X_train[order], y_train[order]
+            domains = None if domains is None else domains[order]
+            weights = None if weights is None else weights[order]
         machines = []
         for candidate in batch:
             machines.append(copy(machine))
@@ -180,8 +193,8 @@ class InvariantSearchKind:
         if not (machine._is_exact(len(train)) and kernel.sound):
             with inputs.quiet_about_domains(), filtered_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
-                models = [m.fit(X_train, y_train, sample_domain=domains) for m in machines]
-            return Outcomes([[score.outcome(model, X_test, y_test)] for model in models])
+                models = [m.fit(X_train, y_train, domains, weights) for m in machines]
+            return Outcomes([[score.outcome(m, X_test, y_test, test_weights)] for m in models])
         split_kernels = SplitKernels.evaluate(machine, X_train, X_test, kernel)
         machine_keys = [
             (
@@ -194,9 +207,10 @@ class InvariantSearchKind:
         outcomes_by_key: dict[Any, Outcome] = {}
         for i in sorted(range(len(batch)), key=lambda i: machine_keys[i][:2]):
             if machine_keys[i] not in outcomes_by_key:
-                svm, K_test = split_kernels.fit_svm(machines[i], y_train, domains)
+                svm, K_test = split_kernels.fit_svm(machines[i], y_train, domains, weights)
                 with config_context(assume_finite=True, skip_parameter_validation=True):
-                    outcomes_by_key[machine_keys[i]] = score.outcome(svm, K_test, y_test)
+                    outcome = score.outcome(svm, K_test, y_test, test_weights)
+                outcomes_by_key[machine_keys[i]] = outcome
         return Outcomes([[outcomes_by_key[key]] for key in machine_keys])
 
 
@@ -206,7 +220,7 @@ def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tu
         train_data, test_data = (data.take(rows) for rows in split)
         X_pair = [train_data.X, test_data.X]
         if len(estimator) > 1:
-            labels = train_data.y, train_data.sample_domain
+            labels = train_data.y, train_data.sample_domain, train_data.weights
             other_steps = fit_with_domains(estimator[:-1], train_data.X, *labels)
             X_pair = [other_steps.transform(X) for X in X_pair]
     else:
@@ -217,12 +231,6 @@ def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tu
 
 
 _Grid = Mapping[str, Sequence[Any]]
-
-
-def _has_curves(search: Any) -> bool:
-    """Return whether probabilities are available; not in some files from older versions."""
-    is_old = "estimators_" in vars(search) and "curves_" not in vars(search)
-    return hasattr(search.estimator, "predict_proba") if is_old else is_classifier(search.estimator)
 
 
 @with_shared_arguments
@@ -288,7 +296,18 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
 
     Notes
     -----
+    Each candidate minimizes the objective of :class:`~domainwise.InvariantSVC` or
+    :class:`~domainwise.InvariantSVR`. Among them, the mean score :math:`S` on held-out domains is
+    maximized.
+
     With ``solver="fast"`` or, for many rows, ``"auto"``, candidates do not share kernel values.
+
+    References
+    ----------
+    A. Wu (2021), "Domain generalization via domain-based covariance minimization",
+    arXiv:2110.06298.
+    I. Gulrajani and D. Lopez-Paz (2021), "In search of lost domain generalization", ICLR,
+    arXiv:2007.01434.
 
     Examples
     --------
@@ -298,8 +317,8 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
     >>> data = make_synthetic(n_domains=4, random_state=0)
     >>> search = InvariantSearchCV(InvariantSVC(), {"domain_weight": [0, 0.1], "C": [1, 10]})
     >>> search = search.fit(data.data, data.target, sample_domain=data.sample_domain)
-    >>> sorted(search.best_params_)
-    ['C', 'domain_weight']
+    >>> print(search.best_params_, f"log loss {-search.best_score_:.2f}")
+    {'C': 10, 'domain_weight': 0.1} log loss 0.59
     """
 
     estimator: Estimator = field(kw_only=False)
@@ -315,7 +334,13 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         ("estimator", "param_grid"), "no_validation"
     )
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
+    ) -> Self:
         """Score every candidate on held-out domains, and fit the best ones to all rows.
 
         Parameters
@@ -324,8 +349,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         y : array-like of shape (n_samples,)
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row.
-
-        {returns_self}
+        {row_weights} {returns_self}
         """
         self._validate_params()
         prefix, _ = find_machine(self.estimator)
@@ -334,6 +358,8 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         rows: Any = X
         if not hasattr(X, "iloc"):
             rows = check_array(X, dtype=None, ensure_all_finite="allow-nan")
+        labels = y, sample_domain
+        weights, rows, y, sample_domain = inputs.rows_with_weight(sample_weight, rows, *labels)
         is_classification, y_array = is_classifier(self.estimator), inputs.plain_array(y)
         target = inputs.check_target(y_array, len(rows), "delta" if is_classification else "rbf")
         if target.names is not None:
@@ -341,10 +367,15 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         domains = None if sample_domain is None else inputs.plain_array(sample_domain)
         domain_codes = None if domains is None else check_sample_domain(domains, len(rows)).codes
         splits, _ = domain_folds(
-            y_array, domain_codes, classification=is_classification, cv=self.cv, max_splits=None
+            y_array,
+            domain_codes,
+            classification=is_classification,
+            cv=self.cv,
+            max_splits=None,
+            X=rows,
         )
         check_task(self.scoring, is_classification)
-        smooth_score = SmoothScore(y_array, domain_codes, target.names)
+        smooth_score = SmoothScore(y_array, domain_codes, target.names, weights=weights)
         scorer: Any = self.scoring
         if scorer is None and is_classification:
             scorer = smooth_score
@@ -352,7 +383,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
             scorer = check_scoring(self.estimator, scoring=scorer)
         score = as_score(scorer)
         kind = InvariantSearchKind(self.estimator, self.param_grid)
-        data = Data(rows, y_array, domains)
+        data = Data(rows, y_array, domains, weights=weights)
         # Select the best candidate for each kernel and weight, and the best n_average of these.
         svm_arguments = {prefix + name for name in SVM_ARGUMENTS}
         rule = partial(driver.best_of_paths, path=svm_arguments, n=self.n_average)
@@ -371,20 +402,27 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
                 values = driver.held_out_outputs(kind, data, splits, self.members_, smooth_score)
             if domain_codes is None:
                 domain_codes = np.zeros(len(y_array), dtype=np.intp)
-            self._calibrate(values, target.codes, domain_codes)
+            self._calibrate(values, target.codes, domain_codes, weights)
         return self
 
-    def _calibrate(self, values: Array, class_codes: Array, domain_codes: Array) -> None:
+    def _calibrate(
+        self, values: Array, class_codes: Array, domain_codes: Array, weights: Array | None
+    ) -> None:
         """Fit curves to the members' values for held-out rows, and set the decision rule."""
         is_held_out = np.isfinite(values).all(axis=(0, 2))
         y, domains = class_codes[is_held_out], domain_codes[is_held_out]
-        weights = equal_weights(np.unique(domains, return_inverse=True)[1])
+        row_weights = None if weights is None else weights[is_held_out]
+        new_codes = np.unique(domains, return_inverse=True)[1]
+        domain_weights = equal_weights(new_codes, sample_weight=row_weights)
         values = values[:, is_held_out]
-        self.curves_ = [fit_curve(v, y, weights)[0] for v in values]
+        self.curves_ = [
+            fit_curve(v, y, domain_weights, sample_weight=row_weights)[0] for v in values
+        ]
         pairs = zip(self.curves_, values, strict=True)
         probabilities = np.mean([curve.probabilities(v) for curve, v in pairs], axis=0)
-        self.held_out_ = HeldOut.from_rows(y, domains, probabilities)
-        self._class_counts = counts_by_domain(class_codes, domain_codes, len(self.classes_))
+        self.held_out_ = HeldOut.from_rows(y, domains, probabilities, weights=row_weights)
+        n_classes = len(self.classes_)
+        self._class_counts = counts_by_domain(class_codes, domain_codes, n_classes, weights)
         self.decide(self.decision, self.scoring)
 
     def __getstate__(self) -> Any:
@@ -402,7 +440,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         return np.asarray(self.best_estimator_.classes_)
 
     def predict(self, X: ArrayLike) -> Array:
-        """Predict by the decision rule, or by the mean of all members' predictions.
+        """Predict classes by the decision rule, or numbers by the mean of the members.
 
         {new_rows}
 
@@ -414,12 +452,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         self._check_columns(X)
         if self.decision_rule_ is not None:
             return self.classes_[self.decision_rule_.codes(self.predict_proba(X))]
-        if len(self.estimators_) == 1:
-            return np.asarray(self.best_estimator_.predict(X))
-        if not is_classifier(self.estimator):
-            return np.mean([model.predict(X) for model in self.estimators_], axis=0)
-        # A file from an older version, whose members vote.
-        return np.asarray(self.classes_[class_columns(self.decision_function(X)).argmax(axis=1)])
+        return np.mean([model.predict(X) for model in self.estimators_], axis=0)
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))
     def decision_function(self, X: ArrayLike) -> Array:
@@ -446,7 +479,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
             return np.asarray(votes[:, 1] - votes[:, 0] + tie_breaker)
         return np.asarray(votes + tie_breaker)
 
-    @available_if(_has_curves)
+    @available_if(lambda self: is_classifier(self.estimator))
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the mean of the members' probabilities, which are calibrated on held-out domains.
 
@@ -458,10 +491,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
             Columns are in the order of ``classes_``.
         """
         self._check_columns(X)
-        curves = vars(self).get("curves_")
-        if not curves:  # a file from an older version, whose members have their own probabilities
-            return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
-        pairs = zip(curves, self.estimators_, strict=True)
+        pairs = zip(self.curves_, self.estimators_, strict=True)
         return np.mean(
             [c.probabilities(class_columns(m.decision_function(X))) for c, m in pairs], axis=0
         )

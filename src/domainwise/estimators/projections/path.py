@@ -20,7 +20,7 @@ from domainwise.algebra.backends import backend_of
 from domainwise.algebra.gram import sums
 from domainwise.algebra.gram.tiles import cross_product
 from domainwise.algebra.kernels.functions import Kernel, check_finite
-from domainwise.algebra.labels import LabelSpace, RowLabels, joint_basis, label_factor
+from domainwise.algebra.labels import LabelSpace, joint_basis, label_factor, unlabelled_rows
 from domainwise.algebra.methods.components import CONTINUOUS_CUT, standardize
 from domainwise.algebra.methods.contract import Gram, Matrix
 from domainwise.algebra.methods.pencils import dcm_scores
@@ -134,7 +134,7 @@ class ExactFold(RowFold):
     def _operator(self) -> Any:
         """Gram operator of the training rows, without labels."""
         X = self.data.X
-        labels = RowLabels(LabelSpace(len(X)))
+        labels = unlabelled_rows(len(X), self.data.weights)
         return self.template._gram(backend_of(X), X, self.kernel, labels)[0]
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
@@ -143,16 +143,16 @@ class ExactFold(RowFold):
         if conditional != template.conditional:  # some projections do not have this argument
             template.set_params(conditional=conditional)
         domain = data.domain if template._uses_domain else None
-        gram = copy(self._operator)
-        gram.labels = template._label_rows(backend_of(data.X), data.X, data.target, domain)
+        gram, backend = copy(self._operator), backend_of(data.X)
+        gram.labels = template._label_rows(backend, data.X, data.target, domain, data.weights)
         return gram, gram.labels.space
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
         """Project test rows; ``image`` contains the projected training rows."""
-        dual = dual - dual.mean(axis=0)
+        dual = gram.row_coefficients(dual)
         prepared_rows = self.kernel.prepare(self.data.X)
         Z_test = cross_product(self.kernel, self.X_test, prepared_rows, dual) - gram.offset(dual)
-        return ProjectedRows(image, self.data.y), Z_test
+        return ProjectedRows(gram.row_values(image), self.data.y, self.data.weights), Z_test
 
 
 def project_grid(
@@ -183,7 +183,7 @@ class FastFold(RowFold):
         data, template = self.data, self.template
         arguments = backend_of(data.X), data.X, data.target, data.domain
         template._begin(*arguments)
-        template._sums = template._sum_rows(*arguments)
+        template._sums = template._sum_rows(*arguments, data.weights)
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
@@ -195,8 +195,8 @@ class FastFold(RowFold):
         """Project training and test rows."""
         weights, nystrom = gram.weights(dual), self.template._map
         Z_train, Z_test = (nystrom.values(rows, weights) for rows in (self.data.X, self.X_test))
-        mean = Z_train.mean(axis=0)
-        return ProjectedRows(Z_train - mean, self.data.y), Z_test - mean
+        mean = np.average(Z_train, axis=0, weights=self.data.weights)
+        return ProjectedRows(Z_train - mean, self.data.y, self.data.weights), Z_test - mean
 
 
 class MomentFold:
@@ -267,7 +267,13 @@ def sum_training_rows(template: Any, data: Data, splits: Sequence[Split]) -> Ite
     n_categories, by_class = (target.n_categories, domain.n_categories), target.codes is not None
     for part_codes, split_parts in split_rows(splits, len(X)):
         cell_rows = sums.CellRows.of_parts(
-            part_codes, class_codes, domain_codes, n_categories, label_columns, by_class
+            part_codes,
+            class_codes,
+            domain_codes,
+            n_categories,
+            label_columns,
+            by_class,
+            data.weights,
         )
         width = template._map.n_features + cell_rows.n_extra_columns
         sums.check_cell_memory(len(cell_rows.cell_keys), [width], X, MEMORY_ADVICE)

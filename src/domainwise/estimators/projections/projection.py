@@ -130,24 +130,35 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         max_residual = max_residual_trace(float(self.epsilon), weight)
         return "rbf" if kernel == "auto" else kernel, gamma, max_residual
 
-    def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: MaybeArray = None,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
+    ) -> Self:
         """Learn the projection from source domains.
 
         {source_rows}
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Classes or continuous targets.
-        {row_domains}
+        {row_domains} {row_weights} {returns_self}
         """
-        return self.fit_with(backend_of(X), X, y, sample_domain)
+        return self.fit_with(backend_of(X), X, y, sample_domain, sample_weight)
 
     def fit_with(
-        self, backend: Backend, X: ArrayLike, y: MaybeArray, sample_domain: MaybeArray
+        self,
+        backend: Backend,
+        X: ArrayLike,
+        y: MaybeArray,
+        sample_domain: MaybeArray,
+        sample_weight: MaybeArray = None,
     ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
         with one_thread_if_small(X):
             try:
-                self._fit(backend, X, y, sample_domain)
+                self._fit(backend, X, y, sample_domain, sample_weight)
             except np.linalg.LinAlgError as error:
                 raise ValueError(
                     f"{type(self).__name__} could not solve its eigenvalue problem ({error}). "
@@ -157,7 +168,11 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return self
 
     def fit_transform(
-        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
+        self,
+        X: ArrayLike,
+        y: MaybeArray = None,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
     ) -> Array:
         """Fit, and return the projected training rows.
 
@@ -166,8 +181,10 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         {as_in_fit}
         Z : ndarray of shape (n_samples, n_components)
         """
-        self.fit(X, y, sample_domain)
-        return self.embedding_ if hasattr(self, "embedding_") else self.transform(X)
+        self.fit(X, y, sample_domain, sample_weight)
+        # The embedding contains only rows with positive weights.
+        has_all_rows = hasattr(self, "embedding_") and len(self.embedding_) == count_rows(X)
+        return self.embedding_ if has_all_rows else self.transform(X)
 
     def transform(self, X: ArrayLike) -> Array:
         """Project rows, which may belong to unseen domains.
@@ -203,7 +220,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         super().__setstate__(from_portable(state))
 
     @abstractmethod
-    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
+    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
         """Check X and labels, and store the fitted attributes."""
 
     def _check_labels(

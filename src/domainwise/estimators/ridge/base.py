@@ -38,6 +38,7 @@ from domainwise.base.inputs import (
     check_class_weight,
     label_array,
     refuse_masked_targets,
+    rows_with_weight,
     validate_rows,
 )
 from domainwise.base.signatures import arguments, batch_record, check_batch, check_same_arguments
@@ -155,7 +156,7 @@ class RidgeCandidates(RidgeArguments):
             kernels |= dict.fromkeys((str(name), float(gamma)) for gamma in gammas)
         return list(kernels)
 
-    def _penalties(self, n_rows: int, domain: Labels, classes: Array | None) -> Penalties:
+    def _penalties(self, n_rows: float, domain: Labels, classes: Array | None) -> Penalties:
         """Return all penalties; weight 0 occurs once: ``conditional`` does not affect it."""
         weights = [float(weight) for weight in self.domain_weights]
         domain_penalties = [(0.0, False)] if 0.0 in weights else []
@@ -173,7 +174,7 @@ class RidgeCandidates(RidgeArguments):
             class_weight = {labels.index(c): w for c, w in class_weight.items() if c in labels}
         return Penalties(domain_penalties, alphas, float(self.domain_epsilon), class_weight)
 
-    def _alphas(self, n_rows: int) -> tuple[float, ...]:
+    def _alphas(self, n_rows: float) -> tuple[float, ...]:
         if isinstance(self.alphas, str):
             return tuple(alpha * max(1.0, n_rows / 1000) for alpha in RIDGE_ALPHAS)
         return tuple(float(alpha) for alpha in self.alphas)
@@ -194,7 +195,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     domains_: Array | None
     held_out_: HeldOut | None = None
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
+    ) -> Self:
         """Select candidates on held-out domains, and fit them to all rows.
 
         Parameters
@@ -205,14 +212,21 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             Targets.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row.
+        {row_weights}
 
         Returns
         -------
         self : object
         """
-        return self.fit_with(backend_of(X), X, y, sample_domain)
+        return self.fit_with(backend_of(X), X, y, sample_domain, sample_weight)
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
+    ) -> Self:
         """Add a batch of rows.
 
         Landmarks and gammas are chosen from the first batch, unless they are passed as arguments.
@@ -222,7 +236,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
         Parameters
         ----------
-        X, y, sample_domain
+        X, y, sample_domain, sample_weight
             As in :meth:`fit`, in memory or on a device.
 
         Returns
@@ -238,13 +252,14 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         previous_state = dict(vars(self))
         try:
             rows, y = self._check_rows(backend, X, y, reset=is_first_batch)
-            target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
+            weights, rows, y, domains = rows_with_weight(sample_weight, rows, y, sample_domain)
+            target, domain = self._check_labels(backend, y, domains, rows, min_classes=1)
             if is_first_batch:
                 self._first_batch = batch_record(self, sample_domain)
                 self._begin(backend, rows, target, domain)
             check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
-            sums = self._sum_rows(backend, rows, target, domain)
+            sums = self._sum_rows(backend, rows, target, domain, weights)
             if not is_first_batch:
                 new_mean = next(iter(sums.maps[0].values())).mean
                 old_sums = self._sums.mapped(lambda array: to_device_of(to_host(array), new_mean))
@@ -256,17 +271,21 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return self
 
     def fit_with(
-        self, backend: Backend, X: ArrayLike, y: MaybeArray, sample_domain: MaybeArray
+        self,
+        backend: Backend,
+        X: ArrayLike,
+        y: MaybeArray,
+        sample_domain: MaybeArray,
+        sample_weight: MaybeArray = None,
     ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
         with one_thread_if_small(X):
-            partitions = backend.partitions(X, y, sample_domain)
+            partitions = backend.partitions(X, y, sample_domain, sample_weight)
             if partitions is None:
-                rows, y = self._check_rows(backend, X, y)
-                target, domain = self._check_labels(backend, y, sample_domain, rows)
+                rows = self._checked_rows(backend, X, y, sample_domain, sample_weight)
                 self._reset()
-                self._search_rows(Rows(rows, target, domain))
+                self._search_rows(rows)
                 return self
             return self.fit_partitions(partitions)
 
@@ -347,7 +366,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def _search_rows(self, rows: Rows) -> None:
         """Score every candidate on every split, and average the best ones."""
         n_rows, map_args = len(rows.X), (backend_of(rows.X), rows.X, rows.domain, len(rows.X))
-        penalties = self._penalties(n_rows, rows.domain, rows.target.names)
+        penalties = self._penalties(rows.n_samples, rows.domain, rows.target.names)
         use_fewer = n_rows > SEARCH_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
         template = clone(self).set_params(n_landmarks=SEARCH_LANDMARKS) if use_fewer else self
         maps, domain_codes = template._feature_maps(*map_args), to_host(rows.codes()[1])
@@ -410,13 +429,17 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return [[values[position] for values in values_by_split] for position in positions]
 
     def fit_candidates(
-        self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray, candidates: Sequence[Candidate]
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray,
+        candidates: Sequence[Candidate],
+        sample_weight: MaybeArray = None,
     ) -> Self:
         """Fit these candidates to all rows and average them, without a search."""
         self._validate_params()
         backend = backend_of(X)
-        checked_X, y = self._check_rows(backend, X, y)
-        rows = Rows(checked_X, *self._check_labels(backend, y, sample_domain, checked_X))
+        rows = self._checked_rows(backend, X, y, sample_domain, sample_weight)
         self._reset()
         kernel = Kernel("rbf")
         landmarks = resolve_landmarks(self, backend, rows.X, rows.domain, kernel, len(rows.X))
@@ -465,8 +488,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         self._maps = self._feature_maps(backend, rows, domain, n_rows or len(rows))
         self._kinds = kinds_of_labels(target, domain)
 
-    def _sum_rows(self, backend: Backend, rows: Any, target: Any, domain: Labels) -> CellSums:
-        return cells_by_domain(backend, self._maps, Rows(rows, target, domain))
+    def _sum_rows(
+        self, backend: Backend, rows: Any, target: Any, domain: Labels, weights: Any = None
+    ) -> CellSums:
+        return cells_by_domain(backend, self._maps, Rows(rows, target, domain, weights))
 
     def _use_sums(self, sums: CellSums) -> None:
         self._reset()
@@ -508,6 +533,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     # Differences between classification and regression.
 
+    def _checked_rows(
+        self, backend: Backend, X: Any, y: Any, sample_domain: Any, sample_weight: Any
+    ) -> Rows:
+        X, y = self._check_rows(backend, X, y)
+        weights, X, y, sample_domain = rows_with_weight(sample_weight, X, y, sample_domain)
+        return Rows(X, *self._check_labels(backend, y, sample_domain, X), weights)
+
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
         if is_tensor(X):
             return backend.check_rows(self, X, reset=reset), y
@@ -535,7 +567,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def _count_classes(self, rows: Rows) -> Array:
         """Return numbers of rows by domain and class; a continuous target has one class."""
         class_codes, domain_codes = map(to_host, rows.codes())
-        return counts_by_domain(class_codes, domain_codes, rows.target.n_categories)
+        n_classes = rows.target.n_categories
+        return counts_by_domain(class_codes, domain_codes, n_classes, rows.weights)
 
     def _scored_rule(self) -> Any:
         """Return the fitted estimator that scorers call, with a candidate's values as X."""

@@ -56,7 +56,7 @@ class Columns:
 class WeightedMoments:
     """Weighted mean and weighted, centred second moment of rows."""
 
-    n_samples: int
+    n_rows: int
     total_weight: float
     mean: Any
     second: Any
@@ -81,8 +81,8 @@ def weighted_moments(
         if len(cells) > 1:
             deviation = means[key] - mean
             second += deviation[:, None] * (cell_weights[key] * deviation)
-    n_samples = sum(cell.n_samples for cell in cells.values())
-    return WeightedMoments(n_samples, float(total_weight), mean, second)
+    n_rows = sum(cell.n_rows for cell in cells.values())
+    return WeightedMoments(n_rows, float(total_weight), mean, second)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def domain_directions(products: Products, shift: float, m: int, like: Any) -> An
     return concatenate_columns(blocks)
 
 
-def group_products(groups: Mapping[Any, tuple[int, Any]], m: int, conditional: bool) -> Products:
+def group_products(groups: Mapping[Any, tuple[float, Any]], m: int, conditional: bool) -> Products:
     """Yield the products for :func:`domain_directions` from the sums of (class, domain) groups.
 
     The first ``m`` columns are features. If ``conditional``, compare domains within each class.
@@ -217,7 +217,7 @@ class Penalties:
         """Values of ``conditional`` that occur with a positive weight."""
         return sorted({conditional for weight, conditional in self.domain_penalties if weight})
 
-    def class_weights(self, counts: Mapping[Any, int]) -> dict[Any, float]:
+    def class_weights(self, counts: Mapping[Any, float]) -> dict[Any, float]:
         """Return the row weight for each class, as in :class:`sklearn.svm.SVC`."""
         if self.class_weight is None:
             return dict.fromkeys(counts, 1.0)
@@ -303,7 +303,7 @@ def scores_from_errors(
     # As in scikit-learn: 0 if the target is constant and errors are not 0, NaN for a single row.
     is_constant = variances <= (1e-14 * means) ** 2
     ratios = np.where(is_constant, errors > 0, errors / np.where(is_constant, 1.0, variances))
-    return np.asarray((1.0 - ratios).mean(axis=1) * (1.0 if moments.n_samples > 1 else np.nan))
+    return np.asarray((1.0 - ratios).mean(axis=1) * (1.0 if moments.n_rows > 1 else np.nan))
 
 
 def problem_of_all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:

@@ -94,6 +94,12 @@ class Rows:
     X: Any
     target: Labels
     domain: Labels
+    weights: Array | None = None  #: weights of rows; None without weights
+
+    @property
+    def n_samples(self) -> float:
+        """Number of rows, or the sum of their weights."""
+        return len(self.X) if self.weights is None else float(self.weights.sum())
 
     @property
     def Y(self) -> Array:
@@ -130,18 +136,19 @@ class CandidateScorer:
     scorer: Any  #: scikit-learn scorer
     rule: Any  #: estimator that the scorer calls: ClassRule or NumberRule
 
-    def __call__(self, outputs: list[Array], y: Array) -> Array:
+    def __call__(self, outputs: list[Array], y: Array, weights: Array | None = None) -> Array:
         """Score candidates on the same rows; ``outputs`` contains each candidate's predictions."""
-        return self.scores(self.summarize(outputs, y))
+        return self.scores(self.summarize(outputs, y, weights))
 
-    def summarize(self, outputs: list[Array], y: Array) -> Any:
+    def summarize(self, outputs: list[Array], y: Array, weights: Array | None = None) -> Any:
         """Return what the score needs to know about the predictions for some rows."""
-        return outputs, y
+        return outputs, y, weights
 
     def merge(self, summaries: Sequence[Any]) -> Any:
-        """Merge the summaries of several batches, in the order of the batches."""
-        outputs, y = zip(*summaries, strict=True)
-        return [np.concatenate(values) for values in zip(*outputs, strict=True)], np.concatenate(y)
+        """Merge the summaries of several batches without weights, in the order of the batches."""
+        outputs, y, _ = zip(*summaries, strict=True)
+        merged_outputs = [np.concatenate(values) for values in zip(*outputs, strict=True)]
+        return merged_outputs, np.concatenate(y), None
 
     def scores(self, summary: Any) -> Array:
         """Score every candidate."""
@@ -150,16 +157,18 @@ class CandidateScorer:
             return np.array([scorer.outcome(**inputs) for inputs in self._scorer_inputs(summary)])
 
     def _scorer_inputs(self, summary: Any) -> Iterator[dict[str, Any]]:
-        outputs, y = summary
-        return ({"model": self.rule, "X": values, "y": y} for values in outputs)
+        outputs, y, weights = summary
+        labels = {"model": self.rule, "y": y, "sample_weight": weights}
+        return ({"X": values, **labels} for values in outputs)
 
 
 class MeanScorer(CandidateScorer):
     """A scorer for means over rows; a summary is a row count and a score for each candidate."""
 
-    def summarize(self, outputs: list[Array], y: Array) -> Any:
+    def summarize(self, outputs: list[Array], y: Array, weights: Array | None = None) -> Any:
         """Score the candidates on these rows."""
-        return len(y), super().scores((outputs, y))
+        n = len(y) if weights is None else weights.sum()
+        return n, super().scores((outputs, y, weights))
 
     def merge(self, summaries: Sequence[Any]) -> Any:
         """Average the scores, weighted by the numbers of rows."""
@@ -174,11 +183,12 @@ class MeanScorer(CandidateScorer):
 class CountScorer(CandidateScorer):
     """A scorer that needs only predicted classes; a summary is a confusion matrix per candidate."""
 
-    def summarize(self, outputs: list[Array], y: Array) -> Any:
+    def summarize(self, outputs: list[Array], y: Array, weights: Array | None = None) -> Any:
         """Return confusion matrices, of shape (candidates, true classes, predicted classes)."""
         n, rule = len(self.rule.classes_), self.rule
         offsets = n * codes_of(y, rule.classes_)
-        counts = [np.bincount(offsets + rule.codes(values), minlength=n * n) for values in outputs]
+        codes = (offsets + rule.codes(values) for values in outputs)
+        counts = [np.bincount(row_codes, weights, minlength=n * n) for row_codes in codes]
         return np.reshape(counts, (-1, n, n))
 
     def merge(self, summaries: Sequence[Any]) -> Any:

@@ -48,6 +48,7 @@ from domainwise.held_out.folds import (
     leaves_domains_out,
     split_domains,
     split_rows,
+    target_numbers,
 )
 from domainwise.held_out.search.driver import Candidate, Data, Outcomes, outputs_by_row
 
@@ -159,12 +160,17 @@ class RowSearch(RidgeSearch):
         self.descriptors = descriptors_of(estimator, rows.domain, penalties)
         n_domains, domain_codes = rows.domain.n_categories, rows.codes()[1]
         if leaves_domains_out(self.cv) and n_domains > 1 and len(rows.X) > MAX_CHECKED_ROWS:
-            domain_parts, splits = split_domains(self.cv, n_domains)
+            codes, targets = to_host(domain_codes), target_numbers(rows.y)
+            weights = np.ones(len(codes)) if rows.weights is None else rows.weights
+            sizes = np.bincount(codes, weights)
+            sums = np.column_stack([np.bincount(codes, weights * t) for t in targets.T])
+            domain_parts, splits = split_domains(self.cv, sizes, sums / sizes[:, None])
             passes: list[Any] = [(to_device_of(domain_parts, domain_codes)[domain_codes], splits)]
         else:
             host_domain_codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
             options: Any = {"classification": rows.target.codes is not None, "cv": self.cv}
-            row_splits, _ = domain_folds(rows.y, host_domain_codes, **options)
+            X = to_host(rows.X) if len(rows.X) <= MAX_CHECKED_ROWS else None
+            row_splits, _ = domain_folds(rows.y, host_domain_codes, X=X, **options)
             passes = [
                 (to_device_of(part_codes, domain_codes), splits)
                 for part_codes, splits in split_rows(row_splits, len(rows.X))
@@ -240,7 +246,8 @@ class RowSearch(RidgeSearch):
             if self.scorer is None:
                 return score_errors(split, problem, solutions, test)
             n_candidates = solutions.shape[1] // len(problem.target_mean)
-            return self.scorer(np.hsplit(outputs, n_candidates), y[indices])
+            weights = None if self.rows.weights is None else self.rows.weights[indices]
+            return self.scorer(np.hsplit(outputs, n_candidates), y[indices], weights)
 
         return score
 
@@ -295,7 +302,8 @@ def cells_of(rows: Rows, part_codes: Any, by_class: bool, descriptors: Array | N
     blocks += [] if by_class else [rows.Y]
     extra_columns = np.hstack(blocks) if blocks else None
     n_categories = rows.target.n_categories, rows.domain.n_categories
-    return CellRows.of_parts(part_codes, *rows.codes(), n_categories, extra_columns, by_class)
+    options: Any = n_categories, extra_columns, by_class, rows.weights
+    return CellRows.of_parts(part_codes, *rows.codes(), *options)
 
 
 def columns_of(
@@ -354,11 +362,32 @@ def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> Cel
     cell_codes = domain_codes * len(class_names) + class_codes
     cell_keys = list(product(domain_names, class_names))
     group_keys = [(label, domain) for domain, label in cell_keys]
-    cell_rows = CellRows(cell_codes, cell_codes, cell_keys, group_keys, extra_columns)
+    options: Any = cell_keys, group_keys, extra_columns, rows.weights
+    cell_rows = CellRows(cell_codes, cell_codes, *options)
     widths = [nystrom.n_features + cell_rows.n_extra_columns for nystrom in maps]
     check_cell_memory(len(cell_keys), widths, rows.X, ADVICE)
     sums = [backend.sum_cells(group, rows.X, cell_rows) for group in group_by_distances(maps)]
     return CellSums([cells for group_sums in sums for cells in group_sums.maps])
+
+
+def _sizes_and_targets(
+    cells: Cells, n_features: int, domains: Array, classes: Any
+) -> tuple[Array, Array]:
+    """Return the size of each domain, and its mean target or class code."""
+    codes = (
+        None if classes is None else {name: [code] for code, name in enumerate(classes.tolist())}
+    )
+    sizes: list[list[Any]] = []
+    mean_targets: list[Array] = []
+    for domain in domains.tolist():
+        pairs = [(cell, label) for (name, label), cell in cells.items() if name == domain]
+        sizes.append([cell.n_samples for cell, _ in pairs])
+        means: list[Any] = [
+            to_host(cell.mean)[n_features:] if codes is None else codes[label]
+            for cell, label in pairs
+        ]
+        mean_targets.append(np.average(means, axis=0, weights=sizes[-1]))
+    return np.array([sum(counts) for counts in sizes]), np.array(mean_targets)
 
 
 class SumSearch(RidgeSearch):
@@ -371,7 +400,10 @@ class SumSearch(RidgeSearch):
         super().__init__(estimator, estimator._maps, penalties)
         self.estimator, self.sums, self.partitions = estimator, estimator._sums, partitions
         self.domains, self.classes = estimator.domains_, vars(estimator).get("classes_")
-        self.domain_parts, self.splits = split_domains(estimator.cv, len(self.domains))
+        labels = _sizes_and_targets(
+            self.sums.maps[0], self.maps[0].n_features, self.domains, self.classes
+        )
+        self.domain_parts, self.splits = split_domains(estimator.cv, *labels)
 
     def groups(self) -> list[list[NystromMap]]:
         """Return all maps as one group, so that the rows in partitions are read once."""

@@ -42,11 +42,16 @@ class Calibration:
     model: LogisticRegression
 
     @classmethod
-    def fit(cls, values: Array, y: Array, weights: Array) -> Calibration:
+    def fit(
+        cls, values: Array, y: Array, weights: Array, sample_weight: Array | None = None
+    ) -> Calibration:
         """Fit to the decision values and classes of held-out rows, whose weights sum to 1."""
-        scale = float(values.std()) or 1.0
+        rows = np.ones(len(y)) if sample_weight is None else sample_weight
+        means = np.average(values.reshape(len(y), -1), axis=0, weights=rows)
+        squares = np.average(values.reshape(len(y), -1) ** 2, axis=0, weights=rows)
+        scale = float(np.sqrt(max(squares.mean() - means.mean() ** 2, 0.0))) or 1.0
         model = LogisticRegression(max_iter=1000)
-        return cls(scale, model.fit(values / scale, y, sample_weight=weights * len(y)))
+        return cls(scale, model.fit(values / scale, y, sample_weight=weights * rows.sum()))
 
     def probabilities(self, values: Array) -> Array:
         """Return the probability of each class."""
@@ -59,32 +64,46 @@ def class_columns(values: Array) -> Array:
     return np.column_stack([-values, values]) if values.shape[1] == 1 else values
 
 
-def equal_weights(domain_codes: Array, class_codes: Array | None = None) -> Array:
-    """Return row weights that sum to 1, equally divided among domains and the classes in each."""
+def equal_weights(
+    domain_codes: Array, class_codes: Array | None = None, sample_weight: Array | None = None
+) -> Array:
+    """Return row weights that sum to 1, equally divided among domains and the classes in each.
+
+    Within such a group, they are proportional to ``sample_weight``.
+    """
     group_ids = domain_codes
     if class_codes is not None:
         group_ids = domain_codes * (int(class_codes.max()) + 1) + class_codes
-    _, group_codes, group_sizes = np.unique(group_ids, return_inverse=True, return_counts=True)
-    weights = 1.0 / group_sizes[group_codes]
+    group_codes = np.unique(group_ids, return_inverse=True)[1]
+    row_weights = np.ones(len(group_codes)) if sample_weight is None else sample_weight
+    weights = row_weights / np.bincount(group_codes, row_weights)[group_codes]
     weights /= np.bincount(domain_codes, weights)[domain_codes]
     return np.asarray(weights / weights.sum())
 
 
 def fit_curve(
-    values: Array, class_codes: Array, weights: Array, *, fit_bias: bool = True
+    values: Array,
+    class_codes: Array,
+    weights: Array,
+    *,
+    fit_bias: bool = True,
+    sample_weight: Array | None = None,
 ) -> tuple[Curve, float]:
     """Fit a curve by penalized maximum likelihood, and return it with its weighted log loss.
 
     ``values``, of shape (n, n_classes), are log-probabilities or decision values. If ``fit_bias``
     is False, biases are zero, and the class with the largest value has the largest probability. If
     the values predict worse than the class shares, the curve returns the shares for every row.
+    ``weights`` are those of :func:`equal_weights`; ``sample_weight`` says how often rows count.
     """
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()
     n_rows, n_classes = values.shape
-    root_mean_square = float(np.sqrt(np.mean(values**2)))
+    mean_squares = np.average(values**2, axis=0, weights=sample_weight)
+    root_mean_square = float(np.sqrt(mean_squares.mean()))
     scale = root_mean_square or 1.0
-    penalties = np.full(n_classes + 1, PENALTY_ROWS / n_rows)
+    total = n_rows if sample_weight is None else sample_weight.sum()
+    penalties = np.full(n_classes + 1, PENALTY_ROWS / total)
     if not fit_bias:
         penalties[1:] = HUGE_PENALTY
     # The design has one row per class, so that NumPy's sums over classes are fast.

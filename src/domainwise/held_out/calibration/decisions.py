@@ -184,6 +184,7 @@ def choose_rule(
     scoring: Any = None,
     positive: int = 1,
     counts: Array | None = None,
+    weights: Array | None = None,
 ) -> DecisionRule:
     """Return the rule for a decision, given probabilities for rows from held-out domains.
 
@@ -194,7 +195,7 @@ def choose_rule(
     """
     n_classes = probabilities.shape[1]
     if counts is None:
-        counts = counts_by_domain(class_codes, domain_codes, n_classes)
+        counts = counts_by_domain(class_codes, domain_codes, n_classes, weights)
     rule = rule_for(decision, counts, scoring, positive)
     if decision != "auto" or n_classes != 2 or len(counts) < MIN_DOMAINS:
         return rule
@@ -208,7 +209,7 @@ def choose_rule(
     rows_by_domain = [np.flatnonzero(domain_codes == code) for code in np.unique(domain_codes)]
 
     def score_domains(candidate: DecisionRule) -> list[float]:
-        outputs = Outputs(class_codes, candidate.codes(probabilities))
+        outputs = Outputs(class_codes, candidate.codes(probabilities), weight=weights)
         score = partial(measure.score_outputs, classes, outputs)
         return [defined_score(score, rows) for rows in rows_by_domain]
 
@@ -228,7 +229,7 @@ def choose_rule(
 class Decisions:
     """Mixin for classifiers that predict classes by a rule for their probabilities."""
 
-    #: The rule; None before ``fit``, and in models that older versions saved.
+    #: The rule; None before ``fit``.
     decision_rule_: DecisionRule | None = None
     #: Numbers of source rows by domain and class, which :meth:`decide` needs; set by ``fit``.
     _class_counts: Array
@@ -247,6 +248,7 @@ class Decisions:
             scoring=scoring,
             positive=positive,
             counts=self._class_counts,
+            weights=held_out.weights,
         )
 
     @property

@@ -100,7 +100,8 @@ class Measure:
         """Score a model's outputs for some rows."""
         selected = outputs.take(rows)
         predictions = Predictions.from_outputs(classes, selected)
-        return float(self.scorer(predictions, None, selected.target))
+        options = {} if selected.weight is None else {"sample_weight": selected.weight}
+        return float(self.scorer(predictions, None, selected.target, **options))
 
     def is_defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
         """Return whether the score is defined for these targets (AUC needs two classes)."""

@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import has_fit_parameter
 
 from domainwise.base.arrays import Array
 from domainwise.held_out.folds import draw_rows
@@ -33,9 +34,21 @@ def has_argument(method: Any, name: str = "sample_domain") -> bool:
     return name in inspect.signature(method).parameters
 
 
-def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **fit_params: Any) -> Any:
-    """Fit an estimator in place; pass ``sample_domain`` if the estimator or a step requests it."""
+def fit_with_domains(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_domain: Any,
+    sample_weight: Array | None = None,
+    **fit_params: Any,
+) -> Any:
+    """Fit an estimator in place; pass ``sample_domain`` if the estimator or a step requests it.
+
+    Weights are passed to the estimator and to all steps that accept them.
+    """
     with config_context(enable_metadata_routing=True):
+        if sample_weight is not None and request_weights(estimator):
+            fit_params["sample_weight"] = sample_weight
         if sample_domain is not None and not requests_domains(estimator):
             if not has_argument(estimator.fit):
                 sample_domain = None
@@ -44,6 +57,22 @@ def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **fit_p
         if sample_domain is not None:
             fit_params["sample_domain"] = sample_domain
         return estimator.fit(X, y, **fit_params)
+
+
+def request_weights(estimator: Any) -> bool:
+    """Let all steps that accept weights request them, and return whether there is such a step."""
+    predictor = estimator.steps[-1][1] if type(estimator) is Pipeline else estimator
+    is_accepted = has_argument(predictor.fit, "sample_weight")
+    if hasattr(predictor, "predict") and not is_accepted:
+        raise ValueError(
+            f"{type(predictor).__name__} does not accept sample_weight. Use another estimator, or "
+            "omit sample_weight."
+        )
+    for part in (estimator, *estimator.get_params().values()):
+        if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight"):
+            part.set_fit_request(sample_weight=True)
+            is_accepted = True
+    return is_accepted
 
 
 def requests_domains(estimator: Any, method: str = "fit") -> bool:
@@ -89,10 +118,11 @@ class Outputs:
     probabilities: Any = None  #: one column per class; None if the model has none
     decisions: Any = None  #: decision values, as :attr:`Predictions.decisions`; None without them
     domain: Any = None  #: the domain to which all rows belong, if it is known
+    weight: Any = None  #: weights of rows; None without weights
 
     def take(self, rows: Any) -> Self:
         """Select rows."""
-        names = ("target", "prediction", "probabilities", "decisions")
+        names = ("target", "prediction", "probabilities", "decisions", "weight")
         arrays = {name: getattr(self, name) for name in names}
         selected = {name: array[rows] for name, array in arrays.items() if array is not None}
         return replace(self, **selected)
@@ -222,6 +252,7 @@ class HeldOut:
     plain: Array  #: predictions of shape (n_rows, n_columns), for rows predicted one by one
     context: Array | None = None  #: the same for rows predicted together with their domain
     members: dict[str, Array] | None = None  #: like ``plain``, for each ensemble member
+    weights: Array | None = None  #: weights of rows; None without weights
 
     @classmethod
     def from_rows(
@@ -232,6 +263,7 @@ class HeldOut:
         context: Array | None = None,
         members: dict[str, Array] | None = None,
         rows: Array | None = None,
+        weights: Array | None = None,
     ) -> HeldOut:
         """Select at most ``MAX_HELD_OUT`` rows (or two per domain), drawn evenly from the domains.
 
@@ -246,7 +278,8 @@ class HeldOut:
         context = None if context is None else context[rows].astype(dtype)
         if members is not None:
             members = {name: outputs[rows].astype(dtype) for name, outputs in members.items()}
-        return cls(y[rows], domain[rows], plain[rows].astype(dtype), context, members)
+        weights = None if weights is None else weights[rows]
+        return cls(y[rows], domain[rows], plain[rows].astype(dtype), context, members, weights)
 
 
 def codes_of(labels: Any, classes: Array) -> Array:
@@ -272,21 +305,23 @@ class NamedScorer:
     classes: Array  #: the last one is the positive class
     name: str = ""  #: name of the scorer
 
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Score an estimator, or stored predictions."""
         if not isinstance(estimator, Predictions):
             estimator = Predictions(estimator, X, self.classes)
         class_codes = codes_of(y, self.classes)
         if self.name not in ("accuracy", "balanced_accuracy"):
-            return float(self.scorer(estimator, None, class_codes))
+            options = {} if sample_weight is None else {"sample_weight": sample_weight}
+            return float(self.scorer(estimator, None, class_codes, **options))
         # Searches compute thousands of scores; scikit-learn's checks would take most of the time.
         is_correct = estimator.predict(None) == class_codes
         if self.name == "accuracy":
-            return float(is_correct.mean())
-        return balanced_accuracy(class_codes, is_correct)
+            return float(np.average(is_correct, weights=sample_weight))
+        return balanced_accuracy(class_codes, is_correct, sample_weight)
 
 
-def balanced_accuracy(class_codes: Array, is_correct: Array) -> float:
+def balanced_accuracy(class_codes: Array, is_correct: Array, weights: Array | None = None) -> float:
     """Return the mean recall of the classes that occur; the arrays have an entry for each row."""
-    counts = np.bincount(class_codes)
-    return float((np.bincount(class_codes, is_correct)[counts > 0] / counts[counts > 0]).mean())
+    counts = np.bincount(class_codes, weights)
+    n_correct = np.bincount(class_codes, is_correct if weights is None else is_correct * weights)
+    return float((n_correct[counts > 0] / counts[counts > 0]).mean())

@@ -80,11 +80,13 @@ class Data:
     domain: Labels | None = None  #: the validated domains
     class_weight: Any = None
     seed: int = 0
+    weights: Array | None = None  #: the checked weights of rows; None without weights
 
     def take(self, rows: Array) -> Data:
         """Return some of the rows; categories that do not occur in them are removed."""
         sample_domain = None if self.sample_domain is None else take_rows(self.sample_domain, rows)
-        changes: dict[str, Any] = {"sample_domain": sample_domain}
+        weights = None if self.weights is None else self.weights[rows]
+        changes: dict[str, Any] = {"sample_domain": sample_domain, "weights": weights}
         for name, labels in (("target", self.target), ("domain", self.domain)):
             changes[name] = None if labels is None else labels.take(rows)
             if labels is not None and labels.codes is not None:

@@ -24,7 +24,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import get_scorer
 
-from domainwise.base.arrays import Array
+from domainwise.base.arrays import Array, group_sums
+from domainwise.base.inputs import weight_argument
 from domainwise.base.process import filtered_warnings
 from domainwise.held_out.calibration.curves import class_columns, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import DecisionRule
@@ -44,7 +45,7 @@ MIN_PROBABILITY = 1e-3
 class Score(Protocol):
     """A score by which candidates are compared."""
 
-    def outcome(self, model: Any, X: Any, y: Array) -> Outcome:
+    def outcome(self, model: Any, X: Any, y: Array, sample_weight: Any = None) -> Outcome:
         """Return the score of a fitted model, or its outputs if the score needs all splits."""
 
     def table(self, outcomes: Sequence[Sequence[Outcome]], test_sets: Sequence[Array]) -> Array:
@@ -65,8 +66,9 @@ class Scorer:
 
     scorer: Any
 
-    def outcome(self, model: Any, X: Any, y: Array, **weights: Array) -> float:
+    def outcome(self, model: Any, X: Any, y: Array, sample_weight: Any = None) -> float:
         """Return the score of a candidate."""
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         try:
             return float(self.scorer(model, X, y, **weights))
         except AttributeError as error:
@@ -140,11 +142,17 @@ def _all_classes(values: Array, fill_value: Any, class_codes: Any, n_classes: in
     return columns
 
 
-def row_losses(values: Array, y: Array, row_weights: Array, n_classes: int) -> Array:
+def row_losses(
+    values: Array,
+    y: Array,
+    row_weights: Array,
+    n_classes: int,
+    sample_weight: Array | None = None,
+) -> Array:
     """Return the weighted loss of each held-out row; y contains class codes or numbers."""
     if not n_classes:
         return np.asarray(row_weights * (y - values[:, 0]) ** 2)
-    curve, _ = fit_curve(values, y, row_weights)
+    curve, _ = fit_curve(values, y, row_weights, sample_weight=sample_weight)
     probabilities = curve.probabilities(values)[np.arange(len(y)), y]
     return np.asarray(-row_weights * np.log(np.maximum(probabilities, 1e-300)))
 
@@ -160,13 +168,14 @@ class SmoothScore:
     #: and the classes that ``rule`` predicts from them; None for the log loss.
     measure: Measure | None = None
     rule: DecisionRule | None = None
+    weights: Array | None = None  #: the weight of each row; None without weights
 
     def __call__(self, model: Any, X: Any, y: Array) -> float:
         """Score a model on these rows, with a curve that is fitted to the same rows."""
         score = SmoothScore(np.asarray(y), None, self.classes)
         return float(score.table([[self.outputs(model, X)]], [np.arange(len(y))])[0, 0])
 
-    def outcome(self, model: Any, X: Any, y: Array) -> Array:
+    def outcome(self, model: Any, X: Any, y: Array, sample_weight: Any = None) -> Array:
         """Return the outputs of a candidate for held-out rows."""
         return self.outputs(model, X)
 
@@ -184,29 +193,37 @@ class SmoothScore:
         y, n_classes = self.y[rows[sample]], 0
         if self.classes is not None:
             y, n_classes = codes_of(y, self.classes), len(self.classes)
-        row_weights = equal_weights(domain_codes[sample])
+        weights = None if self.weights is None else self.weights[rows[sample]]
+        row_weights = equal_weights(domain_codes[sample], sample_weight=weights)
         n_splits = len(test_sets)
         split_indices = np.repeat(np.arange(n_splits), [len(test) for test in test_sets])[sample]
         sampled_outputs = (np.concatenate(values)[sample] for values in outcomes)
         if self.measure is not None:
             split_rows = [np.flatnonzero(split_indices == k) for k in range(n_splits)]
             return np.array(
-                [self._measured(o, y, row_weights, split_rows) for o in sampled_outputs]
+                [self._measured(o, y, row_weights, weights, split_rows) for o in sampled_outputs]
             )
-        losses = [row_losses(values, y, row_weights, n_classes) for values in sampled_outputs]
+        losses = [row_losses(o, y, row_weights, n_classes, weights) for o in sampled_outputs]
         return np.array([-n_splits * np.bincount(split_indices, loss, n_splits) for loss in losses])
 
     def _measured(
-        self, values: Array, y: Array, row_weights: Array, split_rows: list[Array]
+        self,
+        values: Array,
+        y: Array,
+        row_weights: Array,
+        weights: Array | None,
+        split_rows: list[Array],
     ) -> list[float]:
         """Score each split by ``measure``; NaN where it is not defined."""
         assert self.measure is not None
         assert self.classes is not None
         assert self.rule is not None
-        probabilities = fit_curve(values, y, row_weights)[0].probabilities(values)
+        curve, _ = fit_curve(values, y, row_weights, sample_weight=weights)
+        probabilities = curve.probabilities(values)
         predictions = self.classes[self.rule.codes(probabilities)]
         order = self.rule.positive_last
-        outputs = Outputs(self.classes[y], predictions, probabilities[:, order])
+        ordered_p = probabilities[:, order]
+        outputs = Outputs(self.classes[y], predictions, ordered_p, weight=weights)
         score = partial(self.measure.score_outputs, self.classes[order], outputs)
         return [defined_score(score, rows) for rows in split_rows]
 
@@ -233,7 +250,7 @@ def lost_degrees_of_freedom() -> int:
     return round(2 - 2 * float(lda.coef_[0, 0]) / 3)
 
 
-def _scale_factor(n: int, n_classes: int) -> float:
+def _scale_factor(n: float, n_classes: int) -> float:
     """Return the square root of the degrees of freedom within classes, which is at least 1."""
     return float(np.sqrt(max(n - n_classes * lost_degrees_of_freedom(), 1)))
 
@@ -244,6 +261,7 @@ class ProjectedRows:
 
     values: Array
     y: Array
+    weights: Array | None = None
 
     def mapped(self, W: Array) -> ProjectedRows:
         """Multiply the rows by W."""
@@ -255,11 +273,12 @@ class ProjectedRows:
 
     def std(self) -> Array:
         """Return the standard deviation of each column."""
-        return np.asarray(self.values.std(axis=0))
+        deviations = self.values - np.average(self.values, axis=0, weights=self.weights)
+        return np.asarray(np.sqrt(np.average(deviations**2, axis=0, weights=self.weights)))
 
     def fit(self, head: Any) -> Any:
         """Fit a copy of a head to the rows, and return it."""
-        return copy(head).fit(self.values, self.y)
+        return copy(head).fit(self.values, self.y, **weight_argument(head, self.weights))
 
 
 @dataclass(frozen=True)
@@ -315,20 +334,22 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
     Validation takes most of the time if there are few rows.
     """
 
-    def fit(self, X: Array, y: Array) -> Self:
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows, which must be finite."""
-        classes, class_codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-        means = np.stack([X[class_codes == c].mean(axis=0) for c in range(len(counts))])
-        residuals = X - means[class_codes]
-        std = residuals.std(axis=0)
+        classes, class_codes = np.unique(y, return_inverse=True)
+        weights = np.ones(len(y)) if sample_weight is None else sample_weight
+        counts = np.bincount(class_codes, weights)
+        means = group_sums(X * weights[:, None], class_codes, len(counts)) / counts[:, None]
+        residuals = (X - means[class_codes]) * np.sqrt(weights)[:, None]
+        std = np.sqrt((residuals**2).sum(axis=0) / counts.sum())
         std[std == 0] = 1.0
-        scale = std * _scale_factor(len(y), len(counts))
+        scale = std * _scale_factor(counts.sum(), len(counts))
         _, singular_values, V = np.linalg.svd(residuals / scale, full_matrices=False)
         return self._fit_svd(classes, counts, means, singular_values, V / std)
 
     def fit_moments(self, moments: ProjectedMoments) -> Self:
         """Fit to moments of rows."""
-        n, k = int(moments.counts.sum()), len(moments.counts)
+        n, k = moments.counts.sum(), len(moments.counts)
         std = np.sqrt(moments.scatter.diagonal().clip(0.0) / n)
         std[std == 0] = 1.0
         scale = std * _scale_factor(n, k)

@@ -110,7 +110,7 @@ def merge_statistics(blocks: Iterable[dict[Any, ShiftStatistics]]) -> dict[Any, 
 
 @with_domain_checks
 class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Store statistics of the source domains in a pipeline; rows are not changed.
+    r"""Store statistics of the source domains in a pipeline; rows are not changed.
 
     If a pipeline begins with this step, :func:`~domainwise.check_shift` can report how new rows
     differ from the source domains: other units, missing values, unknown categories, or a large
@@ -146,6 +146,17 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     --------
     check_shift : Compare new rows with the stored statistics.
 
+    Notes
+    -----
+    The distance of new rows from source domain t is :math:`\|\mu - \mu_t\|`, where the means
+    are those of kernel features (maximum mean discrepancy). It is compared with the distances
+    between source domains. Other statistics are ranges, means, and shares of values by domain.
+
+    References
+    ----------
+    S. Rabanser, S. Guennemann and Z. C. Lipton (2019), "Failing loudly: an empirical study of
+    methods for detecting dataset shift", NeurIPS, arXiv:1810.11953.
+
     Examples
     --------
     >>> import numpy as np
@@ -156,8 +167,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> model = make_pipeline(ShiftWatch(), LinearRegression()).fit(celsius, celsius[:, 0])
     >>> check_shift(model, celsius[:50])
     []
-    >>> [finding.kind for finding in check_shift(model, celsius[:50] * 1.8 + 32)]
-    ['range', 'distance']
+    >>> for finding in check_shift(model, celsius[:50] * 1.8 + 32)[:1]:
+    ...     print(str(finding)[:60])
+    'x0' ranges from 41.15 to 94.85; 50 of 50 values are outside
     """
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}

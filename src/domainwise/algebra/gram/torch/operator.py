@@ -63,8 +63,10 @@ class TorchStreamedGram(IterativeGram):
     def product(self, V: Tensor) -> Tensor:
         """Return ``H K H V``; sum kernel values by group if V is the last result of ``lift``."""
         labels: Any = self.labels
-        if self._last_lift is None or self._last_lift[0]() is not V or labels.codes is None:
+        is_lifted = self._last_lift is not None and self._last_lift[0]() is V
+        if not is_lifted or labels.codes is None or self.roots is not None:
             return super().product(V)
+        assert self._last_lift is not None
         # Groups are padded to whole tiles, which is not worthwhile if it adds many rows.
         max_padding_rows = len(labels.counts) * fused.GROUP_TILE.columns
         if "precision" not in self.info or max_padding_rows > fused.MAX_PADDING * self.n_samples:
@@ -98,20 +100,24 @@ class TorchStreamedGram(IterativeGram):
         as long as a product with K. For a million rows, stored features would need as much memory
         as all other arrays together.
         """
-        X, n = self.X, self.n_samples
-        landmarks = X[to_device_of(landmark_rows(n, self.seed), X)]
+        X, roots = self.X, 1.0 if self.roots is None else self.roots
+        landmarks = X[to_device_of(landmark_rows(self.n_rows, self.seed), X)]
         eps = float(torch.finfo(torch.float32).eps)
         nystrom = LandmarkFeatures(self.kernel, landmarks.double(), eps)
-        _, eigenvalues, root = whitened_moments(nystrom.moments(X), n, eps)
+        moments = nystrom.moments(X, self.roots)
+        _, eigenvalues, root = whitened_moments(moments, self.n_samples, eps)
         C = nystrom.root @ root
         sum_over_rows = kernel_product(self.kernel, X, landmarks, precision="tf32x3")
         sum_over_landmarks = kernel_product(self.kernel, landmarks, X, precision="tf32x3")
 
         def expand(W: Tensor) -> Tensor:
-            image = sum_over_landmarks(C @ W)
-            return image - image.mean(0)
+            image = sum_over_landmarks(C @ W) * roots
+            return image - self.constant_part(image)
 
-        return Preconditioner(eigenvalues, lambda R: C.T @ sum_over_rows(R - R.mean(0)), expand)
+        def project(R: Tensor) -> Tensor:
+            return C.T @ sum_over_rows((R - self.constant_part(R)) * roots)
+
+        return Preconditioner(eigenvalues, project, expand)
 
 
 def kernel_product(
@@ -136,6 +142,7 @@ def sum_rows(nystrom: NystromMap, X: Tensor, group_codes: Any, *labels: Any, **o
     """Sum over rows on the device, as :func:`~domainwise.algebra.gram.sums.sum_rows` does."""
     options["batch_rows"] = _batch_rows([nystrom], X)
     nystrom = TensorMap.on_device_of(X, nystrom)
+    options["weights"] = _on_device(options.get("weights"), X)
     with matmul_precision(X):
         total = sums.sum_rows(nystrom, X, _on_device(group_codes, X), *labels, **options)
     return total.mapped(to_host)
@@ -147,7 +154,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sum
     Second moments are computed in float64. Features of float32 rows are computed in TF32 if
     :func:`domainwise.precision` is ``"tf32"``.
     """
-    field_names = ("cell_codes", "group_codes", "extra_columns")
+    field_names = ("cell_codes", "group_codes", "extra_columns", "weights")
     rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in field_names})
     use_tf32 = X.dtype == torch.float32 and current_precision() == "tf32"
     device_maps = [TensorMap.on_device_of(X, nystrom, use_tf32) for nystrom in maps]
