@@ -52,7 +52,8 @@ def test_a_table_gives_scores_a_verdict_and_a_report(table, tmp_path):
     assert [line.split("  ")[0] for line in answer if line[0] != " "] == [
         "Recommended", "Expect", "Confidence", "Check first", "Next"
     ]  # fmt: skip
-    assert sorted(path.name for path in out.iterdir()) == ["evaluation.json", "jobs", "report.html"]
+    files = ["evaluation.json", "jobs", "report-sites.csv", "report.html"]
+    assert sorted(path.name for path in out.iterdir()) == files
     stored = json.loads((out / "evaluation.json").read_text("utf-8"))
     assert stored["facts"]["columns"] == 3
     assert [entry["key"] for entry in stored["methods"]] == ["linear", "constant"]

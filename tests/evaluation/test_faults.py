@@ -7,8 +7,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from domainwise import evaluate
-from domainwise.evaluation.faults import find_faults, leaking_columns, with_effects
+from domainwise.evaluation.evaluation import Evaluation
+from domainwise.evaluation.faults import check_leaks, find_faults, leaking_columns, with_effects
 from domainwise.evaluation.problem import make_problem
+from domainwise.evaluation.results import MethodResult
+from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.tables.names import identifier_reason
 
 SITES = [f"site {mark}" for mark in "ABCDEF"]
@@ -420,6 +423,57 @@ def test_methods_are_also_compared_without_columns_that_leak():
     label, mean = max((r.label, r.mean) for r in honest.results if r.key == "linear")
     assert without["scores"] == {label: pytest.approx(mean)}
     assert result.results[0].mean > 0.95 > mean
+
+
+def leak_results(scores, *, recommended="dcm", error=0.02):
+    """Results of two methods on eight domains, and an alarm about one column on one domain."""
+    rival = {"dcm": "svm", "svm": "dcm"}[recommended]
+    results = [
+        MethodResult(
+            key,
+            key.upper(),
+            "projection",
+            "",
+            {f"site {i}": score - drop for i, score in enumerate(scores)},
+            {},
+            errors={f"site {i}": error for i in range(len(scores))},
+        )
+        for key, drop in ((recommended, 0.0), (rival, 0.1))
+    ]
+    measure = choose_measure("accuracy", np.array([0, 1]), True)
+    fault = {"columns": ["x"], "domains": ["site 0"], "severity": 3, "leak": True, "kind": "leak"}
+    facts = {"classes": None}
+    evaluation = Evaluation(results, list(results[0].scores), measure, {}, facts)
+    evaluation.differences = {"faults": [{**fault, "message": "x leaks.", "action": "Drop it."}]}
+    return evaluation
+
+
+SCORES = [0.7, 0.8, 0.7, 0.8, 0.7, 0.8, 0.7, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("rerun", "is_alarm"),
+    [
+        (leak_results(SCORES), False),
+        (leak_results([score - 0.015 for score in SCORES]), False),  # the standard error is .019
+        (leak_results([score - 0.03 for score in SCORES]), True),
+        (leak_results([0.67, *SCORES[1:]]), True),  # on the affected domain
+        (leak_results([0.7, 0.77, *SCORES[2:]]), False),  # on another one
+        (leak_results(SCORES, recommended="svm"), True),
+        (None, True),
+    ],
+)
+def test_a_leak_is_an_alarm_only_if_the_recommendation_or_a_score_changes_without_it(
+    rerun, is_alarm
+):
+    results = leak_results(SCORES)
+    results.differences |= check_leaks(results, rerun)
+    (fault,) = results.differences["faults"]
+    assert (fault["leak"], fault["severity"] > 1) == (is_alarm, is_alarm)
+    assert ("without_leaks" in results.differences) == is_alarm
+    assert ("about the same without it" in fault["action"]) != is_alarm
+    if is_alarm and rerun:
+        assert results.differences["without_leaks"]["columns"] == ["x"]
 
 
 def test_columns_are_dropped_from_frames_and_arrays():

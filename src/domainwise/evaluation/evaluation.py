@@ -166,7 +166,7 @@ class Evaluation(Results):
         rows = [
             {"method": result.label, **row, "worst": row["domain"] == result.worst_domain}
             for result in self.results
-            for row in self._domain_scores(result)
+            for row in self.domain_scores(result)
         ]
         return import_pandas().DataFrame(rows)
 
@@ -323,10 +323,13 @@ class Evaluation(Results):
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the report as a single HTML file, and return its path.
 
+        Scores of all methods by domain are written to a CSV file beside it, whose name ends in
+        ``-sites.csv``.
+
         Parameters
         ----------
         path : path-like
-            File to write; an existing file is replaced.
+            File to write; existing files are replaced.
         title : str, default=None
             Heading of the report.
 
@@ -335,12 +338,10 @@ class Evaluation(Results):
         path : Path
             The file that was written.
         """
-        from domainwise.base.files import write_text
-        from domainwise.evaluation.page import render
+        from domainwise.evaluation.page import write_report
 
-        report_path = Path(path)
-        write_text(report_path, render(self, title=title))
-        return report_path
+        write_report(self, Path(path), title=title)
+        return Path(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation as JSON values, with None for undefined numbers.
@@ -452,26 +453,11 @@ class Evaluation(Results):
             "seconds": result.seconds,
         }
 
-    def _domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:
-        """Scores of a method on each domain, as displayed (errors are positive)."""
-        to_displayed = self.measure.shown
-        return [
-            {
-                "domain": domain,
-                "score": to_displayed(score),
-                **dict(zip(("low", "high"), self.ends(result, domain), strict=True)),
-                "seen": to_displayed(result.seen.get(domain, float("nan"))),
-                "within": to_displayed(result.within[domain]),
-                "error": result.errors.get(domain, float("nan")),
-            }
-            for domain, score in result.scores.items()
-        ]
-
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         """A method's entry in :meth:`to_dict`."""
         predictions, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
-        rows, pooled = self._domain_scores(result), sites.pool_method(self, result)
+        rows, pooled = self.domain_scores(result), sites.pool_method(self, result)
         return {
             **to_json(result),
             **summary,

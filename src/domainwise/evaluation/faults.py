@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -497,6 +497,43 @@ def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:
 def columns_of_sites(faults: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return columns that are constant within every domain."""
     return [name for fault in faults if fault["kind"] == SITE_LEVEL for name in fault["columns"]]
+
+
+def check_leaks(results: Results, rerun: Results | None) -> dict[str, Any]:
+    """Return faults after a ``rerun`` without leaking columns, for :attr:`Results.differences`.
+
+    A column stays an alarm only if the recommendation among the methods of the rerun changes
+    without it, or a score changes by more than its standard error: the mean of the recommended
+    method (or of the best method of the rerun), or its score on an affected domain.
+    """
+    faults = results.differences["faults"]
+    names = leaking_columns(faults)
+    scores = {} if rerun is None else {result.label: result.mean for result in rerun.results}
+    if rerun is None or _scores_change(results, rerun, faults):
+        return {"without_leaks": {"columns": names, "scores": scores}}
+    action = "The recommendation and the scores are about the same without it."
+    remark = {"severity": 1, "leak": False, "action": action}
+    faults = [{**fault, **remark} if fault["leak"] else fault for fault in faults]
+    return {"faults": sorted(faults, key=lambda fault: -fault["severity"])}
+
+
+def _scores_change(results: Results, rerun: Results, faults: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the recommendation or a score is different in a ``rerun`` of some of the methods."""
+    same_results = [result for result in results.results if rerun.find(result.key)]
+    if not same_results:
+        return True
+    before, after = replace(results, results=same_results).recommended, rerun.recommended
+    if before.key != after.key:
+        return True
+    changes = {
+        str(d): abs(before.known[d] - s) for d, s in after.known.items() if d in before.known
+    }
+    errors = {str(d): error for d, error in before.errors.items()}
+    affected_domains = {d for fault in faults if fault["leak"] for d in fault["domains"]}
+    if any(changes.get(d, 0.0) > errors.get(d, 0.0) for d in affected_domains):
+        return True
+    n = len(changes)
+    return n < 2 or bool(abs(before.mean - after.mean) > before.spread / np.sqrt(n))
 
 
 def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dict[str, Any]]:

@@ -414,6 +414,21 @@ class Results:
         """Ends of the 95 % interval for the score on a domain, as displayed."""
         return self._shown(result.ends.get(domain, UNKNOWN))
 
+    def domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:
+        """Scores of a method on each domain, as displayed (errors are positive)."""
+        to_displayed = self.measure.shown
+        return [
+            {
+                "domain": domain,
+                "score": to_displayed(score),
+                **dict(zip(("low", "high"), self.ends(result, domain), strict=True)),
+                "seen": to_displayed(result.seen.get(domain, float("nan"))),
+                "within": to_displayed(result.within[domain]),
+                "error": result.errors.get(domain, float("nan")),
+            }
+            for domain, score in result.scores.items()
+        ]
+
     def find(self, name: str) -> MethodResult | None:
         """Find a method by its key or its label; None if it was not evaluated."""
         lower_name = name.lower()

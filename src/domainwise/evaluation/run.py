@@ -18,6 +18,7 @@ from domainwise.base.inputs import check_is_table
 from domainwise.base.process import Progress, run_jobs
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import (
+    check_leaks,
     columns_of_sites,
     describe_differences,
     leaking_columns,
@@ -378,8 +379,7 @@ def compare_methods(
             max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
             fast = [m for m in scored_methods if m.cost <= max_costs.get(m.key, LOW_COST)]
             without = rerun(names, fast, True)
-            scores = {} if without is None else {r.label: r.mean for r in without.results}
-            evaluation.differences["without_leaks"] = {"columns": names, "scores": scores}
+            evaluation.differences |= check_leaks(evaluation, without)
     return evaluation
 
 
