@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import Array
+from domainwise.base.files import to_json
 from domainwise.base.inputs import quiet_about_domains
 from domainwise.base.messages import ContextWarning, RowFoldsWarning
 from domainwise.base.process import Row, filtered_warnings, one_thread
@@ -28,7 +29,6 @@ from domainwise.held_out.scoring.predictions import (
     fit_with_domains,
 )
 from domainwise.models.registry import Method
-from domainwise.models.table_model import plain_parameters
 from domainwise.models.tuning import MethodSearch
 
 #: First words of scikit-learn warnings that are not reported, for example about a class that is
@@ -127,7 +127,7 @@ class MethodJob:
         problem, full_problem, (train, test) = self.problem, self.problem.full, self.split
         model = self._fit()
         search: MethodSearch = model[-1]
-        parameters = plain_parameters(search.best_params_)
+        parameters = to_json(search.best_params_, str)
         importances: dict[str, list[float]] = {}
         if self.columns:
             with suppress(Exception):

@@ -8,7 +8,7 @@ files of any size.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import Array
+from domainwise.base.files import to_json
 from domainwise.base.messages import ContextWarning, warn_caller
 from domainwise.base.process import filtered_warnings
 from domainwise.held_out.calibration.decisions import check_decision
@@ -326,17 +327,10 @@ def describe_model(
         "domains": [list(pair) for pair in domains],
         "n_rows": sum(n for _, n in domains),
         "seed": setting.seed,
-        "chosen": plain_parameters({name: search.best_params_[name] for name in search.varied_}),
+        "chosen": to_json({name: search.best_params_[name] for name in search.varied_}, str),
         "n_components": None if projector is None else int(projector.dual_coef_.shape[1]),
         "check": None,
         "context": context,
         "notes": notes,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON values; NaN and infinite numbers become text."""
-    plain_values = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
-    is_nonfinite = {n: isinstance(v, float) and not np.isfinite(v) for n, v in plain_values.items()}
-    return {n: str(v) if is_nonfinite[n] else v for n, v in plain_values.items()}
