@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import uuid
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, field, fields, is_dataclass
 from datetime import UTC, datetime
@@ -65,19 +65,22 @@ def stored(key: str | None, form: Any = None, **options: Any) -> Any:
     return field(**options, metadata={"key": key, "form": form})
 
 
-def to_json(value: Any) -> Any:
-    """Convert dataclasses, arrays, enums and numbers to JSON values, NaN and infinity to None."""
+def to_json(value: Any, of_nonfinite: Callable[[float], Any] = lambda value: None) -> Any:
+    """Convert dataclasses, arrays, enums and numbers to JSON values.
+
+    ``of_nonfinite`` replaces NaN and infinity.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         keys = {field.name: field.metadata.get("key", field.name) for field in fields(value)}
         value = {key: getattr(value, name) for name, key in keys.items() if key and name[0] != "_"}
     if isinstance(value, Mapping):
-        return {name: to_json(entry) for name, entry in value.items()}
+        return {name: to_json(entry, of_nonfinite) for name, entry in value.items()}
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (list, tuple)):
-        return [to_json(entry) for entry in value]
+        return [to_json(entry, of_nonfinite) for entry in value]
     if isinstance(value, Enum):
         return value.value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return of_nonfinite(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def from_json(form: Any, value: Any, location: str) -> Any:

@@ -174,9 +174,8 @@ class Recipe:
         self.recipe, self.table_options = recipe, self.evaluation["table"]["asked"]
         #: Arguments of :func:`~domainwise.models.table_model.table_setting`.
         self.options = {"random_state": recipe["seed"]} | {
-            name: recipe[name] for name in ("scoring", "inner_scoring", "pos_label")
+            name: recipe[name] for name in ("scoring", "inner_scoring", "pos_label", "decision")
         }
-        self.options["decision"] = recipe.get("decision", "auto")
 
     def table_path(self, path: Path | None, force: bool) -> Path:
         """Return the path of the evaluated table; refuse other tables unless ``force`` is True."""

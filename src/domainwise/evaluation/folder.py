@@ -126,7 +126,7 @@ class _Facts(TypedDict):
     domains: int
     seed: int
     classes: list[Hashable] | None
-    decision: NotRequired[str | float]
+    decision: str | float
     positive: Hashable | None
     python: str
     versions: dict[str, str]
@@ -137,7 +137,7 @@ class _Recipe(TypedDict):
     task: _Task
     scoring: str | None
     inner_scoring: str | None
-    decision: NotRequired[str | float]
+    decision: str | float
     pos_label: Hashable | None
     seed: int
     grids: dict[str, dict[str, list[Any] | dict[str, Any]] | None]

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import Array
+from domainwise.base.files import to_json
 from domainwise.base.inputs import quiet_about_domains
 from domainwise.base.messages import ContextWarning, RowFoldsWarning
 from domainwise.base.process import Row, filtered_warnings, one_thread
@@ -28,7 +29,6 @@ from domainwise.held_out.scoring.predictions import (
     fit_with_domains,
 )
 from domainwise.models.registry import Method
-from domainwise.models.table_model import plain_parameters
 from domainwise.models.tuning import MethodSearch
 
 #: First words of scikit-learn warnings that are not reported, for example about a class that is
@@ -129,7 +129,7 @@ class MethodJob:
         problem, full_problem, (train, test) = self.problem, self.problem.full, self.split
         model = self._fit()
         search: MethodSearch = model[-1]
-        parameters = plain_parameters(search.best_params_)
+        parameters = to_json(search.best_params_, str)
         importances: dict[str, list[float]] = {}
         if self.columns:
             with suppress(Exception):
@@ -282,8 +282,11 @@ def reported_warnings(messages: Sequence[warnings.WarningMessage]) -> list[str]:
 
 def can_score(method: Method, problem: Problem) -> bool:
     """Whether the method predicts what the measure needs, such as probabilities."""
-    model = method.make(problem.setting(len(problem.y)))
     if problem.classes is None or problem.measure.is_custom:
+        return True
+    try:
+        model = method.make(problem.setting(len(problem.y)))
+    except Exception:  # a user's method may raise anything; its jobs report the error
         return True
     n_classes, n_rows = len(problem.classes), 2 * len(problem.classes)
     predictions = Predictions(model, None, problem.classes)
