@@ -175,7 +175,7 @@ def test_a_plan_that_is_given_back_repeats_the_numbers(ladder, tmp_path, monkeyp
 def test_a_plan_that_cannot_be_used_is_refused(ladder, tmp_path):
     (X, y, domain), arguments, evaluation = ladder
     for source, words in [
-        ({"sizes": []}, "is missing"),
+        ({"groups": 3}, "is missing"),
         ({**to_json(evaluation.plan), "sizes": []}, "contains no methods"),
         (tmp_path / "absent.json", "does not exist"),
     ]:
