@@ -325,6 +325,17 @@ def test_columns_of_the_site_are_listed_and_cause_no_alarm():
     assert fault.kind == "site level"
 
 
+def test_a_column_with_many_categories_is_a_remark():
+    columns, y, site = table()
+    codes = np.random.default_rng(0).integers(0, 400, len(y))
+    columns["icd"] = np.array([f"code {i}" for i in codes], dtype=object)
+    (fault,) = [f for f in faults(columns, y, site, least=1) if f.columns == ["icd"]]
+    assert (fault.kind, fault.severity) == ("many categories", 1)
+    assert f"icd has {len(set(codes))} categories. Those with fewer than 5 rows" in fault.message
+    columns["icd"] = np.array([f"code {i % 50}" for i in codes], dtype=object)
+    assert not [f for f in faults(columns, y, site, least=1) if f.columns == ["icd"]]
+
+
 def test_copied_columns_are_remarks():
     columns, y, site = table()
     columns["pounds"] = 2.20462 * columns["weight"]

@@ -133,6 +133,9 @@ def evaluate(
         common.require_report("--no-report")
     stem = _EXTENSIONS.sub("", data.name) or data.name
     folder = out or Path("domainwise-evaluation") / stem
+    for path in (data.absolute(), folder.absolute()):  # results and report contain these names
+        if "?" in str(path).replace("?", "").encode("utf-8", "replace").decode():
+            raise ValueError(f"the name {path} is not UTF-8; rename the file or folder")
     output_paths = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; choose a results folder with --out")
@@ -248,15 +251,15 @@ def own_methods(estimators: list[str] | None) -> list[Method]:
     A method has the name of its factory or file. A factory is called without arguments; its module
     may be in the current folder.
     """
-    from domainwise.models.files.persistence import load, read_info
+    from domainwise.models.files.persistence import load_saved
     from domainwise.models.registry import own_method
 
     methods = []
     for estimator in estimators or ():
         if estimator.endswith(".skops"):
             # A model that was fitted to a table includes its preprocessing.
-            preprocess = "schema" not in read_info(estimator)["info"]
-            methods.append(own_method((Path(estimator).stem, load(estimator)), preprocess))
+            model, schema = load_saved(estimator)
+            methods.append(own_method((Path(estimator).stem, model), schema is None))
             continue
         module_name, _, factory_name = estimator.partition(":")
         if not module_name or not factory_name.isidentifier():

@@ -58,9 +58,9 @@ def export(
     common.check_output(out, force, ".onnx")
     from domainwise.base.files import replacing
     from domainwise.models.export import to_onnx
-    from domainwise.models.files.persistence import load
+    from domainwise.models.files.persistence import load_saved
 
-    onnx_model = to_onnx(load(model))
+    onnx_model = to_onnx(load_saved(model)[0])
     with replacing(out) as temporary_path:
         temporary_path.write_bytes(onnx_model.SerializeToString())
     graph, roles = onnx_model.graph, ("input", "output")

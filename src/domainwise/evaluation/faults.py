@@ -31,6 +31,7 @@ from domainwise.evaluation.verdict import names_of, site_columns_sentences
 from domainwise.held_out.scoring.statistics import in_words
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.names import identifier_reason, site_columns
+from domainwise.tables.schema import MAX_LEVELS, MIN_LEVEL_ROWS
 
 #: Maximum number of columns that are described: those that distinguish domains best.
 MAX_COLUMNS = 40
@@ -400,7 +401,7 @@ def _check_anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
 
 
 def _check_identifiers(table: _Table) -> Iterator[Fault]:
-    """Find columns that identify the row or the domain."""
+    """Find columns that identify the row or the domain, and those with many categories."""
     n_rows, n_domains = len(table.domain_codes), len(table.domain_names)
     for column in table.columns:
         name, n_values, has_value = column.name, len(column.uniques), column.codes >= 0
@@ -411,6 +412,13 @@ def _check_identifiers(table: _Table) -> Iterator[Fault]:
         if reason:
             message = f"{name} {reason}: it looks like an identifier or a timestamp."
             yield table.make_fault("identifier", 1, [name], [], message, action)
+        elif not column.is_number and n_values > MAX_LEVELS:
+            message = (
+                f"{name} has {n_values:,} categories. Those with fewer than {MIN_LEVEL_ROWS} rows, "
+                f"and all but the {MAX_LEVELS - 1} most frequent ones, are treated as one."
+            )
+            action = "If rare categories matter, combine similar ones beforehand."
+            yield table.make_fault("many categories", 1, [name], [], message, action)
         elif 3 <= n_domains <= n_values <= 2 * n_domains:
             pairs = table.domain_codes[has_value] * n_values + column.codes[has_value]
             counts = np.bincount(pairs, minlength=n_domains * n_values).reshape(n_domains, n_values)

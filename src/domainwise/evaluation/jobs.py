@@ -280,8 +280,11 @@ def reported_warnings(messages: Sequence[warnings.WarningMessage]) -> list[str]:
 
 def can_score(method: Method, problem: Problem) -> bool:
     """Whether the method predicts what the measure needs, such as probabilities."""
-    model = method.make(problem.setting(len(problem.y)))
     if problem.classes is None or problem.measure.is_custom:
+        return True
+    try:
+        model = method.make(problem.setting(len(problem.y)))
+    except Exception:  # a user's method may raise anything; its jobs report the error
         return True
     n_classes, n_rows = len(problem.classes), 2 * len(problem.classes)
     predictions = Predictions(model, None, problem.classes)

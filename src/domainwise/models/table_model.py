@@ -26,7 +26,7 @@ from domainwise.held_out.calibration.decisions import check_decision
 from domainwise.held_out.calibration.quantiles import scores_by_class, stored_quantiles
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.predictions import Outputs, Predictions, fit_with_domains
-from domainwise.models.files.persistence import ModelFileError, load, read_info, save
+from domainwise.models.files.persistence import ModelFileError, load_saved, read_info, save
 from domainwise.models.files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
 from domainwise.models.tuning import MethodSearch
@@ -61,7 +61,7 @@ class TableModel:
                 f"{path} does not describe the table's columns, because it was written by "
                 "domainwise.save. Load it in Python with domainwise.load"
             ) from None
-        return cls(load(path), schema, info)
+        return cls(load_saved(path)[0], schema, info)
 
     @config_context(transform_output="default")
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:

@@ -59,6 +59,7 @@ from domainwise.models.export.graph import (
 )
 from domainwise.models.table_model import TableModel
 from domainwise.models.tuning import MethodSearch
+from domainwise.tables.schema import ReadColumns
 from domainwise.tables.shift.watch import ShiftWatch
 
 #: Operator set versions: comparing strings needs version 19, and trees in float64 need version 3.
@@ -122,7 +123,7 @@ def convert(model: Any) -> Any:
 
 
 def _iter_steps(model: Any) -> Iterator[Any]:
-    """Yield the estimators of a model in order, without wrappers and ShiftWatch."""
+    """Yield the estimators in order, without wrappers and steps that do not compute features."""
     if type(model) is MethodSearch and not model.decides:
         yield from _iter_steps(model.estimator_)
     elif type(model) in WRAPPERS:
@@ -130,7 +131,7 @@ def _iter_steps(model: Any) -> Iterator[Any]:
     elif isinstance(model, Pipeline):
         for _, step in model.steps:
             yield from _iter_steps(step)
-    elif model not in (None, "passthrough") and not isinstance(model, ShiftWatch):
+    elif model not in (None, "passthrough") and not isinstance(model, (ReadColumns, ShiftWatch)):
         yield model
 
 
