@@ -41,7 +41,7 @@ from domainwise.evaluation.evaluation import (
     prediction_columns,
 )
 from domainwise.evaluation.faults import Fault
-from domainwise.evaluation.jobs import SMALLER, MethodJob, job_key
+from domainwise.evaluation.jobs import SMALLER, Memo, MethodJob, job_key
 from domainwise.evaluation.plan import Plan
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import (
@@ -241,6 +241,7 @@ class JobMemory:
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        self.memo: dict[str, Memo] = {}  #: for each part of the jobs
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add the rows of a job; they replace those of the same job from an earlier session."""

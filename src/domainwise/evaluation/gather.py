@@ -17,7 +17,7 @@ from domainwise.base.files import to_json
 from domainwise.base.messages import listed
 from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.jobs import JobScorer, can_score, job_key
+from domainwise.evaluation.jobs import JobScorer, Memo, can_score, job_key
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import (
     UNKNOWN,
@@ -69,8 +69,13 @@ def scored_evaluation(
     methods: Sequence[Method],
     splits: Sequence[Split],
     rows: Sequence[Row],
+    memo: Memo | None = None,
 ) -> Evaluation:
-    """Score the predictions of all jobs with a measure, and summarize the scores."""
+    """Score the predictions of all jobs with a measure, and summarize the scores.
+
+    ``memo`` contains what an earlier call with other rows of the same jobs has computed.
+    """
+    memo = {} if memo is None else memo
     scored_problem = problem.measured_by(measure)
     scored_methods = scorable_methods(problem, methods, [measure])
     scored_keys = [method.key for method in scored_methods]
@@ -81,7 +86,9 @@ def scored_evaluation(
     }
     # A method that can use context has two variants: with and without context.
     variants = [(m, *variant) for m in scored_methods for variant in m.rows(problem.classification)]
-    jobs = _score_jobs(JobScorer(scored_problem, splits), [key for _, key, _, _ in variants], rows)
+    jobs = _score_jobs(
+        JobScorer(scored_problem, splits, memo), [key for _, key, _, _ in variants], rows
+    )
     results = []
     predictions_by_kind: dict[Kind, dict[str, list[Prediction]]] = {
         Kind.HELD_OUT: {},
@@ -148,7 +155,7 @@ def scored_evaluation(
         records=held_out,
         methods=list({m.key: m for m, key, _, _ in variants if key in held_out}.values()),
     )
-    evaluation.results = with_intervals(evaluation, predictions_by_kind[Kind.SEEN])
+    evaluation.results = with_intervals(evaluation, predictions_by_kind[Kind.SEEN], memo)
     evaluation.row_counts = {
         domain: len(np.unique(np.concatenate([p.row for p in predictions])))
         for domain, predictions in grouped(evaluation.records[evaluation.best.key]).items()
@@ -159,7 +166,9 @@ def scored_evaluation(
     return evaluation
 
 
-def with_intervals(evaluation: Results, seen: dict[str, list[Prediction]]) -> list[MethodResult]:
+def with_intervals(
+    evaluation: Results, seen: dict[str, list[Prediction]], memo: Memo
+) -> list[MethodResult]:
     """Add intervals for domain scores, and scores on seen domains, to the results.
 
     ``seen`` contains predictions from random folds, by method. If a measure needs a scikit-learn
@@ -180,13 +189,18 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Prediction]]) -> li
             if measure.is_custom:
                 continue
             predictions, bootstrap_scores = held_out[name], None
-            if measure.name in VECTORIZED or result.key in main_keys:
-                bootstrap_scores = resampled(measure, classes, predictions, seed)
-                ends[name] = domain_interval(measure, predictions, bootstrap_scores)
-            outputs, rows = joined(predictions), np.concatenate([p.row for p in predictions])
-            error = score_error(measure, classes, outputs, result.scores[name], bootstrap_scores)
-            # A domain that was held out several times has no more rows than before.
-            errors[name] = float(np.sqrt(len(rows) / len(np.unique(rows)))) * error
+            rows, is_main = np.concatenate([p.row for p in predictions]), result.key in main_keys
+            key = (measure.name, result.key, name, is_main, len(rows))
+            if key not in memo:
+                domain_ends = UNKNOWN
+                if measure.name in VECTORIZED or is_main:
+                    bootstrap_scores = resampled(measure, classes, predictions, seed)
+                    domain_ends = domain_interval(measure, predictions, bootstrap_scores)
+                inputs = (joined(predictions), result.scores[name], bootstrap_scores)
+                error = score_error(measure, classes, *inputs)
+                # A domain that was held out several times has no more rows than before.
+                memo[key] = domain_ends, float(np.sqrt(len(rows) / len(np.unique(rows)))) * error
+            ends[name], errors[name] = memo[key]
         results.append(replace(result, seen=seen_scores, ends=ends, errors=errors))
     return results
 

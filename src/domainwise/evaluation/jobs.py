@@ -46,6 +46,10 @@ SMALLER = "size-"
 MAX_WITHIN_COST = 20.0
 
 
+#: Scores of jobs and intervals of methods, by their keys, so that they are computed only once.
+Memo = dict[Any, Any]
+
+
 def job_key(row: Row) -> tuple[str, int, str]:
     """Return the method, split and part, which together identify a result row."""
     return row["method"], row["split"], row.get("part", Kind.HELD_OUT)
@@ -306,8 +310,8 @@ def can_score(method: Method, problem: Problem) -> bool:
 class JobScorer:
     """Scores the result rows of jobs on the outer ``splits``, with the problem's measure."""
 
-    def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
-        self.problem, self.splits = problem, splits
+    def __init__(self, problem: Problem, splits: Sequence[Split], memo: Memo | None = None) -> None:
+        self.problem, self.splits, self.memo = problem, splits, {} if memo is None else memo
         self._scored_folds = cache(self._find_scored_folds)  # the same for all methods
 
     def __call__(self, row: Row) -> Row:
@@ -322,12 +326,16 @@ class JobScorer:
             held_out = [p for p in row["predictions"] if p.kind == Kind.HELD_OUT]
             folds = {(p.domain, p.fold): p for p in row["predictions"] if p.kind == Kind.WITHIN}
             y_train = self.problem.y[self.splits[row["split"]][0]]
+            key = (self.problem.measure.name, row["method"], row["split"])
             try:
-                scores = {p.domain: self._held_out_score(p, y_train) for p in held_out}
+                if key not in self.memo:
+                    scores = {p.domain: self._held_out_score(p, y_train) for p in held_out}
+                    self.memo[key] = scores, reported_warnings(caught_warnings)
+                scores, texts = self.memo[key]
             except Exception as error:
                 return {**row, "error": _reason(error)}
             within_scores = {code: self._within_score(row["split"], code, folds) for code in scores}
-        warning_texts = sorted({*row["warnings"], *reported_warnings(caught_warnings)})
+        warning_texts = sorted({*row["warnings"], *texts, *reported_warnings(caught_warnings)})
         return {**row, "scores": scores, "within": within_scores, "warnings": warning_texts}
 
     def _held_out_score(self, prediction: Prediction, y_train: Array) -> float:

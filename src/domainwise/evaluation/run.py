@@ -343,7 +343,8 @@ class Stage:
             for row in memory.rows
             if row["part"] in (self.part, Kind.SEEN if self.part == Kind.HELD_OUT else self.part)
         ]
-        return scored_evaluation(self.problem, measure, self.methods, self.splits, rows)
+        memo = memory.memo.setdefault(self.part, {})
+        return scored_evaluation(self.problem, measure, self.methods, self.splits, rows, memo)
 
 
 def compare_methods(

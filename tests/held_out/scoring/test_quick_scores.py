@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, roc_auc_score
 
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.predictions import Outputs, Predictions
@@ -19,3 +19,23 @@ def test_scores_of_classes_are_those_of_scikit_learn(name, present):
     measure = choose_measure(name, classes, True)
     expected = get_scorer(name)._score_func(y, predicted)
     assert measure.scorer(predictions, None, y) == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize("output", ["probabilities", "decisions"])
+@pytest.mark.parametrize("positive", ["sick", "well"])
+def test_the_area_under_the_roc_curve_is_that_of_scikit_learn(output, positive):
+    rng = np.random.default_rng(1)
+    classes = np.array(["sick", "well"])
+    y = rng.choice(classes, 60)
+    values = np.round(rng.normal(size=60) + (y == "well"), 1)  # with ties
+    measure = choose_measure("roc_auc", y, True, positive)
+    values = values if positive == "well" else -values
+    p = 1 / (1 + np.exp(-values))
+    outputs = {"probabilities": np.column_stack([1 - p, p]), "decisions": values}
+    score = measure.score_outputs(
+        measure.scorer.classes, Outputs(y, y, **{output: outputs[output]})
+    )
+    assert score == pytest.approx(roc_auc_score(y == positive, values), abs=1e-14)
+    assert score > 0.6
+    rows = np.flatnonzero(y == "sick")
+    assert np.isnan(measure.score_outputs(measure.scorer.classes, outputs, rows))

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.pipeline import Pipeline
@@ -310,14 +311,31 @@ class NamedScorer:
         if not isinstance(estimator, Predictions):
             estimator = Predictions(estimator, X, self.classes)
         class_codes = codes_of(y, self.classes)
+        # Searches and bootstrap intervals compute thousands of scores; scikit-learn's checks would
+        # take most of the time.
+        if self.name == "roc_auc" and sample_weight is None and len(self.classes) == 2:
+            values = estimator.decisions
+            if values is None and estimator.probabilities is not None:
+                values = estimator.probabilities[:, 1]
+            if values is not None and np.isfinite(values).all():
+                return roc_auc(class_codes, values)
         if self.name not in ("accuracy", "balanced_accuracy"):
             options = {} if sample_weight is None else {"sample_weight": sample_weight}
             return float(self.scorer(estimator, None, class_codes, **options))
-        # Searches compute thousands of scores; scikit-learn's checks would take most of the time.
         is_correct = estimator.predict(None) == class_codes
         if self.name == "accuracy":
             return float(np.average(is_correct, weights=sample_weight))
         return balanced_accuracy(class_codes, is_correct, sample_weight)
+
+
+def roc_auc(class_codes: Array, values: Array) -> float:
+    """Return the area under the ROC curve of class 1 of two; NaN if only one class occurs."""
+    n, n_positive = len(class_codes), int(class_codes.sum())
+    if n_positive in (0, n):
+        return float("nan")
+    rank_sum = rankdata(values)[class_codes == 1].sum()
+    n_pairs = n_positive * (n - n_positive)
+    return float((rank_sum - n_positive * (n_positive + 1) / 2) / n_pairs)
 
 
 def balanced_accuracy(class_codes: Array, is_correct: Array, weights: Array | None = None) -> float:
