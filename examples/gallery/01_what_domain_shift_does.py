@@ -54,5 +54,5 @@ plt.show()
 # %%
 # At every hospital, the accuracy is lower than random folds promise. The hospitals differ in the
 # share of ill patients and in how they measure, and random folds let a model learn these
-# differences. :func:`domainwise.evaluate` holds out hospitals for every method that it compares, and
-# estimates the range for one new hospital.
+# differences. :func:`domainwise.evaluate` holds out hospitals for every method that it compares,
+# and estimates the range for one new hospital.
