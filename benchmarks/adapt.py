@@ -4,7 +4,7 @@
     python benchmarks/adapt.py run --workers 2                  fits ensembles, stores their outputs
     python benchmarks/adapt.py report                           writes ADAPT.md
 
-Ensembles are trained on 600 rows, as on the leaderboard, with default and with balanced class
+Ensembles are trained on 600 rows, with default and with balanced class
 weights. Each domain of a held-out fold is treated as the new site: labels are drawn at random (20
 draws), or come from the first rows in table order, and the other rows of the domain are scored.
 An interrupted run continues where it stopped.

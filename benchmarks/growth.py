@@ -745,6 +745,19 @@ def finished(path: Path) -> dict[tuple[Any, ...], Result]:
     return {key_of(line): line for line in read_lines(path) if "results" in line}
 
 
+def complete(cases: Iterable[Result]) -> list[Result]:
+    """Cases of groups that all methods of a size have finished."""
+    kept, methods, finished_by = [*cases], defaultdict(set), defaultdict(set)
+    for line in kept:
+        methods[line["size"]].add(line["method"])
+        finished_by[line["data"], line["size"], line["group"]].add(line["method"])
+    return [
+        line
+        for line in kept
+        if finished_by[line["data"], line["size"], line["group"]] >= methods[line["size"]]
+    ]
+
+
 def summarize(cases: Iterable[Result]) -> dict[Key, Summary]:
     """Summaries by data set, size and method; context shares the ensemble's cost."""
     lines: dict[Key, list[tuple[Result, Result]]] = defaultdict(list)
@@ -833,8 +846,38 @@ def ranked_sets(run: dict[Key, Summary], size: int, names: Iterable[str]) -> tup
     return methods, sets
 
 
-def ranks(run: dict[Key, Summary], size: int, names: Iterable[str]) -> str:
-    """Average ranks, and gains over boosting, at a size."""
+@dataclass
+class Standing:
+    """A method at a size: its average ranks, gains over boosting by data set, and cost."""
+
+    rank: float
+    worst_rank: float
+    gains: dict[str, list[float]]  #: "points", "rmse" and "log_loss", the last two in per cent
+    cpu: float
+
+
+@dataclass
+class Standings:
+    """All methods at a size, the best first."""
+
+    methods: dict[str, Standing]
+    sets: list[str]
+
+    @property
+    def n_ranked(self) -> int:
+        """Number of methods that are ranked together."""
+        return len(self.methods) - ("ensemble+context" in self.methods)
+
+    @property
+    def critical(self) -> float:
+        """Critical difference of average ranks (Nemenyi, 5 %)."""
+        k = self.n_ranked
+        quantile = studentized_range.ppf(0.95, k, np.inf)
+        return float(quantile * math.sqrt(k * (k + 1) / (12 * len(self.sets))))
+
+
+def standings(run: dict[Key, Summary], size: int, names: Iterable[str]) -> Standings:
+    """Rank methods, each variant of the ensemble without the other, and compare with boosting."""
     methods, sets = ranked_sets(run, size, names)
     columns: dict[str, list[tuple[float, float]]] = defaultdict(list)
     gains: dict[str, dict[str, list[float]]] = {m: defaultdict(list) for m in methods}
@@ -843,69 +886,103 @@ def ranks(run: dict[Key, Summary], size: int, names: Iterable[str]) -> str:
         sign, metric = (-1 if is_error else 1), main_metric(data)
         of = {m: run[data, size, m] for m in methods}
         means = {m: sign * of[m].mean(metric) for m in methods}
-        lowest = {m: min(sign * v for v in of[m].values(metric).values()) for m in methods}
+        worst = {m: sign * of[m].worst(metric) for m in methods}
         for method in methods:
             twin = {"ensemble": "ensemble+context", "ensemble+context": "ensemble"}.get(method)
             by_mean, by_worst = (
                 rank({m: v for m, v in values.items() if m != twin}, method)
-                for values in (means, lowest)
+                for values in (means, worst)
             )
             columns[method].append((by_mean, by_worst))
-            gain = means[method] - means["boosting"]
             scale = 100 / abs(means["boosting"]) if is_error else 100
-            gains[method]["rmse" if is_error else "points"].append(scale * gain)
+            kind = "rmse" if is_error else "points"
+            gains[method][kind].append(scale * (means[method] - means["boosting"]))
             if not is_error and math.isfinite(of[method].mean("log_loss")):
                 change = of[method].mean("log_loss") / of["boosting"].mean("log_loss") - 1
                 gains[method]["log_loss"].append(100 * change)
-    rows = []
-    for method in sorted(methods, key=lambda m: statistics.fmean(r for r, _ in columns[m])):
+    by_method = {}
+    for method in methods:
         by_mean, by_worst = (statistics.fmean(c) for c in zip(*columns[method], strict=True))
         seconds = statistics.median(run[d, size, method].cpu for d in sets)
-        cells = [LABELS.get(method, method), f"{by_mean:.1f}", f"{by_worst:.1f}"]
-        cells += [gain_text(gains[method][kind]) for kind in ("points", "rmse")]
-        losses = gains[method]["log_loss"]
-        cells += [f"{statistics.median(losses):+.1f}" if losses else "–", f"{seconds:.1f}"]
-        rows.append(cells if method != "boosting" else [*cells[:3], "", "", "", cells[-1]])
+        by_method[method] = Standing(by_mean, by_worst, gains[method], seconds)
+    order = sorted(by_method, key=lambda m: by_method[m].rank)
+    return Standings({m: by_method[m] for m in order}, sets)
+
+
+def ranks(found: Standings) -> str:
+    """Average ranks, and gains over boosting, at a size."""
+    rows = []
+    for method, standing in found.methods.items():
+        cells = [LABELS.get(method, method), f"{standing.rank:.1f}", f"{standing.worst_rank:.1f}"]
+        gains = [gain_text(standing.gains[kind]) for kind in ("points", "rmse", "log_loss")]
+        cells += gains if method != "boosting" else [""] * 3
+        rows.append([*cells, f"{standing.cpu:.1f}"])
     header = ["", "average rank", "rank by worst domain", "balanced accuracy, points"]
     header += ["reduction of RMSE, %", "log loss, %", "CPU s"]
-    n_classes = sum(ALL_SETS[d].classes for d in sets)
-    k = len(methods) - ("ensemble+context" in methods)
-    critical = studentized_range.ppf(0.95, k, np.inf) * math.sqrt(k * (k + 1) / (12 * len(sets)))
+    n_classes = sum(ALL_SETS[data].classes for data in found.sets)
     caption = (
-        f"{k} methods on {n_classes} data sets with classes and {len(sets) - n_classes} with a "
-        f"continuous target. Average ranks that differ by less than {critical:.1f} (the critical "
-        "difference) do not differ significantly."
+        f"{found.n_ranked} methods on {n_classes} data sets with classes and "
+        f"{len(found.sets) - n_classes} with a continuous target. Average ranks that differ by "
+        f"less than {found.critical:.1f} (the critical difference) do not differ significantly."
     )
     return f"{table(header, rows)}\n\n{caption}"
 
 
+def signed(value: float) -> str:
+    """A number with its sign and one decimal, without a negative zero."""
+    return f"{round(value, 1) + 0.0:+.1f}"
+
+
 def gain_text(gains: Sequence[float]) -> str:
-    """Median of gains, with a 95 % bootstrap interval of the median over data sets."""
+    """Median of gains; from five data sets on, with a 95 % bootstrap interval of the median."""
     if not gains:
         return "–"
+    median = signed(statistics.median(gains))
+    if len(gains) < 5:
+        return median
     draws = np.random.default_rng(0).choice(gains, (2000, len(gains)))
     low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
-    return f"{statistics.median(gains):+.1f} ({low:+.1f} to {high:+.1f})"
+    return f"{median} ({signed(low)} to {signed(high)})"
 
 
-def answer(run: dict[Key, Summary], sizes: Sequence[int]) -> str:
+def summary_table(by_size: dict[int, Standings]) -> str:
+    """Average ranks and median gains at all sizes; README shows this table."""
+    largest = by_size[max(by_size)]
+    first = next(iter(by_size.values()))
+    methods = sorted(first.methods, key=lambda m: (m not in largest.methods, first.methods[m].rank))
+    rows = []
+    for method in methods:
+        cells = [LABELS.get(method, method)]
+        for found in by_size.values():
+            standing = found.methods.get(method)
+            if standing is None:
+                cells.append("–")
+                continue
+            points, rmse = (
+                signed(statistics.median(standing.gains[kind])) for kind in ("points", "rmse")
+            )
+            gain = "" if method == "boosting" else f" ({points} points, {rmse} %)"
+            cells.append(f"{standing.rank:.1f}{gain}")
+        rows.append(cells)
+    rows.append(["critical difference", *(f"{found.critical:.1f}" for found in by_size.values())])
+    header = ["", *(f"{n:,} rows, {len(f.sets)} data sets" for n, f in by_size.items())]
+    return table(header, rows)
+
+
+def answer(by_size: dict[int, Standings]) -> str:
     """The first sentence of the report."""
-    texts = []
-    for size in sizes:
-        methods, sets = ranked_sets(run, size, ALL_SETS)
-        means: dict[str, list[float]] = defaultdict(list)
-        for data in sets:
-            sign, metric = (1 if ALL_SETS[data].classes else -1), main_metric(data)
-            scores = {m: sign * run[data, size, m].mean(metric) for m in methods}
-            scores.pop("ensemble", None)
-            for method in scores:
-                means[method].append(rank(scores, method))
-        average = {method: statistics.fmean(values) for method, values in means.items()}
-        order = sorted(average.items(), key=lambda pair: pair[1])
-        best, next_best = (f"{LABELS.get(m, m)} ({r:.1f})" for m, r in order[:2])
-        texts.append(f"{best}, ahead of {next_best}, at {size:,} rows")
+    texts, n_significant = [], 0
+    for size, found in by_size.items():
+        ensembles = [m for m in found.methods if m.startswith("ensemble")]
+        best, other = [m for m in found.methods if m not in ensembles[1:]][:2]
+        ranks_of = {m: found.methods[m].rank for m in (best, other)}
+        names = [f"{LABELS.get(m, m)} ({r:.1f})" for m, r in ranks_of.items()]
+        n_significant += ranks_of[other] - ranks_of[best] >= found.critical
+        texts.append(f"{' and '.join(names)} with {size:,} rows")
+    chance = "None" if not n_significant else f"{n_significant} of {len(texts)}"
     return (
-        f"Best average rank: {'; '.join(texts)}. Most differences between ranks are within chance."
+        f"By average rank, the two best methods are {'; '.join(texts)}. {chance} of these "
+        "differences is larger than chance would give."
     )
 
 
@@ -985,25 +1062,27 @@ or RMSE, as means over held-out domains. *Boosting* is scikit-learn's, to which 
 medians over data sets, with a 95 % bootstrap interval. Points and per cent are not averaged
 together. Log loss is lower for better probabilities. The variant *with context* predicts all rows
 of a new domain together; each variant of the ensemble is ranked without the other. CPU seconds are
-medians for one search and fit on one core (both variants of the ensemble together)."""
+medians for one search and fit on one core (both variants of the ensemble together). Some data sets
+are parts of others (adult, bike, kc_house) or have rarer events (adult_rare, impact_rare), so they
+are not independent."""
 
 
 def render(run: dict[Key, Summary], cases: Iterable[Result], note: str) -> list[str]:
     """The parts of the report on one run; the first contains the title."""
     sizes = sorted({n for _, n, _ in run})
-    counts = {size: len({c["group"] for c in cases if c["size"] == size}) for size in sizes}
-    groups = ", ".join(f"{counts[size]} at {size:,} rows" for size in sizes)
+    counts = [len({(c["data"], c["group"]) for c in cases if c["size"] == n}) for n in sizes]
+    groups = ", ".join(f"{c} with {n:,} rows" for n, c in zip(sizes, counts, strict=True))
+    by_size = {size: standings(run, size, ALL_SETS) for size in sizes}
     parts = [
         "# Which method is best at new sites, with 600, 2,000 and 20,000 rows?\n\n"
-        f"{answer(run, sizes)}\n\n{HOW}\n\nWritten by `python benchmarks/growth.py --report`. "
-        f"Held-out groups of domains (of {DEALT_GROUPS}): {groups}. {note}"
+        f"{answer(by_size)} The table shows average ranks and, in brackets, median gains over "
+        f"boosting.\n\n{summary_table(by_size)}\n\n{HOW}\n\nWritten by `python "
+        f"benchmarks/growth.py --report`. Held-out groups of "
+        f"domains, of {DEALT_GROUPS} for each data set: {groups}. {note}"
     ]
     for title, names in (("All data sets", ALL_SETS), ("Confirmation sets", CONFIRMATION)):
-        tables = [
-            f"### {size:,} rows\n\n{ranks(run, size, names)}"
-            for size in sizes
-            if len(ranked_sets(run, size, names)[1]) > 1
-        ]
+        found = {size: standings(run, size, names) for size in sizes}
+        tables = [f"### {n:,} rows\n\n{ranks(f)}" for n, f in found.items() if len(f.sets) > 1]
         intro = (
             "Nothing was chosen on these data sets, except that kc_house is a part of "
             "large_kc_house, whose losses were read when rates and rounds of boosting were chosen."
@@ -1050,8 +1129,8 @@ def main() -> None:
         print(compare(arguments.report, arguments.note))
         return
     if arguments.report:
-        cases = finished(arguments.report[0])
-        opening, *parts = render(summarize(cases.values()), cases.values(), arguments.note)
+        cases = complete(finished(arguments.report[0]).values())
+        opening, *parts = render(summarize(cases), cases, arguments.note)
         if not arguments.write:
             print("\n\n".join([opening, *parts]))
             return

@@ -33,7 +33,7 @@ from domainwise import (
     InvariantSVR,
 )
 from domainwise.base.arrays import Array
-from domainwise.models.table_model import plain_parameters
+from domainwise.base.files import to_json
 from reproduction.protocols import Case
 from reproduction.reference import algorithm1, algorithm2_stable, project
 
@@ -151,7 +151,7 @@ class Parameters:
             return {}
         landmark_parameters = ["n_landmarks"] if method.landmark_rule else []
         names = (*method.parameter_names, *landmark_parameters, "C", "class_weight")
-        return plain_parameters({name: getattr(self, name) for name in names})
+        return to_json({name: getattr(self, name) for name in names}, str)
 
 
 @dataclass(frozen=True)

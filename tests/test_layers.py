@@ -48,7 +48,6 @@ FOR_REPRODUCTION = {
     "domainwise.base.process",
     "domainwise.base.files",
     "domainwise.algebra.kernels.functions",
-    "domainwise.models.table_model",
     "domainwise.evaluation.html",
     "domainwise.held_out.scoring.predictions",
     "domainwise.held_out.scoring.statistics",

@@ -87,8 +87,8 @@ GUIDE = {
     "gpu": "precision",
     "guide/problem": "domain_cross_validate DomainScores worst_domain_score",
     "guide/uncertainty": "DomainConformal CalibrationDisplay DecisionCurveDisplay DecisionCurves "
-    "Estimate SiteEstimates adapt_class_shares calibration_slope decision_scores net_benefit "
-    "observed_expected",
+    "Estimate SiteEstimates adapt_class_shares calibration_slope net_benefit observed_expected",
+    "guide/clinical": "decision_scores",
     "distributed": "fit_parquet",
     "guide/glossary": "InvarianceReport invariance_report hsic mmd",
 }

@@ -31,7 +31,7 @@ def reference_page() -> str:
     sections = [
         "# API reference\n\nThis page lists every public name. Estimators follow scikit-learn's "
         "conventions; `sample_domain` is routed metadata that is requested by default. The "
-        "[command line](command-line.md) is described on a separate page.\n"
+        "[command line](../cli.md) is described on a separate page.\n"
     ]
     for group in names.groups():
         heading = f"`{group.heading}`" if "." in group.heading else group.heading
@@ -52,19 +52,18 @@ def _last_name(name: str) -> str:
 # The command line --------------------------------------------------------------------------------
 
 
-def command_line_page() -> str:
-    """Return a page with the arguments and options of every command, read from the program."""
+def list_commands(app: Any, docname: str, source: list[str]) -> None:
+    """Append the arguments and options of every command to the page about the command line."""
+    if docname != "cli":
+        return
     from typer.main import get_command
 
-    from domainwise.cli import app
+    from domainwise.cli import app as program
 
-    root = get_command(app)
+    root = get_command(program)
     context = root.make_context("domainwise", [], resilient_parsing=True)
-    head = (
-        "# Commands and options\n\nThis page is generated from the program; `--help` prints the "
-        "same text. [The command line](../cli.md) explains how to use the commands.\n"
-    )
-    return "\n".join([head, *_commands_below(root, context, 2)])
+    head = "\n## Commands and options\n\nThis list is generated from the program.\n"
+    source[0] = "\n".join([source[0], head, *_commands_below(root, context, 3)])
 
 
 def _commands_below(group: Any, context: Any, level: int) -> list[str]:
@@ -113,23 +112,24 @@ def _cell(text: str) -> str:
 def benchmark_pages() -> dict[Path, str]:
     """Return the reports in ``benchmarks``, and a page that lists them.
 
-    Their order and the question that each answers are in a table in CONTRIBUTING.md.
+    Their order is that of a table in CONTRIBUTING.md. The title of a report is a question, and its
+    first sentence is the answer.
     """
     table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    questions = re.findall(r"\| `benchmarks/(\w+\.md)` \| (\w)(.+\?)", table)  # in their order
-    unlisted = {path.name for path in REPORTS.glob("*.md")} ^ {name for name, *_ in questions}
+    report_names = re.findall(r"\| `benchmarks/(\w+\.md)` \|", table)  # in their order
+    unlisted = {path.name for path in REPORTS.glob("*.md")} ^ {*report_names}
     assert not unlisted, f"list these reports in CONTRIBUTING.md, with a question: {unlisted}"
-    pages, rows = {}, ["| question | report |", "|---|---|"]
-    for name, initial, rest in questions:
+    pages, rows = {}, ["| question | answer |", "|---|---|"]
+    for name in report_names:
         text = (REPORTS / name).read_text(encoding="utf-8")
         pages[BENCHMARKS / name] = text.replace("](../docs/", "](../")
-        title = re.search(r"^# (.+)$", text, flags=re.MULTILINE)
-        assert title is not None
-        rows.append(f"| {initial.upper()}{rest} | [{title[1]}]({name}) |")
-    listed, tree = "\n".join(rows), "\n".join(name for name, *_ in questions)
+        opening = re.match(r"# ([^\n]+)\n\n(.+?[.])(?=\**\s)", text, re.DOTALL)
+        assert opening is not None, f"{name} must start with a question and its answer"
+        rows.append(f"| [{opening[1]}]({name}) | {' '.join(opening[2].strip('*').split())} |")
+    listed, tree = "\n".join(rows), "\n".join(report_names)
     pages[BENCHMARKS / "index.md"] = (
         "# Benchmarks\n\nEvery number in the documentation comes from a script in `benchmarks/`. "
-        "The table lists the reports that the scripts write, and the question that each answers. "
+        "The table lists the questions that the reports answer, and the answers. "
         "Reports name the machine on which times were measured; compare ratios, not times.\n\n"
         f"{listed}\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
     )
@@ -143,7 +143,6 @@ def make_pages(app: Any, config: Any) -> None:
     """Write all generated pages before Sphinx collects its sources."""
     pages = {
         REFERENCE / "index.md": reference_page(),
-        REFERENCE / "command-line.md": command_line_page(),
         **benchmark_pages(),
     }
     public = {REFERENCE / f"{name}.rst" for group in names.groups() for name in group.names}
@@ -225,6 +224,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("config-inited", make_pages)
     app.connect("source-read", replace_links)
     app.connect("source-read", show_symbols)
+    app.connect("source-read", list_commands)
     app.connect("autodoc-process-docstring", link_guide, priority=600)  # after numpydoc
     app.connect("missing-reference", find_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,6 +1,6 @@
 """
-One component for all hospitals
-===============================
+DCM finds a component that ignores the hospital
+===============================================
 
 Six hospitals take two measurements of each patient. The sum of the two indicates illness. Their
 difference depends on the device, and each hospital has a different device. Can one number per
@@ -93,5 +93,5 @@ plt.show()
 
 # %%
 # These hospitals are simulated so that the effect is large. On real tables, the scores of the three
-# projections are often closer: :doc:`/benchmarks/LEADERBOARD` compares methods on thirteen data
+# projections are often closer: :doc:`/benchmarks/GROWTH` compares methods on 22 data
 # sets, and :doc:`/benchmarks/REPRODUCTION` repeats the paper's experiments.

@@ -61,7 +61,7 @@ def test_sections_are_closed_until_a_link_or_a_click_opens_them_and_open_on_pape
     view.open(page)
     count = "document.querySelectorAll('details[open]').length"
     assert view.run(count) == 0
-    for name in ("failures", "differences", "columns", "settings"):
+    for name in ("sites", "differences", "columns", "settings"):
         view.run(f"document.querySelector('nav a[href=\"#{name}\"]').click()")
         wait_for(view, f"document.getElementById('{name}').open")
     view.open(page, paper=True, width=718)
@@ -238,17 +238,22 @@ def test_on_paper_a_tall_picture_leaves_room_for_its_heading_and_caption(view, p
     view.open(page, paper=True, width=718)
     view.run(OPEN)
     # As tall as that of forty domains.
-    script = """(() => { const svg = document.querySelector('#domains figure.wide svg');
+    script = """(() => { const svg = document.querySelector('#differences figure.wide svg');
         svg.setAttribute('viewBox', '0 0 600 900');
         return svg.getBoundingClientRect().height })()"""
     assert view.run(script) == pytest.approx(19 / 2.54 * 96, abs=1)
 
 
-def test_scores_of_five_methods_fit_beside_each_other_on_a_phone(view, page):
+def test_rows_of_the_table_by_domain_can_be_filtered(view, page):
     view.open(page, width=390)
     view.run(OPEN)
-    script = """(() => { const table = document.querySelector('#domains table');
-        table.classList.remove('dense');
-        for (const row of table.rows) while (row.cells.length > 6) row.deleteCell(6);
-        const box = table.parentElement; return box.scrollWidth <= box.clientWidth })()"""
-    assert view.run(script)
+    shown = "[...document.querySelectorAll('table.filter tbody tr')].filter(r => !r.hidden).length"
+    assert view.run(shown) == 8
+    field = "document.querySelector('input[type=search]')"
+    for text, n_rows in (("SAINT 3", 1), ("saint", 7), ("nowhere", 0), ("", 8)):
+        view.run(f"{field}.value = '{text}'; {field}.dispatchEvent(new Event('input'))")
+        assert view.run(shown) == n_rows
+    assert view.run(f"{field}.getAttribute('aria-label')").startswith("Filter rows: ")
+    assert view.run("document.querySelectorAll('input').length") == 1
+    view.open(page, paper=True, width=718)
+    assert view.run(f"getComputedStyle({field}).display") == "none"

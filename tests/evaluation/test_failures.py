@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,16 +11,19 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 pytest.importorskip("pyarrow")
 
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from domainwise import evaluate
 from domainwise.evaluation.failures import (
     coverage_by_domain,
-    failure_sections,
+    decision_statement,
+    error_statement,
     predictions_by_domain,
+    site_estimates,
+    site_section,
 )
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.evaluation.plots.sites import reliability
+from domainwise.evaluation.results import MethodResult
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.scoring.predictions import Outputs
 
@@ -64,8 +68,8 @@ def three():
     return evaluate(X, y, domain, methods=["linear"], progress=False)
 
 
-def column(sections, name):
-    return {d: sections["columns"][name].get(d, "–") for d in sections["columns"]["rows"]}
+def column(section, name):
+    return {d: section["columns"][name].get(d, "–") for d in section["columns"]["rows"]}
 
 
 def predictions(evaluation):
@@ -74,31 +78,79 @@ def predictions(evaluation):
 
 
 def test_sentences_and_columns_about_classes_agree_with_the_predictions(binary):
-    sections = failure_sections(binary)
+    section = site_section(binary)
     frame = predictions(binary)
     p = frame[f"probability_{binary.facts['classes'][-1]}"]
     hit = frame["target"] == "x & y"
     for name in binary.domains:
         mine = frame["domain"] == name
+        assert column(section, "rows")[name] == str(mine.sum())
+        assert column(section, "class x & y")[name] == str(hit[mine].sum())
         right = np.mean(frame["target"][mine] == frame["prediction"][mine])
-        assert column(sections, "correct")[name] == f"{100 * right:.0f} %"
-        error = reliability(p[mine].to_numpy(), hit[mine].to_numpy()).error
-        assert column(sections, "calibration error")[name] == f"{error:.2f}"
+        assert column(section, "correct")[name] == f"{100 * right:.0f} %"
+        ratio = max(hit[mine].sum(), 0.5) / p[mine].sum()
+        assert float(column(section, "O/E")[name].split()[0]) == pytest.approx(ratio, abs=0.051)
         if name == "site 2":
-            assert column(sections, "AUC")[name] == "–"
+            assert column(section, "AUC")[name] == column(section, "calibration slope")[name] == "–"
             continue
-        assert column(sections, "AUC")[name] == f"{roc_auc_score(hit[mine], p[mine]):.2f}"
-        area = average_precision_score(hit[mine], p[mine])
-        assert column(sections, "average precision")[name] == f"{area:.2f}"
-    said = " ".join(sentence for part in sections["sections"] for sentence in part.sentences)
-    assert "Domains with only one class have no AUC: site 2." in said
+        assert column(section, "AUC")[name].startswith(f"{roc_auc_score(hit[mine], p[mine]):.2f} (")
     wrong = [
         (np.sum((frame["target"] == a) & (frame["prediction"] == b)), a, b)
         for a, b in (("none", "x & y"), ("x & y", "none"))
     ]
     count, a, b = max(wrong)
     total = np.sum(frame["target"] == a)
-    assert f"class {b} instead of class {a}, in {count} of {total} rows of class {a}" in said
+    sentences = " ".join(section["sentences"])
+    assert f"class {b} instead of class {a}, in {count} of {total} rows of class {a}" in sentences
+
+
+def test_the_domain_that_is_farthest_from_calibration_is_named(binary):
+    frame = predictions(binary)
+    p, hit = frame["probability_x & y"], frame["target"] == "x & y"
+    observed = hit.groupby(frame["domain"]).sum().clip(lower=0.5)
+    ratios = observed / p.groupby(frame["domain"]).sum()
+    worst = np.abs(np.log(ratios)).idxmax()
+    assert (
+        f"is farthest from 1 on {worst}: {ratios[worst]:.2f} (95 % interval "
+        in (site_section(binary)["sentences"][0])
+    )
+
+
+def test_values_are_pooled_over_domains_with_a_prediction_interval(binary):
+    table = site_section(binary)["pooled"]
+    rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert list(rows) == [
+        "balanced accuracy",
+        "AUC",
+        "O/E",
+        "calibration intercept",
+        "calibration slope",
+    ]
+    pooled = binary.calibration().pooled["slope"]
+    low, high = map(float, rows["calibration slope"]["prediction interval"].text.split(" to "))
+    assert (low, high) == pytest.approx(pooled.true_range, abs=0.06)
+    assert rows["calibration slope"]["domains"].text == str(pooled.n_sites)
+    assert rows["AUC"]["I²"].text.endswith(" %")
+
+
+def test_a_threshold_adds_columns_and_a_sentence_that_compares_with_treating_all(binary):
+    assert decision_statement(binary, site_estimates(binary)) == ""
+    decided = replace(binary, facts={**binary.facts, "decision": 0.4})
+    section = site_section(decided)
+    p, hit = predictions(binary)["probability_x & y"], predictions(binary)["target"] == "x & y"
+    domain = predictions(binary)["domain"]
+    treated = p >= 0.4
+    gains = np.where(hit, 1.0, -0.4 / 0.6)
+    decisions = decided.decision_scores()
+    by_site = decisions.table.set_index("domain")["net_benefit"]
+    for name in binary.domains:
+        assert by_site[name] == pytest.approx(
+            np.mean(gains[domain == name] * treated[domain == name])
+        )
+    assert {"sensitivity", "specificity", "PPV", "NPV", "net benefit"} <= set(section["columns"])
+    benefit, treat_all = (decisions.pooled[n].mean for n in ("net_benefit", "treat_all"))
+    numbers = re.findall(r"-?[0-9.]+[0-9]", section["sentences"][1])
+    assert list(map(float, numbers[:3])) == pytest.approx([0.4, benefit, treat_all], abs=0.006)
 
 
 @pytest.mark.parametrize("asked", [0.5, 0.9])
@@ -123,58 +175,50 @@ def test_coverage_is_computed_with_thresholds_from_the_other_domains(binary, ask
         assert size == pytest.approx(sets.sum(axis=1).mean())
 
 
-def test_the_mean_residual_of_a_continuous_target_is_reported(numbers):
-    sections = failure_sections(numbers)
+def test_the_bias_of_a_continuous_target_is_reported(numbers):
+    section = site_section(numbers)
     frame = predictions(numbers)
     away = frame["prediction"] - frame["target"]
     bias = away.groupby(frame["domain"]).mean()
     share = bias**2 / (away**2).groupby(frame["domain"]).mean()
-    decimals = 2 - int(np.floor(np.log10(bias.abs().max())))
+    means = frame.groupby("domain")["target"].mean()
     for name in numbers.domains:
-        assert column(sections, "bias")[name] == f"{bias[name]:+.{decimals}f}"
+        assert float(column(section, "bias")[name].split()[0]) == pytest.approx(
+            bias[name], abs=0.051
+        )
         percent = f"{100 * share[name]:.0f} %"
-        assert column(sections, "squared error due to bias")[name] == percent
+        assert column(section, "squared error due to bias")[name] == percent
+        shown = float(column(section, "mean of the target")[name])
+        assert shown == pytest.approx(means[name], abs=0.051)
     worst = bias.abs().idxmax()
-    (sentence,) = sections["sections"][0].sentences
+    sentence = section["sentences"][-1]
     assert f"largest on {worst}: predictions are {abs(bias[worst]):.3g} too" in sentence
-    assert [part.title for part in sections["sections"]] == [
-        "Residuals",
-        "Coverage of prediction intervals",
-    ]
+    assert f"{100 * share[worst]:.0f} % of the squared error there" in sentence
+    assert "Prediction intervals that should contain" in section["sentences"][0]
+    assert section["pictures"] == []
 
 
-def test_auc_of_three_classes_compares_each_class_with_the_others(three):
-    sections = failure_sections(three)
-    frame = predictions(three)
-    classes = three.facts["classes"]
-    mine = frame[frame["domain"] == three.domains[0]]
-    hit = mine["target"].to_numpy()[:, None] == np.array(classes)
-    p = mine[[f"probability_{c}" for c in classes]].to_numpy()
-    area = roc_auc_score(hit.ravel(), p.ravel())
-    assert column(sections, "AUC")[three.domains[0]] == f"{area:.2f}"
-    calibration = next(part for part in sections["sections"] if part.title == "Calibration")
-    assert "probability of the predicted class is" in calibration.sentences[0]
-    assert "and it is correct in" in calibration.sentences[0]
+def test_several_classes_are_pooled_one_by_one(three):
+    section = site_section(three)
+    names = [row[0].text for row in section["pooled"].rows]
+    assert {"O/E, class 0", "O/E, class 1", "calibration slope, class 2"} <= set(names)
+    assert not any(name.startswith("O/E") for name in section["columns"])
+    assert len(section["pictures"]) == 1
 
 
 @pytest.mark.parametrize("name", ["binary", "numbers"])
 def test_a_results_folder_gives_the_same_sections_as_the_evaluation(name, folder, request):
     evaluation = request.getfixturevalue(name)
     again, _ = read_evaluation(folder / name)
-    first, second = failure_sections(evaluation), failure_sections(again)
-    texts = [[part.sentences for part in page["sections"]] for page in (first, second)]
-    assert texts[0] == texts[1]
-    assert first["columns"] == second["columns"]
+    first, second = site_section(evaluation), site_section(again)
+    assert first == second
     assert list(first["columns"]["rows"]) == list(second["columns"]["rows"])
-    svg = [[picture.svg for picture in part.pictures] for part in first["sections"]]
-    assert svg == [[picture.svg for picture in part.pictures] for part in second["sections"]]
 
 
 def test_the_page_has_sections_about_errors_and_names_are_text(binary, tmp_path):
     page = binary.report(tmp_path / "page.html").read_text("utf-8")
-    assert 'id="failures"' in page
+    assert 'id="sites"' in page
     assert "<i>b</i>" not in page
-    assert page.count("<h3>Classification errors</h3>") == 1
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 
@@ -186,13 +230,14 @@ def test_a_page_without_predictions_says_why_errors_are_not_shown(
 
     def said(out):
         evaluation, _ = read_evaluation(out)
-        assert failure_sections(evaluation) is None
+        assert not site_section(evaluation)["has_predictions"]
         page = evaluation.report(tmp_path / "page.html").read_text("utf-8")
-        section = page[page.index('id="failures"') :]
-        return re.search(r'<p class="said">(.*?)</p>', section).group(1)
+        section = page[page.index('id="sites"') :]
+        return re.search(r"<li>(Calibration and errors .*?)</li>", section).group(1)
 
     copy = shutil.copytree(folder / "binary", tmp_path / "copy")
-    start = "This section needs the predictions of logistic regression, which are not available"
+    start = "Calibration and errors need the predictions of logistic regression, which are not "
+    start += "available"
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "pyarrow", None)
         assert said(copy) == f"{start} (reading them needs pyarrow, which is not installed)."
@@ -203,58 +248,18 @@ def test_a_page_without_predictions_says_why_errors_are_not_shown(
     assert said(copy) == f"{start} (the results folder has no subfolder jobs)."
 
 
-def test_each_of_six_domains_has_a_panel_and_a_calibration(binary):
-    parts = {part.title: part for part in failure_sections(binary)["sections"]}
-    picture = parts["Classification errors"].pictures[0]
-    assert picture.caption.endswith(
-        "Each domain has a panel, with its number of rows in parentheses"
-    )
-    assert "the other" not in picture.svg
-    calibration = parts["Calibration"]
-    assert "5 other sites" in calibration.pictures[0].svg
-    assert "Net benefit" in calibration.pictures[1].alt
-    ratios = [float(text.split()[0]) for text in calibration.columns["O/E"].values()]
-    assert len(ratios) == 6
-    assert calibration.sentences[1].startswith("Pooled over domains, O/E is ")
+def test_the_pictures_show_calibration_and_net_benefit(binary):
+    calibration, decisions = site_section(binary)["pictures"]
+    assert "5 other sites" in calibration.svg
+    assert "treat nobody" in decisions.svg
+    assert "threshold 0.4" not in decisions.svg
+    decided = replace(binary, facts={**binary.facts, "decision": 0.4})
+    assert "threshold 0.4" in site_section(decided)["pictures"][1].svg
 
 
-def test_only_the_worst_of_forty_domains_are_named_in_pictures():
-    rng = np.random.default_rng(0)
-    codes, p = np.repeat(np.arange(40), 20), rng.uniform(size=800)
-    predicted = {
-        d: Outputs(
-            (rng.uniform(size=20) < p[codes == d]).astype(int),
-            (p[codes == d] > 0.5).astype(int),
-            np.column_stack([1 - p[codes == d], p[codes == d]]),
-        )
-        for d in range(40)
-    }
-    from domainwise.evaluation import failures
-
-    parts = [
-        f("m", predicted, np.array([0, 1]))
-        for f in (failures.confusion_section, failures.calibration_section)
-    ]
-    assert "the other 35" in parts[0].pictures[0].svg
-    assert "5 worst of 40 domains" in parts[0].pictures[0].caption
-    assert "39 other sites" in parts[1].pictures[0].svg
-
-
-def test_a_method_without_probabilities_is_ranked_by_its_decisions():
-    from domainwise.evaluation import failures
-
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(3, 30))
-    predicted = {
-        d: Outputs(
-            target=(values[d] + rng.normal(size=30) > 0).astype(int),
-            prediction=(values[d] > 0).astype(int),
-            decisions=values[d],
-        )
-        for d in range(3)
-    }
-    classes = np.array([0, 1])
-    area = roc_auc_score(predicted[0].target, values[0])
-    assert failures.ranking_section("m", predicted, classes).columns["AUC"][0] == f"{area:.2f}"
-    part = failures.calibration_section("m", predicted, classes)
-    assert (part.sentences, part.pictures) == (["Probabilities are not available for m."], [])
+def test_predictions_without_errors_are_said_to_be_correct():
+    outputs = Outputs(target=np.array(["a", "b"]), prediction=np.array(["a", "b"]))
+    method = MethodResult("svm", "SVM", "baseline", "", {"one": 1.0}, {})
+    sentence, columns = error_statement(method, {"one": outputs}, np.array(["a", "b"]))
+    assert sentence == "All rows of the held-out domains are predicted correctly by the SVM."
+    assert columns == {"correct": {"one": "100 %"}, "most frequent error": {"one": "none"}}

@@ -7,8 +7,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from domainwise import evaluate
-from domainwise.evaluation.faults import find_faults, leaking_columns, with_effects
+from domainwise.evaluation.evaluation import Evaluation
+from domainwise.evaluation.faults import check_leaks, find_faults, leaking_columns, with_effects
 from domainwise.evaluation.problem import make_problem
+from domainwise.evaluation.results import MethodResult
+from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.tables.names import identifier_reason
 
 SITES = [f"site {mark}" for mark in "ABCDEF"]
@@ -322,6 +325,17 @@ def test_columns_of_the_site_are_listed_and_cause_no_alarm():
     assert fault.kind == "site level"
 
 
+def test_a_column_with_many_categories_is_a_remark():
+    columns, y, site = table()
+    codes = np.random.default_rng(0).integers(0, 400, len(y))
+    columns["icd"] = np.array([f"code {i}" for i in codes], dtype=object)
+    (fault,) = [f for f in faults(columns, y, site, least=1) if f.columns == ["icd"]]
+    assert (fault.kind, fault.severity) == ("many categories", 1)
+    assert f"icd has {len(set(codes))} categories. Those with fewer than 5 rows" in fault.message
+    columns["icd"] = np.array([f"code {i % 50}" for i in codes], dtype=object)
+    assert not [f for f in faults(columns, y, site, least=1) if f.columns == ["icd"]]
+
+
 def test_copied_columns_are_remarks():
     columns, y, site = table()
     columns["pounds"] = 2.20462 * columns["weight"]
@@ -420,6 +434,57 @@ def test_methods_are_also_compared_without_columns_that_leak():
     label, mean = max((r.label, r.mean) for r in honest.results if r.key == "linear")
     assert without["scores"] == {label: pytest.approx(mean)}
     assert result.results[0].mean > 0.95 > mean
+
+
+def leak_results(scores, *, recommended="dcm", error=0.02):
+    """Results of two methods on eight domains, and an alarm about one column on one domain."""
+    rival = {"dcm": "svm", "svm": "dcm"}[recommended]
+    results = [
+        MethodResult(
+            key,
+            key.upper(),
+            "projection",
+            "",
+            {f"site {i}": score - drop for i, score in enumerate(scores)},
+            {},
+            errors={f"site {i}": error for i in range(len(scores))},
+        )
+        for key, drop in ((recommended, 0.0), (rival, 0.1))
+    ]
+    measure = choose_measure("accuracy", np.array([0, 1]), True)
+    fault = {"columns": ["x"], "domains": ["site 0"], "severity": 3, "leak": True, "kind": "leak"}
+    facts = {"classes": None}
+    evaluation = Evaluation(results, list(results[0].scores), measure, {}, facts)
+    evaluation.differences = {"faults": [{**fault, "message": "x leaks.", "action": "Drop it."}]}
+    return evaluation
+
+
+SCORES = [0.7, 0.8, 0.7, 0.8, 0.7, 0.8, 0.7, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("rerun", "is_alarm"),
+    [
+        (leak_results(SCORES), False),
+        (leak_results([score - 0.015 for score in SCORES]), False),  # the standard error is .019
+        (leak_results([score - 0.03 for score in SCORES]), True),
+        (leak_results([0.67, *SCORES[1:]]), True),  # on the affected domain
+        (leak_results([0.7, 0.77, *SCORES[2:]]), False),  # on another one
+        (leak_results(SCORES, recommended="svm"), True),
+        (None, True),
+    ],
+)
+def test_a_leak_is_an_alarm_only_if_the_recommendation_or_a_score_changes_without_it(
+    rerun, is_alarm
+):
+    results = leak_results(SCORES)
+    results.differences |= check_leaks(results, rerun)
+    (fault,) = results.differences["faults"]
+    assert (fault["leak"], fault["severity"] > 1) == (is_alarm, is_alarm)
+    assert ("without_leaks" in results.differences) == is_alarm
+    assert ("about the same without it" in fault["action"]) != is_alarm
+    if is_alarm and rerun:
+        assert results.differences["without_leaks"]["columns"] == ["x"]
 
 
 def test_columns_are_dropped_from_frames_and_arrays():

@@ -1,8 +1,10 @@
 """The HTML report of an evaluation: its contents, and that it is safe to open."""
 
+import csv
 import hashlib
 import re
 from base64 import b64encode
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,6 +14,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 from domainwise import evaluate
+from domainwise.evaluation.page import forest_picture
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +32,6 @@ def page(evaluation, tmp_path_factory):
 
 
 def test_every_method_that_can_be_compared_is_drawn(evaluation, tmp_path):
-    from dataclasses import replace
-
     from domainwise.models.registry import METHODS
 
     keys = [*METHODS, "ensemble+context", "a caller's own"]
@@ -117,13 +118,14 @@ def test_the_first_screen_is_the_answer_and_the_worst_domain_is_highlighted(eval
     assert text.count("<svg") == 1
     assert str(escape(evaluation.worst_domain)) in text
     worst = page.split('<tr class="worst">')[1:]
-    assert len(worst) == 2  # in the tables of scores and of errors
-    assert all(str(escape(str(evaluation.worst_domain))) in row[:200] for row in worst)
+    assert len(worst) == 1
+    assert str(escape(str(evaluation.worst_domain))) in worst[0][:200]
+    assert page.count('<tr class="recommended">') == 1
 
 
 def test_sections_are_closed_and_have_links_and_columns_of_dashes_are_not_shown(evaluation, page):
     links = re.findall(r'<a href="#([a-z-]+)">', page.split("<nav")[1].split("</nav>")[0])
-    assert links == ["methods", "failures", "differences", "columns", "settings"]
+    assert links == ["methods", "sites", "differences", "columns", "settings"]
     assert all(f'id="{name}"' in page for name in links)
     assert "<details open" not in page
     section = page.split('<section id="methods">')[1]
@@ -142,8 +144,8 @@ def test_columns_are_in_the_order_of_their_importance(evaluation, page):
 
 def test_every_picture_has_a_description(page):
     pictures = re.findall(r"<svg[^>]*>", page)
-    # What to expect, and domains; a small one for each column and one of all; failures.
-    assert len(pictures) == 2 + 3 + 1 + 3
+    # What to expect; calibration and decisions; a small one for each column, and one of all.
+    assert len(pictures) == 1 + 2 + 3 + 1
     assert all(re.search(r'role="img" aria-label="[^"]{20,}"', picture) for picture in pictures)
 
 
@@ -173,8 +175,68 @@ def test_the_shift_picture_shows_medians_in_standard_deviations_within_domains(e
     evaluation.differences["columns"] = columns
 
 
-def test_the_page_explains_every_selected_parameter_and_no_other(evaluation, page):
-    selected = {name for r in evaluation.results for fit in r.parameters for name in fit}
-    explained = re.findall(r"<li><b>(\w+)</b>", page.split('id="settings"')[1])
-    assert {"C", "gamma", "ridge"} <= selected
-    assert set(explained) == selected
+def test_limits_are_in_a_banner_on_the_first_screen(evaluation, page, tmp_path):
+    assert 'class="banner"' not in page
+    facts = {**evaluation.facts, "quick": "…", "rows": 40}
+    limited = replace(evaluation, facts=facts).report(tmp_path / "page.html").read_text("utf-8")
+    first_screen = limited.split('<div class="answer">')[0]
+    assert "Quick run: evaluate again without the quick option before you decide." in first_screen
+    assert "Methods were trained on 40 of 56 rows and scored on 56 rows." in first_screen
+
+
+def test_the_page_has_no_matrix_of_methods_by_domain_and_no_glossary(evaluation, page):
+    for heading in re.findall(r"<thead>(.*?)</thead>", page, flags=re.S):
+        labels = [r.label for r in evaluation.results if f">{r.label}</th>" in heading]
+        assert labels == []
+    assert "nominal 50 %" not in page
+    assert "<li><b>gamma</b>" not in page
+
+
+def test_a_csv_file_with_the_scores_of_all_methods_is_written_beside_the_page(evaluation, tmp_path):
+    page = evaluation.report(tmp_path / "my page.html").read_text("utf-8")
+    assert '<a href="my%20page-sites.csv" download>my page-sites.csv</a>' in page
+    rows = list(csv.DictReader((tmp_path / "my page-sites.csv").open(encoding="utf-8")))
+    assert len(rows) == 4 * len(evaluation.results)
+    for row in rows:
+        result = evaluation.find(row["method"])
+        score = result.scores[row["domain"]]
+        assert row["score"] == (repr(score) if np.isfinite(score) else "")
+        assert int(row["rows"]) == 14
+        frame = evaluation.predictions_
+        mine = frame[(frame["method"] == result.key) & (frame["domain"] == row["domain"])]
+        assert int(row["class 1"]) == (mine["target"] == 1).sum()
+
+
+def test_the_forest_plot_has_the_rows_and_the_mean_of_the_target_of_each_domain():
+    rng = np.random.default_rng(0)
+    site = np.repeat(["a", "b", "c", "d"], [20, 30, 40, 50])
+    X = rng.normal(size=(140, 2))
+    y = X[:, 0] + np.repeat([0.0, 10.0, 20.0, 30.0], [20, 30, 40, 50])
+    svg = forest_picture(evaluate(X, y, site, methods=["constant", "linear"], progress=False)).svg
+    for n, name in ((20, "a"), (50, "d")):
+        assert f" · {n} · {np.mean(y[site == name]):.0f}" in re.sub(r"\.\d", "", svg)
+    assert "rows · mean of the target" in svg
+
+
+@pytest.mark.parametrize("n_domains", [4, 12, 48])
+def test_up_to_20_domains_have_a_row_in_the_forest_plot(evaluation, n_domains):
+    names = [f"site {i:02}" for i in range(n_domains)]
+    rng = np.random.default_rng(0)
+    scores = dict(zip(names, rng.uniform(0.6, 0.9, n_domains).tolist(), strict=True))
+    result = replace(
+        evaluation.recommended,
+        scores=scores,
+        ends={name: (score - 0.05, score + 0.05) for name, score in scores.items()},
+        errors=dict.fromkeys(names, 0.025),
+    )
+    many = replace(
+        evaluation, results=[result], domains=names, row_counts=dict.fromkeys(names, 50), records={}
+    )
+    picture = forest_picture(many)
+    texts = re.findall(r">(site \d+|\d+ other sites|… of the true score)</text>", picture.svg)
+    order = sorted(names, key=lambda name: scores[name])
+    expected = (
+        order if n_domains <= 20 else [*order[:10], f"{n_domains - 20} other sites", *order[-10:]]
+    )
+    assert texts == [*expected, "… of the true score"]
+    assert "heterogeneity: τ = " in picture.caption

@@ -11,6 +11,7 @@ from domainwise.evaluation.constant import compare_with_constant
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.gather import holm, with_p_values
 from domainwise.evaluation.results import MethodResult, domain_weights
+from domainwise.evaluation.verdict import rule
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.statistics import expected_range, in_words
 from domainwise.metrics import pool_scores
@@ -85,13 +86,28 @@ def test_the_simplest_of_equally_good_methods_is_recommended():
         "ensemble",
     )
     assert evaluation.answer.reason == (
-        "about as good as ENSEMBLE on eight held-out domains (mean accuracy: 0.735 and 0.744), and "
-        "simpler."
+        "about as good as ENSEMBLE on eight held-out domains (mean accuracy: 0.735 and 0.744); it "
+        "is preferred because it is one model instead of an average of several."
     )
-    for seconds, ending in ((5.0, "simpler and at least twice as fast."), (6.0, "simpler.")):
-        timed = make_evaluation({"svm": SVM, "ensemble": better})
-        timed.results = [replace(r, seconds={"svm": seconds}.get(r.key, 10)) for r in timed.results]
-        assert timed.answer.reason.endswith(ending)
+    linear = make_evaluation({"linear": SVM, "dcm": better}).answer.reason
+    assert linear.endswith("; it is preferred because it is a linear model.")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ending"),
+    [(5.0, "; it is preferred because it took 5 s instead of 10 s."), (6.0, ").")],
+)
+def test_a_method_is_called_faster_only_if_it_took_half_the_time(seconds, ending):
+    better = [score + 0.009 for score in SVM]
+    timed = make_evaluation({"svm": SVM, "dcm": better})
+    timed.results = [replace(r, seconds={"svm": seconds}.get(r.key, 10.0)) for r in timed.results]
+    assert timed.recommended.key == "svm"
+    assert timed.answer.reason.endswith(ending)
+    assert "simpler" not in timed.answer.reason
+
+
+def test_a_method_that_is_about_as_good_as_the_best_one_is_called_so():
+    better = [score + 0.009 for score in SVM]
     same = make_evaluation({"svm": better, "ensemble": SVM}).answer
     assert same.reason.startswith(
         "about as good as ENSEMBLE on eight held-out domains (mean accuracy: "
@@ -152,8 +168,8 @@ def test_the_range_is_a_prediction_interval_from_students_t_distribution():
     assert evaluation.next_site == pytest.approx((0.735 - reach, 0.735 + reach))
     low, high = evaluation.next_site
     assert evaluation.answer.expect == (
-        f"accuracy between {low:.3f} and {high:.3f} at the next site, with a probability of 90 %. "
-        "The mean over held-out domains is 0.735."
+        f"accuracy between {low:.2f} and {high:.2f} at the next site, with a probability of 90 % "
+        "(prediction interval). The mean over held-out domains is 0.73."
     )
     assert evaluation.to_dict()["answer"]["range"] == pytest.approx([low, high])
 
@@ -174,9 +190,9 @@ def test_two_or_three_domains_have_no_range_but_a_probability(n, chance):
     evaluation = make_evaluation({"svm": SVM[:n]})
     assert evaluation.next_site is None
     assert evaluation.answer.expect == (
-        f"accuracy {np.mean(SVM[:n]):.3f} on average. A 90 % range cannot be computed from "
-        f"{in_words(n)} domains: the score at the next site is between 0.700 and {SVM[n - 1]:.3f} "
-        f"with a probability of {chance}."
+        f"accuracy {np.mean(SVM[:n]):.2f} on average. A 90 % prediction interval cannot be "
+        f"computed from {in_words(n)} domains: the score at the next site is between 0.70 and "
+        f"{SVM[n - 1]:.2f} with a probability of {chance}."
     )
     assert evaluation.answer.certainty == "low"
 
@@ -205,8 +221,8 @@ def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_o
     assert (clear.answer.certainty, clear.answer.certain) == (
         "high",
         "There is no evidence that domains differ: the true accuracy at the next site is between "
-        f"{low:.3f} and {high:.3f} (90 %). At the worse end, more than half of the gain over a "
-        "constant prediction (0.500) remains.",
+        f"{low:.2f} and {high:.2f} (90 %). At the worse end, more than half of the gain over a "
+        "constant prediction (0.50) remains.",
     )
     # The same scores, with more rows: the differences are real, and small.
     real = make_evaluation({"constant": constant, "svm": SVM}, error=0.003).answer
@@ -218,11 +234,11 @@ def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_o
     apart = [0.5, 0.55, *[0.9] * 6]
     apart = make_evaluation({"constant": constant, "svm": apart}, error=0.02).answer
     assert apart.certainty == "medium"
-    assert apart.certain.endswith("worse end is no better than a constant prediction (0.500).")
+    assert apart.certain.endswith("worse end is no better than a constant prediction (0.50).")
     half = [0.65, 0.65, *[0.8] * 6]
     half = make_evaluation({"constant": constant, "svm": half}, error=0.01).answer
     assert half.certainty == "medium"
-    assert half.certain.endswith("over a constant prediction (0.500) is lost.")
+    assert half.certain.endswith("over a constant prediction (0.50) is lost.")
     scores = {"constant": [-5.0] * 8, "svm": [-1.0] * 4 + [-1.2] * 4}
     clear = make_evaluation(scores, scoring="neg_root_mean_squared_error", error=0.02)
     assert clear.answer.certainty == "high"
@@ -291,7 +307,7 @@ def test_the_answer_has_at_most_ten_lines_in_a_terminal():
     }
     assert (
         "Without b, the best score is 0.600 (SVM). Always predicting the mean of the target "
-        "(CONSTANT) scores 0.500." in evaluation.answer.expect
+        "(CONSTANT) scores 0.50." in evaluation.answer.expect
     )
     assert (evaluation.answer.certainty, evaluation.answer.certain) == (
         "low", "The scores may be too good, because b may contain the answer."
@@ -379,3 +395,45 @@ def test_methods_that_failed_are_named():
             "action": "The error messages are in the notes at the end of the report.",
         }
     ]
+
+
+def test_the_rule_of_the_recommendation_states_the_margin_that_was_used():
+    evaluation = make_evaluation({"svm": SVM})
+    assert "worse than the best by less than 0.01 (" in rule(evaluation)
+    errors = make_evaluation({"svm": [-3.0] * 4}, scoring="neg_root_mean_squared_error")
+    assert "worse than the best by less than 0.06 (" in rule(errors)
+
+
+def test_the_methods_paragraph_says_what_was_held_out_and_how_many_rows():
+    evaluation = make_evaluation({"constant": [0.5] * 8, "svm": SVM}, error=0.02)
+    evaluation.facts |= {"rows": 500, "rows_given": 1700}
+    text = evaluation.answer.methods
+    pooled = evaluation.between_sites()
+    low, high = pooled.true_range
+    for part in (
+        "internal-external cross-validation. Each of the 8 sites was held out in turn:",
+        "Models were developed on 500 of 1,700 rows, and performance was assessed on 1,600 rows.",
+        "Two methods (SVM, CONSTANT) were compared by accuracy; SVM was selected.",
+        f"The pooled accuracy was {pooled.mean:.2f}; heterogeneity between sites was "
+        f"τ = {pooled.tau:.2f} (90 % confidence interval ",
+        f"prediction interval for the true score at a new site was {low:.2f} to {high:.2f}.",
+        "Calibration was assessed in each site by bias and calibration slope",
+    ):
+        assert part in text
+    results = [replace(r, parameters=[{}] * 3) for r in evaluation.results]
+    grouped = replace(evaluation, results=results, facts={**evaluation.facts, "classes": [0, 1]})
+    assert "The 8 sites were held out in three groups: models" in grouped.answer.methods
+    assert "observed-to-expected ratio" in grouped.answer.methods
+    # Fewer than four sites have no prediction interval.
+    few = make_evaluation({"svm": SVM[:3]}, error=0.02)
+    assert "heterogeneity" not in few.answer.methods
+
+
+def test_limits_are_empty_if_nothing_was_left_out():
+    evaluation = make_evaluation({"svm": SVM})
+    assert evaluation.answer.limits == ""
+    evaluation.facts |= {"rows": 700, "rows_given": 700}
+    assert evaluation.answer.limits == ""
+    evaluation.facts |= {"stopped": "Interrupted after 3 of 8 fits."}
+    assert evaluation.answer.limits == "Interrupted after 3 of 8 fits."
+    assert evaluation.verdict().startswith("Interrupted after 3 of 8 fits. Use SVM:")

@@ -1,7 +1,9 @@
 """Names are text everywhere: in plots, tables, notes, errors and terminals."""
 
 import json
+import os
 import re
+import sys
 import zipfile
 
 import pytest
@@ -90,3 +92,14 @@ def test_escapes_in_a_table_are_shown(tmp_path):
     result = CliRunner().invoke(app, ["fit", str(tmp_path / "t.csv"), *arguments])
     assert result.exit_code == 2
     assert "\x1b" not in result.output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_table_whose_name_is_not_utf8_is_refused_before_the_first_fit(tmp_path):
+    path = tmp_path / os.fsdecode(b"t\xff.csv")
+    write_text(path, "a,site,y\n" + "1,A,0\n2,A,1\n3,B,0\n4,B,1\n" * 20)
+    arguments = ["evaluate", str(path), "--target", "y", "--domain", "site"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert r"t\udcff.csv is not UTF-8; rename the file or folder" in result.output
+    assert not (tmp_path / "out").exists()

@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("python_calamine")
 pytest.importorskip("openpyxl")
 
+import domainwise as dw  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table, read_labelled_rows  # noqa: E402
 from domainwise.tables.cells import Cells, learn_kind, plain  # noqa: E402
@@ -108,6 +109,57 @@ FILES = {
         csv(columns={"lab": [">200" if i % 15 == 0 else f"{i}.5" for i in range(N)]}),
         {"auto_drop": True},
     ),
+    "quoted cells": (csv(quoting=1), {}),
+    "quoted commas": (csv(decimal=",", quoting=1), {}),
+    "tabs": (csv(sep="\t"), {}),
+    "pipes": (csv(sep="|", decimal=","), {}),
+    "Windows' line ends": (csv(lineterminator="\r\n"), {}),
+    "UTF-8 with a mark and semicolons": (csv("utf-8-sig", sep=";", decimal=","), {}),
+    "UTF-16, big-endian": (csv("utf-16", columns=WESTERN), {}),
+    "names with commas and quotes": (csv(columns={'dose, "mg"': cycle(1.5, 2.5, 4)}), {}),
+    "names with spaces": (csv(columns={" a ": cycle(1.5, 2.5, 4), "a": cycle(3, 1)}), {}),
+    "cells of several lines": (csv(columns={"text": cycle("a\nb", "c", "d\r\ne")}), {}),
+    "leading signs": (csv(columns={"n": [f"{i - 20:+}" for i in range(N)]}), {}),
+    "padded numbers": (csv(columns={"n": [f"  {i}.5 " for i in range(N)]}), {}),
+    "points without digits": (csv(columns={"n": cycle(".5", "1.", "-.25")}), {}),
+    "very long integers": (csv(columns={"n": cycle("9" * 25, "1" + "0" * 24, "7")}), {}),
+    "integers beyond float64": (csv(columns={"n": cycle(2**53 + 1, 2**53, 5)}), {}),
+    "spellings of missing numbers": (
+        csv(
+            columns={"n": cycle("1.5", "NaN", "nan", "NA", "N/A", "null", "", "#N/A", "2", "None")}
+        ),
+        {},
+    ),
+    "truth values in capitals and not": (csv(columns={"b": cycle("True", "FALSE", "true")}), {}),
+    "truth values and numbers": (csv(columns={"b": cycle("TRUE", "0", "1", "false")}), {}),
+    "truth values and words": (csv(columns={"b": cycle("TRUE", "FALSE", "unknown")}), {}),
+    "mixed categories": (csv(columns={"c": cycle("1", "2.0", "x", "1e3", None)}), {}),
+    "fractions as categories": (csv(columns={"c": cycle("0.10", "0.5", "other")}), {}),
+    "complex numbers": (csv(columns={"c": cycle("1+2j", "1j", "3")}), {}),
+    "codes with zeros": (csv(columns={"c": cycle("007", "010", "0")}), {}),
+    "negative codes": (csv(columns={"c": cycle("-01", "-02", "03")}), {}),
+    "codes and missing words": (csv(columns={"c": cycle("01", "?", "02")}), {"na": ["?"]}),
+    "percentages with gaps": (csv(columns={"p": cycle("5%", None, "7.25 %", "NA", "0%")}), {}),
+    "percentages with commas": (
+        csv(sep=";", decimal=",", columns={"p": cycle("5,5%", "1.000,5 %", "7%")}),
+        {},
+    ),
+    "times with seconds": (csv(columns={"t": cycle("07:30:15", "19:00", "1:05 pm")}), {}),
+    "dates with times": (csv(columns={"d": DAYS.strftime("%Y-%m-%d 10:30")}), {"dates": ["age"]}),
+    "dates with gaps": (
+        csv(columns={"d": [*cycle("2024-05-31", None, "NA")[:-1], "2023-01-01"]}),
+        {"dates": ["age"]},
+    ),
+    "groups in quotes": (
+        csv(columns={"n": [f"{i + 1},{i:03}" for i in range(N)]}, quoting=1),
+        {"decimal": "."},
+    ),
+    "groups of thin spaces": (csv(columns=grouped("\u2009", ".")), {}),
+    "two kinds of missing": (
+        csv(columns={"n": cycle("-99", "-999", "5", "6")}),
+        {"na": ["-99", "-999"]},
+    ),
+    "missing words with spaces": (csv(columns={"n": cycle(" NA ", "1.5", " ")}), {}),
     "site-level columns": (csv(columns={"beds": cycle(80, 320, 200)}), {}),
     "a workbook": (workbook({"start": cycle(dt.time(7, 30), dt.time(19))}), {}),
     "a workbook with titles": (workbook(titles=2), {}),
@@ -146,7 +198,8 @@ def test_a_data_frame_from_read_csv_means_the_same(case, tmp_path):
     schema = load_table(tmp_path / name, **ROLES, **options).schema
     reading = {"sep": None, "engine": "python"}
     reading["encoding"] = options.get("encoding") or {
-        "cp1252": "cp1252", "UTF-16": "utf-16", "a byte order mark": "utf-8-sig"
+        "cp1252": "cp1252", "UTF-16": "utf-16", "a byte order mark": "utf-8-sig",
+        "UTF-16, big-endian": "utf-16", "UTF-8 with a mark and semicolons": "utf-8-sig",
     }.get(case, "utf-8")  # fmt: skip
     # Otherwise, read_csv reads the category "NA" as a missing value.
     reading["keep_default_na"] = case not in ("words in categories", "words for nothing")
@@ -167,6 +220,35 @@ def test_codes_are_categories_in_every_container():
         again = table.schema.prepare(FRAME.assign(code=cells))
         pandas.testing.assert_series_equal(again["code"], table.X["code"])
     assert table.schema.prepare(FRAME.assign(code="1"))["code"].tolist() == ["1"] * N
+
+
+def test_a_number_that_may_be_two_categories_is_refused(tmp_path):
+    codes = cycle("01", "1", "007", "x1")
+    schema = check_table(FRAME.assign(code=codes), **ROLES).schema
+    assert schema.prepare(FRAME.assign(code=codes))["code"].tolist() == codes
+    assert schema.prepare(FRAME.assign(code=7))["code"].tolist() == ["007"] * N
+    with pytest.raises(
+        TableError, match="'code' has the number 1, which may be '01' or '1'. Store"
+    ):
+        schema.prepare(FRAME.assign(code=1.0))
+
+
+def test_a_loaded_model_reads_data_frames_as_the_training_table_was_read(tmp_path):
+    columns = {"code": cycle("01", "02", "10"), "share": [f"{i % 9} %" for i in range(N)]}
+    FRAME.assign(**columns, day=DAYS).to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",")
+    table = load_table(tmp_path / "t.csv", **ROLES, dates=["month"])
+    model = fit_table(table, method="linear")
+    model.save(tmp_path / "m.skops")
+    expected = model.predictions(table.X)
+    loaded = dw.load(tmp_path / "m.skops")
+    for options in ({"decimal": ","}, {"dtype": str}):
+        frame = pandas.read_csv(tmp_path / "t.csv", sep=";", **options)
+        np.testing.assert_allclose(loaded.predict_proba(frame)[:, 1], expected["probability_yes"])
+        assert not dw.check_shift(loaded, frame)
+    dw.save(loaded, tmp_path / "again.skops")
+    assert dw.load(tmp_path / "again.skops").predict(frame).tolist() == [*expected["prediction"]]
+    with pytest.raises(TableError, match="'age' must contain numbers, but row 1 has 'old'"):
+        loaded.predict(frame.assign(age="old"))
 
 
 def test_the_decimal_sign_is_that_of_the_training_table():
@@ -278,6 +360,11 @@ def test_a_parquet_file_with_duplicate_columns_is_refused(tmp_path):
     parquet.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(TableError, match="more than one column named 'age'"):
         load_table(tmp_path / "t.parquet", **ROLES)
+    pytest.importorskip("dask.dataframe")
+    with pytest.raises(TableError, match="more than one column named 'age'"):
+        dw.distributed.fit_parquet(
+            dw.FastDCM(), tmp_path / "t.parquet", target="ill", domain="site"
+        )
 
 
 def test_a_very_long_name_or_cell_is_shortened(tmp_path):

@@ -457,12 +457,6 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
             raise ValueError(
                 f"Input X contains NaN. {estimator_name} does not accept missing values. {advice}."
             ) from error
-        # These are NumPy's messages about cells that are not numbers.
-        if str(error).startswith(("could not convert", "float() argument", "setting an array")):
-            raise type(error)(
-                f"X must contain one number in each cell: {error}. Encode or drop columns that "
-                "are not numeric."
-            ) from error
         raise
 
 

@@ -157,10 +157,6 @@ def _apply(
                 raise
     notes = [str(w.message) for w in caught_warnings if issubclass(w.category, UserWarning)]
     context, coverage = arguments.get("context"), arguments.get("coverage")
-    reasons = ["--strict checks all rows first"] if apply_options.strict else []
-    reasons += ["--context first summarizes each domain"] if context else []
-    if reasons:
-        notes.append(f"{table_path} was read twice, because {' and '.join(reasons)}")
     if not project and context is None and (model.info.get("context") or {}).get("promised"):
         notes.append(
             "rows were predicted without context, but the score of this model on held-out domains "

@@ -174,9 +174,8 @@ class Recipe:
         self.recipe, self.table_options = recipe, self.evaluation["table"]["asked"]
         #: Arguments of :func:`~domainwise.models.table_model.table_setting`.
         self.options = {"random_state": recipe["seed"]} | {
-            name: recipe[name] for name in ("scoring", "inner_scoring", "pos_label")
+            name: recipe[name] for name in ("scoring", "inner_scoring", "pos_label", "decision")
         }
-        self.options["decision"] = recipe.get("decision", "auto")
 
     def table_path(self, path: Path | None, force: bool) -> Path:
         """Return the path of the evaluated table; refuse other tables unless ``force`` is True."""
@@ -248,5 +247,10 @@ class Recipe:
         calibration = results_by_key[key].get("calibration")
         true_range = (results_by_key[key]["between_sites"] or {}).get("true_range")
         return compare_with_constant(
-            self.recipe["scoring"], scores, constant_scores, calibration, true_range
+            self.recipe["scoring"],
+            scores,
+            constant_scores,
+            calibration,
+            true_range,
+            results_by_key[key].get("n_rows"),
         )

@@ -21,6 +21,7 @@ from pyarrow import types
 from domainwise.algebra.backends.dask import KnownPartitions
 from domainwise.algebra.gram.dask.graphs import Deferred
 from domainwise.tables.files import arrow_frame, folder_values, index_columns, is_data_file
+from domainwise.tables.names import check_names
 
 #: Maximum size in memory of adjacent row groups that are read together.
 PARTITION_BYTES = 32 * 2**20
@@ -67,6 +68,7 @@ def open_parquet(
     """
     footers = read_footers(path)
     schema = footers[0].schema
+    check_names(schema.names, footers[0].path)
     if features is None:
         excluded_names = {*label_columns, *index_columns(schema)}
         features = [name for name in schema.names if name not in excluded_names]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
 MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
 MAIN_ONLY |= {"site_columns", "site_calibration", "site_decisions", "validation_size"}
+MAIN_ONLY |= {"plan"}
 
 
 class Evaluation(Results):
@@ -85,6 +86,8 @@ class Evaluation(Results):
         Weight of each domain in the mean that decides which method is recommended.
     row_counts : dict
         Number of scored rows of each domain.
+    plan : Plan or None
+        The rows, folds and methods of the evaluation, which ``evaluate(plan=...)`` repeats.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
@@ -144,7 +147,8 @@ class Evaluation(Results):
 
         Columns: method, mean, low and high (95 % interval for the mean), worst, worst_domain,
         spread, seen (mean in random folds, where all domains are seen), within (mean in
-        cross-validation within large domains), p_value, p_adjusted, seconds. Errors are positive.
+        cross-validation within large domains), p_value, p_adjusted, seconds, n_rows (number of rows
+        on which the method is compared). Errors are positive.
 
         Returns
         -------
@@ -166,7 +170,7 @@ class Evaluation(Results):
         rows = [
             {"method": result.label, **row, "worst": row["domain"] == result.worst_domain}
             for result in self.results
-            for row in self._domain_scores(result)
+            for row in self.domain_scores(result)
         ]
         return import_pandas().DataFrame(rows)
 
@@ -323,10 +327,13 @@ class Evaluation(Results):
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the report as a single HTML file, and return its path.
 
+        Scores of all methods by domain are written to a CSV file beside it, whose name ends in
+        ``-sites.csv``.
+
         Parameters
         ----------
         path : path-like
-            File to write; an existing file is replaced.
+            File to write; existing files are replaced.
         title : str, default=None
             Heading of the report.
 
@@ -335,12 +342,10 @@ class Evaluation(Results):
         path : Path
             The file that was written.
         """
-        from domainwise.base.files import write_text
-        from domainwise.evaluation.page import render
+        from domainwise.evaluation.page import write_report
 
-        report_path = Path(path)
-        write_text(report_path, render(self, title=title))
-        return report_path
+        write_report(self, Path(path), title=title)
+        return Path(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation as JSON values, with None for undefined numbers.
@@ -368,6 +373,7 @@ class Evaluation(Results):
             "verdict": self.verdict(),
             "notes": self.notes,
             "left_out": self.left_out,
+            "plan": self.plan,
             "next_step": self.next_step,
             "answer": {**asdict(self.answer), "range": self.next_site},
             "domain_weights": [self.weights.get(domain, 1.0) for domain in self.domains],
@@ -450,28 +456,14 @@ class Evaluation(Results):
             "p_value": result.p_value,
             "p_adjusted": result.p_adjusted,
             "seconds": result.seconds,
+            "n_rows": result.n_rows,
         }
-
-    def _domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:
-        """Scores of a method on each domain, as displayed (errors are positive)."""
-        to_displayed = self.measure.shown
-        return [
-            {
-                "domain": domain,
-                "score": to_displayed(score),
-                **dict(zip(("low", "high"), self.ends(result, domain), strict=True)),
-                "seen": to_displayed(result.seen.get(domain, float("nan"))),
-                "within": to_displayed(result.within[domain]),
-                "error": result.errors.get(domain, float("nan")),
-            }
-            for domain, score in result.scores.items()
-        ]
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         """A method's entry in :meth:`to_dict`."""
         predictions, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
-        rows, pooled = self._domain_scores(result), sites.pool_method(self, result)
+        rows, pooled = self.domain_scores(result), sites.pool_method(self, result)
         return {
             **to_json(result),
             **summary,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +31,7 @@ from domainwise.evaluation.verdict import names_of, site_columns_sentences
 from domainwise.held_out.scoring.statistics import in_words
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.names import identifier_reason, site_columns
+from domainwise.tables.schema import MAX_LEVELS, MIN_LEVEL_ROWS
 
 #: Maximum number of columns that are described: those that distinguish domains best.
 MAX_COLUMNS = 40
@@ -400,7 +401,7 @@ def _check_anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
 
 
 def _check_identifiers(table: _Table) -> Iterator[Fault]:
-    """Find columns that identify the row or the domain."""
+    """Find columns that identify the row or the domain, and those with many categories."""
     n_rows, n_domains = len(table.domain_codes), len(table.domain_names)
     for column in table.columns:
         name, n_values, has_value = column.name, len(column.uniques), column.codes >= 0
@@ -411,6 +412,13 @@ def _check_identifiers(table: _Table) -> Iterator[Fault]:
         if reason:
             message = f"{name} {reason}: it looks like an identifier or a timestamp."
             yield table.make_fault("identifier", 1, [name], [], message, action)
+        elif not column.is_number and n_values > MAX_LEVELS:
+            message = (
+                f"{name} has {n_values:,} categories. Those with fewer than {MIN_LEVEL_ROWS} rows, "
+                f"and all but the {MAX_LEVELS - 1} most frequent ones, are treated as one."
+            )
+            action = "If rare categories matter, combine similar ones beforehand."
+            yield table.make_fault("many categories", 1, [name], [], message, action)
         elif 3 <= n_domains <= n_values <= 2 * n_domains:
             pairs = table.domain_codes[has_value] * n_values + column.codes[has_value]
             counts = np.bincount(pairs, minlength=n_domains * n_values).reshape(n_domains, n_values)
@@ -497,6 +505,43 @@ def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:
 def columns_of_sites(faults: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return columns that are constant within every domain."""
     return [name for fault in faults if fault["kind"] == SITE_LEVEL for name in fault["columns"]]
+
+
+def check_leaks(results: Results, rerun: Results | None) -> dict[str, Any]:
+    """Return faults after a ``rerun`` without leaking columns, for :attr:`Results.differences`.
+
+    A column stays an alarm only if the recommendation among the methods of the rerun changes
+    without it, or a score changes by more than its standard error: the mean of the recommended
+    method (or of the best method of the rerun), or its score on an affected domain.
+    """
+    faults = results.differences["faults"]
+    names = leaking_columns(faults)
+    scores = {} if rerun is None else {result.label: result.mean for result in rerun.results}
+    if rerun is None or _scores_change(results, rerun, faults):
+        return {"without_leaks": {"columns": names, "scores": scores}}
+    action = "The recommendation and the scores are about the same without it."
+    remark = {"severity": 1, "leak": False, "action": action}
+    faults = [{**fault, **remark} if fault["leak"] else fault for fault in faults]
+    return {"faults": sorted(faults, key=lambda fault: -fault["severity"])}
+
+
+def _scores_change(results: Results, rerun: Results, faults: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the recommendation or a score is different in a ``rerun`` of some of the methods."""
+    same_results = [result for result in results.results if rerun.find(result.key)]
+    if not same_results:
+        return True
+    before, after = replace(results, results=same_results).recommended, rerun.recommended
+    if before.key != after.key:
+        return True
+    changes = {
+        str(d): abs(before.known[d] - s) for d, s in after.known.items() if d in before.known
+    }
+    errors = {str(d): error for d, error in before.errors.items()}
+    affected_domains = {d for fault in faults if fault["leak"] for d in fault["domains"]}
+    if any(changes.get(d, 0.0) > errors.get(d, 0.0) for d in affected_domains):
+        return True
+    n = len(changes)
+    return n < 2 or bool(abs(before.mean - after.mean) > before.spread / np.sqrt(n))
 
 
 def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dict[str, Any]]:

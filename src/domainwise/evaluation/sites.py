@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from domainwise.held_out.scoring.site_calibration import (
     DecisionCurves,
     SiteEstimates,
     SiteRows,
+    auc_estimate,
     check_threshold,
     class_estimates,
     decision_curves,
@@ -171,35 +173,42 @@ def outputs_of(results: Results, method: MethodResult) -> tuple[SourceOutputs, l
     return outputs, domains
 
 
+def calibration_estimates(
+    results: Results, method: MethodResult
+) -> dict[Any, dict[str, SiteEstimates]]:
+    """Calibration of a method by class (None for numbers), quantity and domain."""
+    outputs, domains = outputs_of(results, method)
+    levels, codes = {"level": LEVEL, "pooled_level": POOLED_LEVEL}, outputs.domain_codes
+    if results.classes is None:
+        return {None: number_estimates(outputs.y, outputs.outputs[:, 0], codes, domains, **levels)}
+    return {
+        results.classes.tolist()[code]: class_estimates(
+            outputs.y == code, outputs.outputs[:, code], codes, domains, **levels
+        )
+        for code in event_codes(results.classes)
+    }
+
+
 def site_calibration(results: Results, method: MethodResult) -> SiteCalibration:
     """Calibration of a method by domain and pooled."""
     outputs, domains = outputs_of(results, method)
-    classes = results.classes
-    codes = event_codes(classes)
-    rows, pooled = [], {}
-    for code in codes:
-        column = 0 if code is None else code
-        y = outputs.y if code is None else outputs.y == code
-        estimates = (number_estimates if code is None else class_estimates)(
-            y,
-            outputs.outputs[:, column],
-            outputs.domain_codes,
-            domains,
-            level=LEVEL,
-            pooled_level=POOLED_LEVEL,
-        )
-        name = None if code is None or classes is None else classes.tolist()[code]
-        pooled[name] = {quantity: e.pooled for quantity, e in estimates.items()}
+    by_class, rows = calibration_estimates(results, method), []
+    for name, estimates in by_class.items():
         for domain_code, domain in enumerate(domains):
-            in_domain = outputs.domain_codes == domain_code
+            counts: Any = next(iter(estimates.values())).sites[domain]
             row: dict[str, Any] = {"domain": domain}
-            row |= {"class": name} if len(codes) > 1 else {}
-            row["rows"] = int(in_domain.sum())
-            if code is not None:
-                row["events"] = int(np.sum(outputs.y[in_domain] == code))
-                row["expected"] = float(outputs.outputs[in_domain, code].sum())
+            row |= {"class": name} if len(by_class) > 1 else {}
+            row["rows"] = counts.n_rows
+            if results.classes is not None:
+                in_domain = outputs.domain_codes == domain_code
+                p = outputs.outputs[in_domain, results.classes.tolist().index(name)]
+                row |= {"events": counts.n_events, "expected": float(p.sum())}
             rows.append(row | estimate_columns(estimates, domain))
-    is_single = len(codes) == 1
+    pooled: dict[Any, Any] = {
+        name: {quantity: estimate.pooled for quantity, estimate in estimates.items()}
+        for name, estimates in by_class.items()
+    }
+    is_single = len(pooled) == 1
     return SiteCalibration(
         import_pandas().DataFrame(rows), pooled[next(iter(pooled))] if is_single else pooled
     )
@@ -215,6 +224,19 @@ def estimate_columns(estimates: Mapping[str, SiteEstimates], domain: Label) -> d
     return columns
 
 
+def event_estimates(
+    results: Results, method: MethodResult, threshold: float | None
+) -> dict[str, SiteEstimates]:
+    """AUC of a method for two classes and, at a threshold, what a decision is worth."""
+    outputs, domains = event_outputs(results, method)
+    rows = SiteRows(outputs.y == 1, outputs.outputs[:, 1], outputs.domain_codes, domains)
+    auc: Any = rows.estimate(partial(auc_estimate, level=LEVEL), "logit", POOLED_LEVEL)
+    decisions: Any = {}
+    if threshold is not None:
+        decisions = rows.decisions(threshold, LEVEL, POOLED_LEVEL)
+    return {"auc": auc, **decisions}
+
+
 def site_decisions(
     results: Results, method: MethodResult, threshold: float | None = None
 ) -> SiteDecisions:
@@ -223,15 +245,12 @@ def site_decisions(
     if threshold is None:
         raise ValueError("no threshold was passed to evaluate(). Pass one, such as threshold=0.1")
     check_threshold(threshold)
-    outputs, domains = event_outputs(results, method)
-    y, codes = outputs.y == 1, outputs.domain_codes
-    site_rows = SiteRows(y, outputs.outputs[:, 1], codes, domains)
-    estimates: Any = site_rows.decisions(threshold, LEVEL, POOLED_LEVEL)
-    counts = zip(np.bincount(codes), np.bincount(codes, y), strict=True)
+    estimates = event_estimates(results, method, threshold)
+    auc = estimates.pop("auc")
     rows = [
-        {"domain": domain, "rows": int(n), "events": int(n_events)}
+        {"domain": domain, "rows": estimate.n_rows, "events": estimate.n_events}
         | estimate_columns(estimates, domain)
-        for domain, (n, n_events) in zip(domains, counts, strict=True)
+        for domain, estimate in auc.sites.items()
     ]
     pooled = {name: estimate.pooled for name, estimate in estimates.items()}
     return SiteDecisions(import_pandas().DataFrame(rows), pooled, float(threshold))

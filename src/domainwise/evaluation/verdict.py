@@ -1,21 +1,23 @@
-"""The result of an evaluation in sentences: recommendation, expected score, and confidence."""
+"""The result of an evaluation in sentences; each function makes one statement from the results.
+
+A statement that does not apply is an empty string.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from domainwise.base.messages import listed
-from domainwise.evaluation.html import TextCell, TextTable
-from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
+from domainwise.evaluation.plots.style import number_format
+from domainwise.evaluation.results import UNKNOWN, MethodResult, Results
 from domainwise.evaluation.sites import has_outputs, pool_method, validation_size
 from domainwise.held_out.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 from domainwise.models.registry import CONTEXT, TRIVIAL
@@ -45,6 +47,7 @@ NO_FAULT = (
 class Answer:
     """The sentences on the first screen of the report; a sentence that does not apply is empty."""
 
+    limits: str  #: what was left out to save time
     take: str  #: name of the recommended method
     reason: str  #: reason for the recommendation
     context: str  #: gain from predicting all rows of a domain together
@@ -57,6 +60,7 @@ class Answer:
     validation: str  #: number of rows needed to validate the model at the next site
     command: str  #: command that fits the recommended method
     watch: str  #: how to check new rows for shift
+    methods: str  #: paragraph about the methods of the evaluation, for a publication
 
     def sentences(self) -> list[str]:
         """All sentences, in the order of the report."""
@@ -64,9 +68,8 @@ class Answer:
         confidence = f"Confidence: {self.certainty}. {self.certain}"
         problems = [f"Check first: {' '.join(fault.values()).strip()}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
-        outlook = f"Expect {self.expect}"
-        texts = (recommendation, self.context, outlook, confidence, *problems, self.labels)
-        texts = (*texts, self.validation, command)
+        texts = (recommendation, self.context, f"Expect {self.expect}", confidence, *problems)
+        texts = (self.limits, *texts, self.labels, self.validation, command)
         return [text for text in texts if text]
 
     def lines(self, width: int = 80, report: str = "the report") -> list[str]:
@@ -119,13 +122,11 @@ def _whole_sentences(text: str, n_lines: int, wrap: Callable[..., list[str]]) ->
 
 def make_answer(results: Results) -> Answer:
     """Describe the results in sentences."""
-    method = results.recommended
-    faults = results.differences.get("faults", ())
+    method, faults = results.recommended, results.differences.get("faults", ())
     severe_faults = [fault for fault in faults if fault["severity"] > 1]
     problems = [fault_in_words(fault) for fault in severe_faults]
     _, _, arguments = results.next_step.partition(": domainwise ")
-    command = "" if method.trivial else "model = evaluation.fit()"
-    checker = "check_shift(model, X)"
+    command, checker = "model = evaluation.fit()", "check_shift(model, X)"
     if arguments:
         command, checker = f"domainwise {arguments}", "domainwise predict"
     watch = f"{checker} reports whether new rows differ from all domains in this table."
@@ -135,19 +136,56 @@ def make_answer(results: Results) -> Answer:
         action = "The error messages are in the notes at the end of the report."
         problems.append({"problem": problem, "action": action})
     first_problems = problems[:MAX_FAULTS]
+    certainty, certain = confidence(results)
     return Answer(
+        limits(results),
         "" if method.trivial else method.label,
-        _reason(results),
-        _context_text(results),
-        _expectation(results),
-        *_certainty(results),
+        recommendation(results),
+        context_gain(results),
+        expectation(results),
+        certainty,
+        certain,
         first_problems,
         len(problems) + len(faults) - len(severe_faults) - len(first_problems),
         label_sentence(results),
         validation_sentence(results),
-        command,
+        "" if method.trivial else command,
         "" if method.trivial else watch,
+        methods_paragraph(results),
     )
+
+
+# Names and numbers --------------------------------------------------------------------------------
+
+
+def in_sentence(method: MethodResult) -> str:
+    """The name of a method in a sentence, such as "the ensemble with context"."""
+    label = method.label[: -len(CONTEXT)] if method.context else method.label
+    return PHRASES.get(label, label) + " with context" * method.context
+
+
+def names_of(*domains: object) -> str:
+    """Names of domains for a sentence, after the word "domain" if a name starts with a digit.
+
+    >>> names_of("bath"), names_of(3), names_of(3, 4)
+    ('bath', 'domain 3', 'domains 3 and 4')
+    """
+    names = [str(domain) for domain in domains]
+    prefix = f"domain{'s' * (len(names) > 1)} " * any(name[:1].isdigit() for name in names)
+    return prefix + listed(names)
+
+
+def interval(ends: tuple[float, float] | None) -> str:
+    """An interval of displayed scores as text; a dash if it is unknown or empty."""
+    low, high = ends or UNKNOWN
+    return " to ".join(map(number_format([], [(low, high)]), (low, high))) if low < high else "–"
+
+
+def score_format(results: Results) -> Callable[[float], str]:
+    """Return a function that formats scores, as displayed, with the digits that are supported."""
+    method = results.recommended
+    scores = [results.measure.shown(score) for score in method.known.values()]
+    return number_format(scores, [results.ends(method, name) for name in method.known])
 
 
 def fault_in_words(fault: dict[str, Any]) -> dict[str, str]:
@@ -156,61 +194,125 @@ def fault_in_words(fault: dict[str, Any]) -> dict[str, str]:
     return {"problem": problem, "action": fault["action"]}
 
 
-def _reason(results: Results) -> str:
+def rounded(number: int) -> int:
+    """Round a number up to three significant digits.
+
+    >>> rounded(1526), rounded(84)
+    (1530, 84)
+    """
+    unit = 10 ** max(len(str(number)) - 3, 0)
+    return -(-number // unit) * unit
+
+
+def _constant(results: Results) -> str:
+    """Description of the constant prediction, with its name in tables."""
+    description = "mean of the target" if results.classes is None else "most frequent class"
+    return f"the {description} ({next(r.label for r in results.results if r.trivial)})"
+
+
+def _held_out(results: Results) -> str:
+    """The domains that were scored, such as "seven of eight held-out domains"."""
+    n_scored, n_domains = len(results.recommended.known), results.facts.get("domains", 0)
+    total_text = f" of {in_words(n_domains)}" * (n_scored < n_domains)
+    plural_ending = "s" * (max(n_scored, n_domains) > 1)
+    return f"{in_words(n_scored)}{total_text} held-out domain{plural_ending}"
+
+
+# The first screen ---------------------------------------------------------------------------------
+
+
+def limits(results: Results) -> str:
+    """What was left out to save time: rows, folds, and fits after an interruption."""
+    facts, n_scored = results.facts, sum(results.row_counts.values())
+    sentences = []
+    if "quick" in facts:
+        sentences.append("Quick run: evaluate again without the quick option before you decide.")
+    if facts.get("rows", 0) < facts.get("rows_given", 0):
+        sentences.append(
+            f"Methods were trained on {facts['rows']:,} of {facts['rows_given']:,} rows and scored "
+            f"on {n_scored:,} rows."
+        )
+    return " ".join([*sentences, facts.get("stopped", "")]).strip()
+
+
+def recommendation(results: Results) -> str:
     """The reason for the recommendation."""
     method, rival, leader = results.recommended, results.rival, results.leader()
-    label, show = results.measure.label, results.show
-    n_scored, n_domains = len(method.known), results.facts.get("domains", 0)
-    total_text = f" of {in_words(n_domains)}" if n_scored < n_domains else ""
-    plural_ending = "s" * (max(n_scored, n_domains) > 1)
-    domains_text = f"{in_words(n_scored)}{total_text} held-out domain{plural_ending}"
-    where_text = f"over {domains_text}"
-    if method.trivial:
-        restriction = " that predicts rows one by one" * any(r.context for r in results.results)
-        second_text = f"; {in_sentence(rival)} is second, with {show(rival.mean)}" if rival else ""
-        return (
-            f"No method{restriction} is better than always predicting {_constant(results)}, which "
-            f"has a mean {label} of {show(method.mean)} {where_text}{second_text}."
-        )
-    mean_of: Callable[[MethodResult], float] = results.weighted_mean
     other = leader if leader is not method else rival
-    if other and not other.trivial and mean_of(method) - mean_of(other) < results.margin:
-        advantage = ", and simpler" * (method.cost < other.cost)
-        if advantage and 0.0 < 2.0 * method.seconds <= other.seconds:
-            advantage += " and at least twice as fast"
-        if not advantage and method.worst > other.worst:
-            worst_text = f"{show(method.worst)} and {show(other.worst)}"
-            advantage = f", and better on the worst domain ({worst_text})"
-        means_text = f"mean {label}: {show(method.mean)} and {show(other.mean)}"
-        return f"about as good as {in_sentence(other)} on {domains_text} ({means_text}){advantage}."
-    if method is max(results.row_by_row, key=lambda result: result.mean):
-        mean_of = attrgetter("mean")
-    else:
+    label, mean = results.measure.label, results.show(method.mean)
+    where_text = f"over {_held_out(results)}"
+    if method is not max(results.row_by_row, key=lambda result: result.mean):
         where_text += ", with less weight for domains with few rows"
+    if method.trivial:
+        return no_better_method(results)
+    lead = np.inf if other is None else results.weighted_mean(method) - results.weighted_mean(other)
+    if other and not other.trivial and lead < results.margin:
+        return tie(results, other)
     if rival is None:
-        return f"the only evaluated method; its mean {label} {where_text} is {show(method.mean)}."
+        return f"the only evaluated method; its mean {label} {where_text} is {mean}."
     if rival.trivial:
         return f"best mean {label} {where_text}."
-    lead = show(results.measure.sign * (mean_of(method) - mean_of(rival)))
+    return f"best mean {label} {where_text}, {lead_over(results, rival)}."
+
+
+def no_better_method(results: Results) -> str:
+    """The constant prediction is as good as all methods."""
+    method, rival, show = results.recommended, results.rival, results.show
+    restriction = " that predicts rows one by one" * any(r.context for r in results.results)
+    second_text = f"; {in_sentence(rival)} is second, with {show(rival.mean)}" if rival else ""
+    return (
+        f"No method{restriction} is better than always predicting {_constant(results)}, which has "
+        f"a mean {results.measure.label} of {show(method.mean)} over {_held_out(results)}"
+        f"{second_text}."
+    )
+
+
+def tie(results: Results, other: MethodResult) -> str:
+    """The recommended method is about as good as another, and why it is preferred."""
+    method, show = results.recommended, results.show
+    reasons = []
+    if method.key == "linear":
+        reasons.append("it is a linear model")
+    if other.key.startswith("ensemble"):
+        reasons.append("it is one model instead of an average of several")
+    if 0.0 < 2.0 * method.seconds <= other.seconds:
+        reasons.append(f"it took {method.seconds:.3g} s instead of {other.seconds:.3g} s")
+    if not reasons and method.worst > other.worst:
+        worst_text = f"{show(method.worst)} and {show(other.worst)}"
+        reasons.append(f"it is better on the worst domain ({worst_text})")
+    preference = f"; it is preferred because {listed(reasons)}" if reasons else ""
+    return (
+        f"about as good as {in_sentence(other)} on {_held_out(results)} (mean "
+        f"{results.measure.label}: {show(method.mean)} and {show(other.mean)}){preference}."
+    )
+
+
+def lead_over(results: Results, rival: MethodResult) -> str:
+    """By how much the recommended method is better than another, and whether by chance."""
+    method = results.recommended
+    is_best = method is max(results.row_by_row, key=lambda result: result.mean)
+    difference = method.mean - rival.mean
+    if not is_best:
+        difference = results.weighted_mean(method) - results.weighted_mean(rival)
     p_value = compare(method.known, rival.known).p_value
     if method.p_adjusted is not None and rival is results.baseline:
         p_value = method.p_adjusted
-    if p_value is None:
-        n_common = len(method.known.keys() & rival.known.keys())
-        subject = "one domain" if n_common == 1 else f"{in_words(n_common)} domains"
-        remark = f"with {subject}, this difference may be due to chance"
-    else:
+    n_common = len(method.known.keys() & rival.known.keys())
+    remark = f"with {in_words(n_common)} domain{'s' * (n_common > 1)}, this difference may be due "
+    remark += "to chance"
+    if p_value is not None:
         is_significant = p_value < SIGNIFICANCE_LEVEL
         claim = "is statistically significant" if is_significant else "may be due to chance"
         remark = f"this difference {claim} (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
-    return f"best mean {label} {where_text}, {lead} better than {in_sentence(rival)}; {remark}."
+    lead = results.show(results.measure.sign * difference)
+    return f"{lead} better than {in_sentence(rival)}; {remark}"
 
 
-def _context_text(results: Results) -> str:
-    """The gain from predicting all rows of a new domain together; empty if there is no gain."""
+def context_gain(results: Results) -> str:
+    """The gain from predicting all rows of a new domain together."""
     method, show = results.recommended, results.show
     better_methods = [
-        r for r in results.results if r.context and r.mean - method.mean > results.margin
+        r for r in results.compared if r.context and r.mean - method.mean > results.margin
     ]
     if method.context or not better_methods:
         return ""
@@ -231,48 +333,63 @@ def _context_text(results: Results) -> str:
     return f"{text} With only some of the rows, this score is {scores_text}."
 
 
-def _expectation(results: Results) -> str:
-    """The expected score at the next site."""
-    method, measure, show = results.recommended, results.measure, results.show
-    ends, n = results.next_site, len(method.known)
-    constant, comparison = results.find(TRIVIAL), ""
-    if constant is not None and not method.trivial:
-        comparison = f" Always predicting {_constant(results)} scores {show(constant.mean)}."
-    if (rerun := results.differences.get("without_leaks")) and rerun["scores"]:
-        best_label = max(rerun["scores"], key=lambda label: rerun["scores"][label])
-        columns_text, score_text = listed(rerun["columns"]), show(rerun["scores"][best_label])
-        rerun_text = f"Without {columns_text}, the best score is {score_text} ({best_label})."
-        comparison = f" {rerun_text}{comparison}"
-    if ends is not None:
-        low, high = (show(measure.sign * end) for end in ends)
-        choice = ""
-        if (cost := results.choice_cost) >= 0.1 * results.margin:
-            choice = f" The choice of the method itself costs about {show(measure.sign * cost)}."
+def expectation(results: Results) -> str:
+    """The expected score at the next site, and what to compare it with."""
+    statements = (next_site(results), cost_of_choice(results), without_leaks(results))
+    return " ".join(filter(None, (*statements, constant_score(results))))
+
+
+def next_site(results: Results) -> str:
+    """The prediction interval for the score measured at the next site."""
+    method, measure, text = results.recommended, results.measure, score_format(results)
+    mean, n = text(measure.shown(method.mean)), len(method.known)
+    if results.next_site is not None:
+        low, high = map(text, results.next_site)
         return (
             f"{measure.label} between {low} and {high} at the next site, with a probability of "
-            f"90 %. The mean over held-out domains is {show(method.mean)}.{choice}{comparison}"
+            f"90 % (prediction interval). The mean over held-out domains is {mean}."
         )
-    summary = f"{measure.label} {show(method.mean)} on average"
     if n < 2:
-        return f"{summary}. A 90 % range cannot be computed from one scored domain.{comparison}"
-    low, high = sorted(map(show, method.known.values()), key=float)[:: n - 1]
-    probability = {2: "one third", 3: "one half"}[n]
+        return f"{measure.label} {mean} on average. One scored domain has no prediction interval."
+    low, *_, high = map(text, sorted(map(measure.shown, method.known.values())))
     return (
-        f"{summary}. A 90 % range cannot be computed from {in_words(n)} domains: the score at the "
-        f"next site is between {low} and {high} with a probability of {probability}.{comparison}"
+        f"{measure.label} {mean} on average. A 90 % prediction interval cannot be computed from "
+        f"{in_words(n)} domains: the score at the next site is between {low} and {high} with a "
+        f"probability of {({2: 'one third', 3: 'one half'})[n]}."
     )
 
 
-def _constant(results: Results) -> str:
-    """Description of the constant prediction, with its name in tables."""
-    description = "mean of the target" if results.classes is None else "most frequent class"
-    return f"the {description} ({next(r.label for r in results.results if r.trivial)})"
+def cost_of_choice(results: Results) -> str:
+    """By how much the score of the best of several methods is too good."""
+    if (cost := results.choice_cost) < 0.1 * results.margin:
+        return ""
+    cost_text = results.show(results.measure.sign * cost)
+    return f"The choice of the method itself costs about {cost_text}."
 
 
-def _certainty(results: Results) -> tuple[str, str]:
+def without_leaks(results: Results) -> str:
+    """The best score without the columns that may contain the answer."""
+    rerun = results.differences.get("without_leaks")
+    if not rerun or not rerun["scores"]:
+        return ""
+    label = max(rerun["scores"], key=lambda name: rerun["scores"][name])
+    score_text = results.show(rerun["scores"][label])
+    return f"Without {listed(rerun['columns'])}, the best score is {score_text} ({label})."
+
+
+def constant_score(results: Results) -> str:
+    """The score of the constant prediction."""
+    constant = results.find(TRIVIAL)
+    if constant is None or results.recommended.trivial:
+        return ""
+    score_text = score_format(results)(results.measure.shown(constant.mean))
+    return f"Always predicting {_constant(results)} scores {score_text}."
+
+
+def confidence(results: Results) -> tuple[str, str]:
     """Confidence (low, medium or high), and the reason; the guide to the report states the rule."""
-    method, constant, show = results.recommended, results.find(TRIVIAL), results.show
-    n, sign, label = len(method.known), results.measure.sign, results.measure.label
+    method, constant = results.recommended, results.find(TRIVIAL)
+    text, sign, n = score_format(results), results.measure.sign, len(method.known)
     faults = results.differences.get("faults", ())
     leaking_columns = [name for fault in faults if fault["leak"] for name in fault["columns"]]
     if leaking_columns:
@@ -284,80 +401,23 @@ def _certainty(results: Results) -> tuple[str, str]:
     pooled = pool_method(results, method)
     if pooled is None or pooled.true_range is None:
         return "medium", "The uncertainty of each domain's score is not known for this scorer."
-    claim = "Domains differ" if pooled.differ else "There is no evidence that domains differ"
     low, high = pooled.true_range
-    range_text = f"the true {label} at the next site is between {show(sign * low)} and "
-    claim = f"{claim}: {range_text}{show(sign * high)} (90 %)."
+    claim = (
+        f"{'Domains differ' if pooled.differ else 'There is no evidence that domains differ'}: the "
+        f"true {results.measure.label} at the next site is between {text(low)} and {text(high)} "
+        "(90 %)."
+    )
     if constant is None or method.trivial:
         return "medium" if pooled.differ else "high", claim
-    constant_text = f"a constant prediction ({show(constant.mean)})"
-    gain_text = f"more than half of the gain over {constant_text}"
+    constant_text = f"a constant prediction ({text(results.measure.shown(constant.mean))})"
     worse_end = low if sign > 0 else -high
     if worse_end >= (method.mean + constant.mean) / 2:
-        return "high", f"{claim} At the worse end, {gain_text} remains."
+        gain_text = f"more than half of the gain over {constant_text} remains"
+        return "high", f"{claim} At the worse end, {gain_text}."
     if worse_end <= constant.mean:
         return "medium", f"{claim} The worse end is no better than {constant_text}."
-    return "medium", f"{claim} At the worse end, {gain_text} is lost."
-
-
-def in_sentence(method: MethodResult) -> str:
-    """The name of a method in a sentence, such as "the ensemble with context"."""
-    label = method.label[: -len(CONTEXT)] if method.context else method.label
-    return PHRASES.get(label, label) + " with context" * method.context
-
-
-def names_of(*domains: object) -> str:
-    """Names of domains for a sentence, after the word "domain" if a name starts with a digit.
-
-    >>> names_of("bath"), names_of(3), names_of(3, 4)
-    ('bath', 'domain 3', 'domains 3 and 4')
-    """
-    names = [str(domain) for domain in domains]
-    prefix = f"domain{'s' * (len(names) > 1)} " * any(name[:1].isdigit() for name in names)
-    return prefix + listed(names)
-
-
-def interval(results: Results, ends: tuple[float, float] | None) -> str:
-    """An interval of displayed scores as text; a dash if it is unknown or empty."""
-    low, high = ends or UNKNOWN
-    text = " to ".join(results.show(results.measure.sign * end) for end in (low, high))
-    return text if low < high else "–"
-
-
-def domains_table(results: Results, shown_results: Sequence[MethodResult]) -> TextTable:
-    """Scores of ``shown_results`` by domain, and details of the recommended method."""
-    method, classes, show = results.recommended, results.facts["classes"], results.show
-    target_heading = "target quartiles" if classes is None else "most frequent classes"
-    if classes is not None and len(classes) == 2:
-        target_heading = f"share of class {classes[1]}"
-    headings = ["domain", *(r.label for r in shown_results), "95 %", "seen", "within", "rows"]
-    domain_by_name = {domain["name"]: domain for domain in results.differences.get("domains", ())}
-    rows = []
-    for name in results.hardest_first:
-        domain = domain_by_name.get(str(name))
-        best_score = max(r.known.get(name, -np.inf) for r in results.results)
-        cells = [TextCell(str(name))]
-        for r in shown_results:
-            is_best, css_class = r.scores[name] == best_score, "outside" * (name == r.worst_domain)
-            cells.append(TextCell(show(r.scores[name]), is_best, css_class))
-        other_scores = (method.seen.get(name), method.within.get(name))
-        texts = [interval(results, results.ends(method, name)), *map(show, other_scores)]
-        texts += [f"{domain['rows']:,}", _target_text(domain, classes)] if domain else ["–", "–"]
-        rows.append([*cells, *map(TextCell, texts)])
-    row_kinds = ["worst" if name == results.worst_domain else "" for name in results.hardest_first]
-    return TextTable([*headings, target_heading], rows, row_kinds).without_empty_columns()
-
-
-def _target_text(domain: dict[str, Any], classes: list[Any] | None) -> str:
-    """Quartiles of the target in a domain, or class frequencies."""
-    if classes is None:
-        is_integer = all(value == round(value) for value in domain["target"])
-        return " / ".join(f"{v:.4g}" if is_integer else f"{v:#.4g}" for v in domain["target"])
-    class_counts = domain["classes"]
-    if len(classes) == 2:
-        return percent(class_counts[1] / domain["rows"])
-    frequent_classes = sorted(zip(class_counts, map(str, classes), strict=True), reverse=True)[:3]
-    return ", ".join(f"{c}: {percent(n / domain['rows'])}" for n, c in frequent_classes if n)
+    gain_text = f"more than half of the gain over {constant_text} is lost"
+    return "medium", f"{claim} At the worse end, {gain_text}."
 
 
 def label_sentence(results: Results) -> str:
@@ -377,10 +437,12 @@ def label_sentence(results: Results) -> str:
     # The smallest number of labels with about the best score.
     n_enough = next(n for n in counts if best_score - scores[n] < margin)
     n_first = counts[0] if scores[counts[0]] - initial_score >= margin else n_enough
-    text = f"With {n_first} labels{source_text}, the expected {label} is {show(scores[n_first])} "
-    text += f"instead of {show(initial_score)}"
-    text += f"; with {n_enough}, it is {show(scores[n_enough])}" * (n_enough != n_first)
-    return text + (". More labels add little." if n_enough < n_max else ".")
+    more_text = f"; with {n_enough}, it is {show(scores[n_enough])}" * (n_enough != n_first)
+    return (
+        f"With {n_first} labels{source_text}, the expected {label} is {show(scores[n_first])} "
+        f"instead of {show(initial_score)}{more_text}."
+        f"{' More labels add little.' * (n_enough < n_max)}"
+    )
 
 
 def site_columns_sentences(results: Results) -> dict[str, str]:
@@ -422,18 +484,67 @@ def validation_sentence(results: Results) -> str:
     )
 
 
-def rounded(number: int) -> int:
-    """Round a number up to three significant digits.
+# The sections below -------------------------------------------------------------------------------
 
-    >>> rounded(1526), rounded(84)
-    (1530, 84)
-    """
-    unit = 10 ** max(len(str(number)) - 3, 0)
-    return -(-number // unit) * unit
+
+def rule(results: Results) -> str:
+    """The full rule by which a method is recommended."""
+    margin_text = f"{results.margin:.3g}"
+    return (
+        "Methods that predict rows one by one are ranked by their mean score over held-out "
+        "domains, in which domains with few rows have less weight, because their scores are "
+        f"uncertain. Methods whose mean is worse than the best by less than {margin_text} (0.01, "
+        "or 2 % of the error of the best baseline), and whose worst score is worse than the worst "
+        "of the best method by less than three times as much, are considered equally good. Of "
+        "these, the one with the lowest computational cost is recommended, in this order: "
+        "constant, linear model, SVM, DCM and other projections, boosting, InvariantRidge, "
+        "InvariantSVC or InvariantSVR, ensemble."
+    )
+
+
+def folds(results: Results, noun: str = "domain") -> str:
+    """How domains were held out."""
+    n_domains, n_splits = len(results.domains), len(results.recommended.parameters)
+    if n_splits in (0, n_domains):
+        return f"Each of the {n_domains} {noun}s was held out in turn"
+    return f"The {n_domains} {noun}s were held out in {in_words(n_splits)} groups"
+
+
+def methods_paragraph(results: Results) -> str:
+    """The methods of the evaluation in the words of TRIPOD-Cluster, for a publication."""
+    facts, measure, method = results.facts, results.measure, results.recommended
+    n_scored, labels = sum(results.row_counts.values()), [r.label for r in results.results]
+    pooled, interval_text = pool_method(results, method), ""
+    if pooled is not None and pooled.true_range is not None:
+        text, (low, high) = score_format(results), pooled.true_range
+        tau_low, tau_high = pooled.tau_interval or UNKNOWN
+        interval_text = (
+            f" The pooled {measure.label} was {text(pooled.mean)}; heterogeneity between sites was "
+            f"τ = {pooled.tau:.2f} (90 % confidence interval {tau_low:.2f} to {tau_high:.2f}, "
+            f"{pooled.scale} scale), and the 90 % prediction interval for the true score at a new "
+            f"site was {text(low)} to {text(high)}."
+        )
+    calibration = "observed-to-expected ratio, calibration intercept and calibration slope"
+    if results.classes is None:
+        calibration = "bias and calibration slope"
+    return (
+        "Performance at new sites was estimated by internal-external cross-validation. "
+        f"{folds(results, 'site')}: models were developed on the others, and assessed on those "
+        "held out. Preprocessing and hyperparameters were "
+        "chosen with the development sites only, by holding out sites within them. Models were "
+        f"developed on {facts.get('rows', 0):,} of {facts.get('rows_given', 0):,} rows, and "
+        f"performance was assessed on {n_scored:,} rows. {in_words(len(labels)).capitalize()} "
+        f"method{'s' * (len(labels) > 1)} ({', '.join(labels)}) were compared by {measure.label}; "
+        f"{method.label} was selected. Performance was computed for each site, with a 95 % "
+        "interval from resampled rows, and pooled over sites by random-effects meta-analysis "
+        "(restricted maximum likelihood; Hartung-Knapp interval for the mean and Q-profile "
+        f"interval for the standard deviation τ between sites).{interval_text} Calibration was "
+        f"assessed in each site by {calibration}, and pooled in the same way."
+    )
 
 
 def difference_sentence(results: Results) -> str:
-    """A sentence about the columns that distinguish a domain from the others."""
+    """The columns that distinguish a domain from the others."""
     differences = results.differences
     columns = differences["columns"]
     names = [domain["name"] for domain in differences["domains"]]
@@ -441,44 +552,51 @@ def difference_sentence(results: Results) -> str:
         f"{c['name']} ({names_of(names[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
     ]
     n_identifying = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
-    verb, pronoun = "clearly distinguishes", "its"
-    if n_identifying > 1:
-        verb, pronoun = "each clearly distinguish", "their"
-    claim = f"{verb} one domain from all others, by {pronoun} values or by which values are missing"
     if not n_identifying:
-        return f"No single column {claim}; the best one is {descriptions[0]}."
-    share_text = f"{n_identifying} of {len(columns) + differences['others']} columns"
-    return f"{share_text} {claim}: {listed(descriptions[:n_identifying])}."
+        return (
+            "No single column clearly distinguishes one domain from all others; the best one is "
+            f"{descriptions[0]}."
+        )
+    n_columns = len(columns) + differences["others"]
+    return (
+        f"{n_identifying} of {n_columns} columns clearly distinguish one domain from all others, "
+        "by values or by which values are missing: "
+        f"{listed(descriptions[:n_identifying])}."
+    )
 
 
-def importance_sentences(results: Results) -> list[str]:
-    """Sentences about the most important column, and about columns that could be dropped."""
+def importance_sentence(results: Results) -> str:
+    """The most important column."""
     method, importance = results.recommended, results.recommended.importance
     if not importance:
-        return []
-    top_column = max(importance, key=lambda name: importance[name])
-    change_verb = "decreases" if results.measure.sign > 0 else "increases"
-    loss_text = results.show(results.measure.sign * importance[top_column])
-    min_importance = results.margin / 2
-    beginning = "The most important column on held-out domains is"
-    if importance[top_column] < min_importance:
-        beginning = "No single column is important on held-out domains; the most important one is"
-    sentences = [
-        f"{beginning} {top_column}: if its values are shuffled, the {results.measure.label} of "
-        f"{in_sentence(method)} {change_verb} by {loss_text}."
-    ]
-    faulty_columns = {
-        name for fault in results.differences.get("faults", ()) for name in fault.get("columns", ())
-    }
-    unused_columns = [
+        return ""
+    column = max(importance, key=lambda name: importance[name])
+    subject = "The most important column on held-out domains is"
+    if importance[column] < results.margin / 2:
+        subject = "No single column is important on held-out domains; the most important one is"
+    verb = "decreases" if results.measure.sign > 0 else "increases"
+    loss_text = results.show(results.measure.sign * importance[column])
+    return (
+        f"{subject} {column}: if its values are shuffled, the {results.measure.label} of "
+        f"{in_sentence(method)} {verb} by {loss_text}."
+    )
+
+
+def unused_columns(results: Results) -> str:
+    """Columns that identify a domain, and that the recommended method hardly uses."""
+    importance = results.recommended.importance
+    faults = results.differences.get("faults", ())
+    faulty_columns = {name for fault in faults for name in fault.get("columns", ())}
+    names = [
         column["name"]
         for column in results.differences["columns"]
         if column["tells"] >= IDENTIFYING_AUC
         and column["name"] not in faulty_columns
-        and importance.get(column["name"], np.inf) < min_importance
+        and importance.get(column["name"], np.inf) < results.margin / 2
     ]
-    if unused_columns:
-        advice = f"Consider dropping {listed(unused_columns)}: {in_sentence(method)} hardly uses "
-        pronouns = "it, and its" if len(unused_columns) == 1 else "them, and their"
-        sentences.append(f"{advice}{pronouns} values may be different at the next site.")
-    return sentences
+    if not names:
+        return ""
+    return (
+        f"Consider dropping {listed(names)}: {in_sentence(results.recommended)} hardly uses "
+        f"{'it' if len(names) == 1 else 'them'}, and the values may be different at the next site."
+    )

@@ -8,7 +8,7 @@ files of any size.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,13 +19,14 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.base.arrays import Array
+from domainwise.base.files import to_json
 from domainwise.base.messages import ContextWarning, warn_caller
 from domainwise.base.process import filtered_warnings
 from domainwise.held_out.calibration.decisions import check_decision
 from domainwise.held_out.calibration.quantiles import scores_by_class, stored_quantiles
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.predictions import Outputs, Predictions, fit_with_domains
-from domainwise.models.files.persistence import ModelFileError, load, read_info, save
+from domainwise.models.files.persistence import ModelFileError, load_saved, read_info, save
 from domainwise.models.files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
 from domainwise.models.tuning import MethodSearch
@@ -60,7 +61,7 @@ class TableModel:
                 f"{path} does not describe the table's columns, because it was written by "
                 "domainwise.save. Load it in Python with domainwise.load"
             ) from None
-        return cls(load(path), schema, info)
+        return cls(load_saved(path)[0], schema, info)
 
     @config_context(transform_output="default")
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
@@ -326,17 +327,10 @@ def describe_model(
         "domains": [list(pair) for pair in domains],
         "n_rows": sum(n for _, n in domains),
         "seed": setting.seed,
-        "chosen": plain_parameters({name: search.best_params_[name] for name in search.varied_}),
+        "chosen": to_json({name: search.best_params_[name] for name in search.varied_}, str),
         "n_components": None if projector is None else int(projector.dual_coef_.shape[1]),
         "check": None,
         "context": context,
         "notes": notes,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON values; NaN and infinite numbers become text."""
-    plain_values = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
-    is_nonfinite = {n: isinstance(v, float) and not np.isfinite(v) for n, v in plain_values.items()}
-    return {n: str(v) if is_nonfinite[n] else v for n, v in plain_values.items()}

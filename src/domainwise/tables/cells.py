@@ -303,16 +303,23 @@ class Cells:
         """Return the cells as text, as they are written; None if missing.
 
         Among ``levels``, such as "01" or "TRUE", a typed number or boolean is the level with its
-        value.
+        value. Raises a TableError if there are several.
         """
-        level_by_value = {number_in(level): level for level in levels}
         missing_words = {*missing_text, *self.na}
+        levels_by_value: dict[float, list[str]] = {}
+        for level in levels:
+            levels_by_value.setdefault(number_in(level), []).append(level)
 
         def convert(cell: Any) -> str | None:
             text = text_of(cell)
-            if isinstance(cell, (Real, np.bool_)) and text not in levels:
-                text = level_by_value.get(float(cell), text)
-            return None if text in missing_words else text
+            if text in missing_words:
+                return None
+            matches = levels_by_value.get(cell, []) if isinstance(cell, (Real, np.bool_)) else []
+            if len(matches) > 1:
+                where = f"column {self.column.name!r} has the number {text}, which may be "
+                advice = ". Store this column as text (in pandas.read_csv, pass dtype=str)"
+                raise TableError(where, " or ".join(map(repr, matches)), advice)
+            return matches[0] if matches else text
 
         return self._convert(convert, None)[0]
 
@@ -367,18 +374,14 @@ def as_labels(texts: Array) -> Array:
 
 
 def spelled_levels(texts: Sequence[str]) -> list[str]:
-    """Return the categories whose value could also be a typed number or boolean.
+    """Return the categories that a typed number or boolean with their value may stand for.
 
-    >>> spelled_levels(["01", "02", "x", "2", "FALSE"])  # the number 2 may be "02" or "2"
-    ['01', 'FALSE']
+    >>> spelled_levels(["01", "02", "x", "2", "3", "FALSE"])  # the number 2 may be "02" or "2"
+    ['01', '02', '2', 'FALSE']
     """
-    values = {text: number_in(text) for text in set(texts)}
+    values = {text: value for text in texts if not np.isnan(value := number_in(text))}
     counts = Counter(values.values())
-    return sorted(
-        text
-        for text, value in values.items()
-        if counts[value] == 1 and not {text, str(value)} & {text_of(value), "nan"}
-    )
+    return sorted(text for text, v in values.items() if counts[v] > 1 or text != text_of(v))
 
 
 def rewritten_example(cells: Cells, mark: str | None) -> str:

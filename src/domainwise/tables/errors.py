@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any, NamedTuple
 
-from domainwise.base.messages import listed
+from domainwise.base.messages import listed, needs_extra
 
 #: Maximum number of characters of a name or a cell in a message.
 MAX_CHARACTERS = 80
@@ -52,13 +53,8 @@ class ColumnError(TableError):
 
 def import_pandas() -> Any:
     """Return pandas; if it is not installed, the error message names the extra to install."""
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f'reading tables needs {error.name}: pip install "domainwise[cli]"'
-        ) from None
-    return pandas
+    with needs_extra("reading tables", "cli"):
+        return import_module("pandas")
 
 
 def quoted(name: Any) -> str:

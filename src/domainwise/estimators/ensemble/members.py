@@ -26,6 +26,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from domainwise.algebra.kernels.functions import resolve_gamma
 from domainwise.base.arrays import Array
+from domainwise.base.messages import needs_extra
 from domainwise.base.process import one_thread
 from domainwise.estimators.ensemble.held_out import HeldOutScore
 from domainwise.estimators.ensemble.trees import (
@@ -406,13 +407,8 @@ class _OtherBoosting(_Boosting):
     sizes: ClassVar[tuple[int, ...]]  #: sizes of trees
 
     def __init__(self) -> None:
-        try:
+        with needs_extra(f"the member {self.name!r}", "boosting"):
             import_module(self.name)
-        except ImportError as error:
-            raise ImportError(
-                f"members contains {self.name!r}, which needs a package that cannot be imported "
-                f'({error}). Install it: pip install "domainwise[boosting]"'
-            ) from error
 
     def candidates(self, data: Any) -> list[Candidate]:
         round_counts = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]

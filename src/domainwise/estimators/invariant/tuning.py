@@ -233,12 +233,6 @@ def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tu
 _Grid = Mapping[str, Sequence[Any]]
 
 
-def _has_curves(search: Any) -> bool:
-    """Return whether probabilities are available; not in some files from older versions."""
-    is_old = "estimators_" in vars(search) and "curves_" not in vars(search)
-    return hasattr(search.estimator, "predict_proba") if is_old else is_classifier(search.estimator)
-
-
 @with_shared_arguments
 @arguments
 class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
@@ -446,7 +440,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         return np.asarray(self.best_estimator_.classes_)
 
     def predict(self, X: ArrayLike) -> Array:
-        """Predict by the decision rule, or by the mean of all members' predictions.
+        """Predict classes by the decision rule, or numbers by the mean of the members.
 
         {new_rows}
 
@@ -458,12 +452,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         self._check_columns(X)
         if self.decision_rule_ is not None:
             return self.classes_[self.decision_rule_.codes(self.predict_proba(X))]
-        if len(self.estimators_) == 1:
-            return np.asarray(self.best_estimator_.predict(X))
-        if not is_classifier(self.estimator):
-            return np.mean([model.predict(X) for model in self.estimators_], axis=0)
-        # A file from an older version, whose members vote.
-        return np.asarray(self.classes_[class_columns(self.decision_function(X)).argmax(axis=1)])
+        return np.mean([model.predict(X) for model in self.estimators_], axis=0)
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))
     def decision_function(self, X: ArrayLike) -> Array:
@@ -490,7 +479,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
             return np.asarray(votes[:, 1] - votes[:, 0] + tie_breaker)
         return np.asarray(votes + tie_breaker)
 
-    @available_if(_has_curves)
+    @available_if(lambda self: is_classifier(self.estimator))
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the mean of the members' probabilities, which are calibrated on held-out domains.
 
@@ -502,10 +491,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
             Columns are in the order of ``classes_``.
         """
         self._check_columns(X)
-        curves = vars(self).get("curves_")
-        if not curves:  # a file from an older version, whose members have their own probabilities
-            return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
-        pairs = zip(curves, self.estimators_, strict=True)
+        pairs = zip(self.curves_, self.estimators_, strict=True)
         return np.mean(
             [c.probabilities(class_columns(m.decision_function(X))) for c, m in pairs], axis=0
         )

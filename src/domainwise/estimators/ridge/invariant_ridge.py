@@ -204,8 +204,6 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
         rule = vars(self).get("decision_rule_")
         if rule is None and hasattr(self, "_class_counts"):
             rule = rule_for(self.decision, self._class_counts, self.scoring)
-        if rule is None:  # in a file from an older version
-            return ClassRule(self.classes_)
         return ClassRule(self.classes_, rule, self.class_weights)
 
     @property

@@ -67,6 +67,8 @@ def describe_column(
 ) -> dict[str, Any]:
     """Describe a column from :func:`columns_of` by domain, for JSON.
 
+    A column with two different numbers is described as text; the larger number is first.
+
     Returns ``name``, ``kind`` ("number" or "text") and the share of ``missing`` values by domain;
     for numbers ``quantiles`` (10, 25, 50, 75 and 90 %, None for a domain without values) and the
     ``deviation`` within domains, for text ``categories`` and their ``shares``; the largest
@@ -79,8 +81,15 @@ def describe_column(
     n_rows = np.bincount(domain_codes, minlength=n_domains)
     observed_codes = domain_codes[is_observed]
     n_observed = np.bincount(observed_codes, minlength=n_domains)
+    observed = values[is_observed]
+    names = [f"{level:g}" for level in np.unique(observed)] if is_number else []
+    if is_binary := len(names) == 2:  # shares say more about such a column than quantiles
+        observed, is_number = np.where(observed == observed.max(), *names[::-1]), False
     describe = _describe_numbers if is_number else _describe_text
-    statistics, distances, areas = describe(values[is_observed], observed_codes, n_domains)
+    statistics, distances, areas = describe(observed, observed_codes, n_domains)
+    if is_binary and statistics["categories"] == names:  # the share of 1 is first, not that of 0
+        statistics["categories"] = names[::-1]
+        statistics["shares"] = [shares and shares[::-1] for shares in statistics["shares"]]
     missing_shares, n_missing = 1 - n_observed / n_rows, n_rows - n_observed
     other_missing_shares = (n_missing.sum() - n_missing) / (len(domain_codes) - n_rows)
     # Domains with few values are compared only if all domains have few values.

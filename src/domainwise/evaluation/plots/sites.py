@@ -246,7 +246,12 @@ class CalibrationDisplay(style.Display):
             options: dict[str, Any] = {"color": style.GRAY, "linewidth": 0.9, "alpha": 0.6}
             if name in named:
                 label = f"{style.short(name)}: {self._numbers(name) or f'error {error:.2f}'}"
-                options = {"color": style.PALETTE[i], "linewidth": 1.2, "label": label, "zorder": 3}
+                options = {
+                    "color": style.PALETTE[1 + i],
+                    "linewidth": 1.2,
+                    "label": label,
+                    "zorder": 3,
+                }
             elif i == 1:
                 n_others = len(names) - 1
                 options["label"] = f"{n_others} other site{'s' * (n_others > 1)}"
@@ -492,6 +497,7 @@ class ForestDisplay(style.Display):
             The same object, with ``ax_`` and ``figure_``.
         """
         sign = 1 if self.greater_is_better else -1
+        self._format = style.number_format(self.scores.values(), self.intervals.values())
         keys = {name: np.nan_to_num(sign * s, nan=np.inf) for name, s in self.scores.items()}
         self.order_ = sorted(keys, key=lambda name: keys[name])
         rows: list[Sequence[Any]] = [[name] for name in self.order_]
@@ -551,20 +557,11 @@ class ForestDisplay(style.Display):
         if not np.isfinite(score):
             return "no score"
         low, high = ends or (np.nan, np.nan)
-        interval_text = ""
-        if np.isfinite([low, high]).all():
-            interval_text = f" ({self._format(low)} to {self._format(high)})"
+        interval_text = f" ({self._format(low)} to {self._format(high)})" * bool(low < high)
         return f"{self._format(score)}{interval_text}" + f" · {note}" * bool(note)
-
-    def _format(self, value: float) -> str:
-        """Format a score with as many decimals as the intervals support."""
-        widths = [high - low for low, high in self.intervals.values() if high > low]
-        unit = np.median(widths) if widths else 0.1 * max(map(abs, self.scores.values()))
-        decimals = 1 - int(np.floor(np.log10(unit))) if 0 < unit < np.inf else 3
-        return f"{value:,.{max(decimals, 0)}f}"
 
 
 def forest_height(n_sites: int, n_ranges: int) -> float:
     """Height in inches of a forest plot with this number of sites and ranges."""
     n_rows = n_sites if n_sites <= MAX_SITES else 2 * N_EXTREME + 1
-    return 1.0 + 0.23 * (n_rows + n_ranges + 2)
+    return 0.9 + 0.19 * (n_rows + n_ranges + 2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
@@ -15,12 +16,13 @@ if TYPE_CHECKING:
     from matplotlib import axes, figure
 
 MaybeAxes: TypeAlias = "axes.Axes | None"
+Ends: TypeAlias = tuple[float, float]  #: lower and upper end of an interval
 
 #: Colors that are readable on white and on black.
-PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#d9902f", "#a678de", "#7a9a3a", "#d6498f", "#3fa7c4")
+PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#c17a1a", "#a678de", "#7a9a3a", "#d6498f", "#2f96b4")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 #: Colors of highlighted values, and of values for comparison.
-ACCENT, GRAY = "#e0533d", "#8b95a1"
+ACCENT, GRAY = "#e0533d", "#848e9a"
 
 
 def domain_codes(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
@@ -118,3 +120,32 @@ def short(value: Any) -> str:
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value)
     )
     return name if len(name) <= 20 else f"{name[:9]}…{name[-10:]}"
+
+
+def number_format(values: Iterable[float], intervals: Iterable[Ends]) -> Callable[[float], str]:
+    """Return a function that formats numbers with the digits that their intervals support.
+
+    Numbers have at least two significant digits, and more if the median interval is narrower.
+
+    >>> [number_format([0.7334], [(0.70, 0.70 + width)])(0.7334) for width in (0.3, 0.008)]
+    ['0.73', '0.733']
+    >>> number_format([212_712.0, np.nan], [(200_100.0, 231_000.0)])(212_712.0)
+    '210,000'
+    """
+    widths = [(low, high) for low, high in intervals if high > low]
+    numbers = np.abs([*values, *np.ravel(widths)])
+    sizes = [
+        np.median(sizes)
+        for sizes in (numbers[np.isfinite(numbers) & (numbers > 0)], np.diff(widths))
+        if len(sizes)
+    ]
+    exponents = [int(np.floor(np.log10(size))) for size in sizes if 0 < size < np.inf]
+    decimals = [1 - exponents[0], *(-exponent for exponent in exponents[1:])] if exponents else [2]
+    return partial(_rounded, decimals=max(decimals))
+
+
+def _rounded(value: float, decimals: int) -> str:
+    """Format a number with this many decimals; with fewer than 0, tens and so on are rounded."""
+    if not np.isfinite(value):
+        return "–"
+    return f"{value:.2g}" if decimals > 5 else f"{round(value, decimals):,.{max(decimals, 0)}f}"

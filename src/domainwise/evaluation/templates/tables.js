@@ -31,6 +31,18 @@ document.querySelectorAll("table").forEach((table) => {
     });
   });
 });
+// A field above a table shows only the rows that contain its text.
+document.querySelectorAll("table.filter").forEach((table) => {
+  const field = document.createElement("input");
+  field.type = "search";
+  field.placeholder = "Filter rows";
+  field.setAttribute("aria-label", `Filter rows: ${table.getAttribute("aria-label")}`);
+  field.addEventListener("input", () => {
+    const text = field.value.trim().toLowerCase();
+    for (const row of table.tBodies[0].rows) row.hidden = !row.textContent.toLowerCase().includes(text);
+  });
+  table.parentElement.before(field);
+});
 // Printing opens all sections. A link opens the section that it points to.
 const openSections = (sections) => sections.forEach((section) => { section.open = true; });
 const openAll = () => openSections(document.querySelectorAll("details"));

@@ -229,7 +229,7 @@ def choose_rule(
 class Decisions:
     """Mixin for classifiers that predict classes by a rule for their probabilities."""
 
-    #: The rule; None before ``fit``, and in models that older versions saved.
+    #: The rule; None before ``fit``.
     decision_rule_: DecisionRule | None = None
     #: Numbers of source rows by domain and class, which :meth:`decide` needs; set by ``fit``.
     _class_counts: Array

@@ -12,7 +12,13 @@ from scipy.special import expit, logit, ndtri
 
 from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray
 from domainwise.base.inputs import check_same_length, checked_labels, encode_labels
-from domainwise.held_out.scoring.pooling import SCALES, Ends, PooledScores, pool_transformed
+from domainwise.held_out.scoring.pooling import (
+    SCALES,
+    Ends,
+    PooledScores,
+    auc_error,
+    pool_transformed,
+)
 from domainwise.held_out.scoring.statistics import share_interval
 
 #: Probabilities are moved at least this far away from 0 and 1, so that their logit is finite.
@@ -464,6 +470,15 @@ def share_estimate(is_hit: Array, level: float) -> Estimate:
     moved = min(max(n_hits, 0.5), n - 0.5)
     error = float(np.sqrt(1 / moved + 1 / (n - moved)))
     return Estimate(n_hits / n, share_interval(n_hits, n, (1 - level) / 2), error, n, n_hits)
+
+
+def auc_estimate(y: Array, p: Array, level: float) -> Estimate:
+    """Area under the ROC curve, with an interval and a standard error on the logit scale."""
+    value, error = auc_error(y, p)
+    ends, error = (NAN, NAN), error / (value * (1 - value)) if 0 < value < 1 else NAN
+    if np.isfinite(error):
+        ends = SCALES["logit"].interval(float(logit(value)), ndtri((1 + level) / 2) * error)
+    return Estimate(value, ends, error, len(y), int(y.sum()))
 
 
 def decision_estimates(y: Array, p: Array, threshold: float, level: float) -> dict[str, Estimate]:

@@ -59,6 +59,7 @@ from domainwise.models.export.graph import (
 )
 from domainwise.models.table_model import TableModel
 from domainwise.models.tuning import MethodSearch
+from domainwise.tables.schema import ReadColumns
 from domainwise.tables.shift.watch import ShiftWatch
 
 #: Operator set versions: comparing strings needs version 19, and trees in float64 need version 3.
@@ -122,7 +123,7 @@ def convert(model: Any) -> Any:
 
 
 def _iter_steps(model: Any) -> Iterator[Any]:
-    """Yield the estimators of a model in order, without wrappers and ShiftWatch."""
+    """Yield the estimators in order, without wrappers and steps that do not compute features."""
     if type(model) is MethodSearch and not model.decides:
         yield from _iter_steps(model.estimator_)
     elif type(model) in WRAPPERS:
@@ -130,7 +131,7 @@ def _iter_steps(model: Any) -> Iterator[Any]:
     elif isinstance(model, Pipeline):
         for _, step in model.steps:
             yield from _iter_steps(step)
-    elif model not in (None, "passthrough") and not isinstance(model, ShiftWatch):
+    elif model not in (None, "passthrough") and not isinstance(model, (ReadColumns, ShiftWatch)):
         yield model
 
 
@@ -433,12 +434,12 @@ def _convert_ridge(model: Any, X: Tensor) -> Any:
     if not is_classifier(model):
         return _correct(model, values)
     class_values = class_columns(values, len(model.classes_))
-    curve, rule = vars(model).get("curve_"), model.decision_rule_
-    if curve is None and rule is not None:  # fitted to sums
+    curve, rule = model.curve_, model.decision_rule_
+    if curve is None:  # fitted to sums
         estimates = ((class_values + 1.0) * 0.5).op("Max", MIN_SHARE) / model.class_weights
         codes = _decide(rule, estimates / estimates.reduce_rows("Sum")).codes
         return ClassifierOutput(codes, values)
-    probabilities = curve and _apply_curve(curve, class_values)
+    probabilities = _apply_curve(curve, class_values)
     if not hasattr(model, "corrections_"):
         return _decide(rule, probabilities, values, class_values.argmax())
     probabilities = _correct(model, probabilities)
@@ -496,25 +497,9 @@ def _convert_invariant_search(model: Any, X: Tensor) -> Any:
     outputs = [convert_inner(member, X) for member in model.estimators_]
     if not is_classifier(model):
         return weighted_sum(outputs)
-    n, curves = len(model.classes_), vars(model).get("curves_")
-    member_probabilities = [output.probabilities for output in outputs]
-    if curves:
-        pairs = zip(curves, outputs, strict=True)
-        member_probabilities = [_apply_curve(c, class_columns(o.decisions, n)) for c, o in pairs]
-    probabilities = None
-    if member_probabilities[0] is not None:
-        probabilities = weighted_sum(member_probabilities)
-    if len(outputs) == 1:
-        (output,) = outputs
-        return _decide(model.decision_rule_, probabilities, output.decisions, output.codes)
-    mean_decisions = weighted_sum([output.decisions for output in outputs])
-    votes = weighted_sum(
-        [output.codes.lookup_in(np.eye(n)) for output in outputs], [1.0] * len(outputs)
-    )
-    votes = votes @ np.array([[-1.0], [1.0]]) if n == 2 else votes
-    decisions = votes + mean_decisions / ((mean_decisions.op("Abs") + 1.0) * 3.0)
-    codes = class_columns(decisions, n).argmax()
-    return _decide(model.decision_rule_, probabilities, decisions, codes)
+    n, pairs = len(model.classes_), zip(model.curves_, outputs, strict=True)
+    probabilities = [_apply_curve(c, class_columns(o.decisions, n)) for c, o in pairs]
+    return _decide(model.decision_rule_, weighted_sum(probabilities))
 
 
 @converts(own_ensemble.DomainEnsembleRegressor, own_ensemble.DomainEnsembleClassifier)

@@ -25,6 +25,7 @@ import numpy as np
 import sklearn
 from sklearn import config_context
 from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.pipeline import Pipeline
 
 from domainwise import __version__
 from domainwise.base.arguments import check_arguments
@@ -33,6 +34,7 @@ from domainwise.base.files import replacing
 from domainwise.base.messages import listed, needs_extra, warn_caller
 from domainwise.base.process import filtered_warnings
 from domainwise.models.files import types, values
+from domainwise.tables.schema import ReadColumns, Schema
 
 #: Format of the files; files in other formats are rejected.
 FORMAT = 6
@@ -143,7 +145,8 @@ def load(path: str | Path) -> Any:
     """Load a model that was written by :func:`save`.
 
     Types are checked before any object is built, and values before the model is returned. No code
-    from the file is run.
+    from the file is run. A model that ``domainwise fit`` has written converts the columns of a data
+    frame first, as it converted those of its training table.
 
     Parameters
     ----------
@@ -165,6 +168,17 @@ def load(path: str | Path) -> Any:
     save : Writes the file.
     trusted_types : Types that files may contain.
     """
+    model, table_schema = load_saved(path)
+    if table_schema is None:
+        return model
+    return Pipeline([("read", ReadColumns(table_schema)), *model.steps])
+
+
+def load_saved(path: str | Path) -> tuple[Any, dict[str, Any] | None]:
+    """Load a model without the step that reads columns, and the schema of its training table.
+
+    The schema is None for a model that was not fitted to a table.
+    """
     with needs_extra("loading models", "cli"):
         import skops.io
     with _open_model_file(path) as (header, archive):
@@ -185,6 +199,11 @@ def load(path: str | Path) -> Any:
             warnings.simplefilter("ignore", InconsistentVersionWarning)
             model = skops.io.loads(pack_archive(members), trusted=types.TRUSTED)
         values.check_values(model)
+        table_schema = header["info"].get("schema")
+        try:
+            Schema.from_dict(table_schema)
+        except (AttributeError, TypeError):  # a description by the user
+            table_schema = None
         if errors_by_method := _method_errors(model, header["works"]):
             raise ValueError(f"its attributes are inconsistent: {errors_by_method.popitem()[1]}")
     if versions.get("scikit-learn") != sklearn.__version__:
@@ -193,7 +212,7 @@ def load(path: str | Path) -> Any:
             f"{sklearn.__version__} is installed. Predictions may differ. Fit the model again to "
             "avoid this"
         )
-    return model
+    return model, table_schema
 
 
 def read_info(path: str | Path) -> dict[str, Any]:
