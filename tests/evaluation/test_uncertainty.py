@@ -17,7 +17,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from domainwise import evaluate
-from domainwise.evaluation import results
+from domainwise.evaluation import gather, jobs, results
 from domainwise.evaluation.failures import score_columns
 from domainwise.evaluation.gather import domain_interval
 from domainwise.evaluation.problem import make_problem, seen_splits, within_splits
@@ -251,3 +251,22 @@ def test_samples_of_representative_rows_vary_like_samples_of_all_rows(name, monk
     all_rows = resampled(measure, np.arange(3), [site], 0)
     assert representative.mean() == pytest.approx(all_rows.mean(), abs=4 * all_rows.std() / 20)
     assert representative.std() == pytest.approx(all_rows.std(), rel=0.2)
+
+
+def test_intervals_and_scores_of_held_out_domains_are_computed_once(monkeypatch):
+    scored, drawn = [], []
+    score, draw = jobs.JobScorer._held_out_score, gather.resampled
+
+    def count_score(self, prediction, y_train):
+        scored.append(prediction)
+        return score(self, prediction, y_train)
+
+    def count_draw(*arguments):
+        drawn.append(arguments)
+        return draw(*arguments)
+
+    monkeypatch.setattr(jobs.JobScorer, "_held_out_score", count_score)
+    monkeypatch.setattr(gather, "resampled", count_draw)
+    X, y, domain = table((20, 20, 20))
+    evaluate(X, y, domain, methods=["constant", "linear"], progress=False)
+    assert len(scored) == len(drawn) == 6  # two methods on three domains

@@ -31,10 +31,9 @@ def test_the_area_under_the_roc_curve_is_that_of_scikit_learn(output, positive):
     measure = choose_measure("roc_auc", y, True, positive)
     values = values if positive == "well" else -values
     p = 1 / (1 + np.exp(-values))
-    outputs = {"probabilities": np.column_stack([1 - p, p]), "decisions": values}
-    score = measure.score_outputs(
-        measure.scorer.classes, Outputs(y, y, **{output: outputs[output]})
-    )
+    values_by_output = {"probabilities": np.column_stack([1 - p, p]), "decisions": values}
+    outputs = Outputs(y, y, **{output: values_by_output[output]})
+    score = measure.score_outputs(measure.scorer.classes, outputs)
     assert score == pytest.approx(roc_auc_score(y == positive, values), abs=1e-14)
     assert score > 0.6
     rows = np.flatnonzero(y == "sick")
