@@ -69,7 +69,8 @@ test-dask: ## run the tests with the marker dask (installs the dask extra)
 test-fast: ## run the tests with the marker fast (installs the fast extra: Numba)
 	$(call suite,fast,fast)
 
-test-browser: ## run the tests with the marker browser (needs Chromium)
+test-browser: ## run the tests with the marker browser (needs Chromium; axe-core is fetched with npm)
+	@test -f build/node_modules/axe-core/axe.min.js || npm install --silent --no-save --prefix build axe-core@4 || true
 	$(call suite,browser,test)
 
 # make fuzz COUNT=300 FIRST=5000 makes the changes with the numbers 5000 to 5299

@@ -22,7 +22,7 @@ from domainwise.base.process import Row
 from reproduction.data import list_datasets
 from reproduction.protocols import TABLES, select_tables
 from reproduction.report import publish
-from reproduction.run import check_data, make_plan, reproduce
+from reproduction.run import check_data, describe_environment, make_plan, reproduce
 
 
 class ProgressBar:
@@ -100,7 +100,8 @@ def run_tables(options: argparse.Namespace, console: Console) -> int:
     profile = "quick" if options.quick else "full"
     name = f"{options.table}-quick" if options.quick else options.table
     store = ResultStore(options.out or Path("domainwise-results") / name)
-    store.open(root_seed=options.seed, profile=profile)
+    environment = describe_environment()
+    store.open(root_seed=options.seed, profile=profile, new_entries=environment)
     plan = make_plan(
         tables,
         store,

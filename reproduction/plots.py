@@ -13,13 +13,13 @@ from reproduction.methods import METHODS
 from reproduction.sentences import PARAMETER_TEXTS
 from reproduction.summary import MIN_REPEATS, CaseView, MethodView, RunSummary, TableView
 
-GRAY = "#8b95a1"
+GRAY = "#848e9a"
 #: Colors of methods, readable on white and on black.
 COLORS = {
     "svm": "#5b8def",
     "kpca": "#a678de",
     "coir": "#2a9d8f",
-    "dica": "#d9902f",
+    "dica": "#c17a1a",
     "dcm": "#e0533d",
     "invariant": "#d6498f",
 }

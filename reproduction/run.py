@@ -17,13 +17,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import platform
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +48,28 @@ from reproduction.protocols import Case, Table, find_case
 from reproduction.ranks import summarize
 from reproduction.reference import algorithm1
 from reproduction.trials import Trial, derive_seed, make_split, plan_trials
+
+
+def describe_environment() -> Row:
+    """Describe the software versions and the machine, for the header."""
+    versions, processor = {}, platform.processor() or "unknown"
+    for package in ("numpy", "scipy", "scikit-learn", "joblib", "pandas"):
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model_line = next(line for line in lines if line.startswith("model name"))
+        processor = model_line.split(":", 1)[1].strip()
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "versions": versions,
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "processor": processor,
+            "cores": os.cpu_count(),
+        },
+    }
 
 
 @contextlib.contextmanager

@@ -20,6 +20,10 @@ def reset(gallery_conf: dict[str, Any], name: str) -> None:
         {
             "axes.prop_cycle": cycler(color=PALETTE),
             "axes.edgecolor": "#6b7280",
+            # The site inverts figures in its dark theme (site.css), so they have no background.
+            "figure.facecolor": "none",
+            "axes.facecolor": "none",
+            "savefig.facecolor": "none",
             "figure.constrained_layout.use": True,
             "figure.dpi": 120,
             "figure.figsize": (7.2, 3.6),

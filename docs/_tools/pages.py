@@ -31,7 +31,7 @@ def reference_page() -> str:
     sections = [
         "# API reference\n\nThis page lists every public name. Estimators follow scikit-learn's "
         "conventions; `sample_domain` is routed metadata that is requested by default. The "
-        "[command line](command-line.md) is described on a separate page.\n"
+        "[command line](../cli.md) is described on a separate page.\n"
     ]
     for group in names.groups():
         heading = f"`{group.heading}`" if "." in group.heading else group.heading
@@ -52,19 +52,18 @@ def _last_name(name: str) -> str:
 # The command line --------------------------------------------------------------------------------
 
 
-def command_line_page() -> str:
-    """Return a page with the arguments and options of every command, read from the program."""
+def list_commands(app: Any, docname: str, source: list[str]) -> None:
+    """Append the arguments and options of every command to the page about the command line."""
+    if docname != "cli":
+        return
     from typer.main import get_command
 
-    from domainwise.cli import app
+    from domainwise.cli import app as program
 
-    root = get_command(app)
+    root = get_command(program)
     context = root.make_context("domainwise", [], resilient_parsing=True)
-    head = (
-        "# Commands and options\n\nThis page is generated from the program; `--help` prints the "
-        "same text. [The command line](../cli.md) explains how to use the commands.\n"
-    )
-    return "\n".join([head, *_commands_below(root, context, 2)])
+    head = "\n## Commands and options\n\nThis list is generated from the program.\n"
+    source[0] = "\n".join([source[0], head, *_commands_below(root, context, 3)])
 
 
 def _commands_below(group: Any, context: Any, level: int) -> list[str]:
@@ -143,7 +142,6 @@ def make_pages(app: Any, config: Any) -> None:
     """Write all generated pages before Sphinx collects its sources."""
     pages = {
         REFERENCE / "index.md": reference_page(),
-        REFERENCE / "command-line.md": command_line_page(),
         **benchmark_pages(),
     }
     public = {REFERENCE / f"{name}.rst" for group in names.groups() for name in group.names}
@@ -225,6 +223,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("config-inited", make_pages)
     app.connect("source-read", replace_links)
     app.connect("source-read", show_symbols)
+    app.connect("source-read", list_commands)
     app.connect("autodoc-process-docstring", link_guide, priority=600)  # after numpydoc
     app.connect("missing-reference", find_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,6 +1,6 @@
 """
-One component for all hospitals
-===============================
+DCM finds a component that ignores the hospital
+===============================================
 
 Six hospitals take two measurements of each patient. The sum of the two indicates illness. Their
 difference depends on the device, and each hospital has a different device. Can one number per

@@ -1,6 +1,6 @@
 """
-Choosing with DCMCV
-===================
+Held-out sites predict the score at new sites, random folds do not
+==================================================================
 
 DCM has three important parameters: the width of the kernel, the ridge, and the weight of the domain
 penalty. ``DCMCV`` scores a whole grid on held-out domains in little more time than a few fits. What
@@ -95,7 +95,7 @@ plt.show()
 # one search and the accuracy at the twenty-two new sites. On the dashed line, the two are equal.
 
 figure, axes = plt.subplots(figsize=(5.6, 4.2))
-markers = {"held-out sites": ("o", "#2a9d8f"), "random folds": ("s", "#d9902f")}
+markers = {"held-out sites": ("o", "#2a9d8f"), "random folds": ("s", "#c17a1a")}
 observed = {title: [] for title in markers}
 expected = {title: [] for title in markers}
 for seed in range(1, 4):

@@ -1,6 +1,6 @@
 """
-The invariant kernel in a Gaussian process
-==========================================
+A Gaussian process that does not trust the batch
+================================================
 
 DCM's penalty on differences between domains can be written as a kernel. Any kernel machine can use
 this kernel, even if it is not part of this library. Here we use it in a Gaussian process and look

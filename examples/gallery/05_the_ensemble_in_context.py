@@ -1,6 +1,6 @@
 """
-The ensemble with and without context
-=====================================
+The other rows of a laboratory improve its predictions
+======================================================
 
 If you have many rows from a new domain, each row can be compared with the others, without any
 labels. The ensemble can predict with and without this context: ``predict(X)`` predicts rows one by

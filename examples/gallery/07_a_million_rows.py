@@ -1,6 +1,6 @@
 """
-A million rows with FastDCM
-===========================
+FastDCM reads a million rows once
+=================================
 
 The exact method needs all rows at once, and its time grows with the square of their number.
 ``FastDCM`` reads every row once, batch by batch, and stores only sums, so its memory does not grow

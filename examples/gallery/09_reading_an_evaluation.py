@@ -1,110 +1,64 @@
 """
-Reading an evaluation
-=====================
+An evaluation gives a range, not a number
+=========================================
 
-You have data from four hospitals. Which model should you use at a fifth one, and what score can you
-expect there? :func:`~domainwise.evaluate` holds out each hospital in turn and chooses all
-parameters on the others. This example explains its results.
+How good will a model for heart disease be at a fifth hospital? ``evaluate`` holds out each of four
+hospitals in turn. Its answer is a range, because hospitals differ, and a list of problems in the
+table that matter more than the choice of a method.
 """
 
 # %%
-# Four hospitals
-# --------------
-#
-# The table contains 13 measurements for 920 patients with and without heart disease (UCI). The
-# figure shows medians and quartiles of some measurements at each hospital. Cholesterol is 0 for
-# every patient in Switzerland, which means that it was not measured there.
+# Three methods at four hospitals
+# -------------------------------
 
-# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 
-from domainwise import check_shift, evaluate
+from domainwise import evaluate
 from domainwise.datasets import load_heart
-from domainwise.plots import CalibrationDisplay, DomainScoresDisplay, ShiftDisplay
 
-heart = load_heart(as_frame=True).frame
-measurements = heart[["age", "trestbps", "chol", "thalach", "oldpeak"]]
-ShiftDisplay.from_features(measurements, heart["domain"])
+heart = load_heart(as_frame=True).frame  # 920 patients; columns "label" and "domain"
+methods = ["constant", "linear", "invariantridge"]
+evaluation = evaluate(heart, "label", "domain", methods=methods, progress=False)
+print(evaluation.table().round(3).to_string(index=False))
+
+# %%
+# The answer
+# ----------
+# The recommended method is the best one, or a simpler one that is about as good.
+
+answer = evaluation.answer
+print(f"{answer.take}: {answer.reason}")
+print(f"Expect {answer.expect}")
+print(f"Confidence: {answer.certainty}. {answer.certain}")
+
+# %%
+# The range
+# ---------
+# Squares are the scores at the held-out hospitals, with 95 % intervals. The bars are ranges for one
+# new hospital. They are wide, because four hospitals say little about how different a fifth can be.
+
+evaluation.plot()
 plt.show()
 
 # %%
-# The comparison
-# --------------
-#
-# We compare only a few methods, so that this example runs in seconds. All methods get the same
-# columns, preprocessed with statistics from the source hospitals only. ``mean`` is the mean score
-# over held-out hospitals, and ``low`` and ``high`` are the limits of its confidence interval.
-# ``worst`` is the lowest score at a single hospital.
+# Problems in the table
+# ---------------------
+# Cholesterol is 0 wherever it was not measured, and some columns are missing at whole hospitals.
+# Correcting such problems can change the scores more than another method does.
 
-evaluation = evaluate(
-    heart,
-    "label",
-    "domain",
-    methods=["constant", "linear", "boosting", "invariantridge"],
-    progress=False,
-)
-columns = ["method", "mean", "low", "high", "worst", "worst_domain"]
-evaluation.table()[columns].round(3)
+for fault in answer.faults:
+    print(f"- {fault['problem']}\n  {fault['action']}")
 
 # %%
-# The verdict
-# -----------
-# The verdict states the recommended method, the score to expect at the next hospital, and the
-# confidence. The score range is for *one* new hospital, not for the mean over hospitals.
+# What differs between sites
+# --------------------------
+# ``between_sites`` separates differences between hospitals from chance: τ is the standard deviation
+# of the true scores, on the scale of their log-odds.
 
-print(evaluation.verdict())
-
-# %%
-# Hospital by hospital
-# --------------------
-# The mean over hospitals does not show how a model performs at an individual hospital. Look at the
-# worst hospital, and check whether all methods fail at the same hospital.
-
-predictions = evaluation.predictions_
-rows_by_method = dict(tuple(predictions.sort_values("row").groupby("method", sort=False)))
-best_rows = rows_by_method[evaluation.best_]
-DomainScoresDisplay.from_predictions(
-    best_rows["target"].to_numpy(),
-    {name: rows["prediction"].to_numpy() for name, rows in rows_by_method.items()},
-    best_rows["domain"].to_numpy(),
-    highlight=[evaluation.best_],
-)
-plt.show()
+pooled = evaluation.between_sites()
+low, high = pooled.tau_interval
+print(f"tau {pooled.tau:.2f}, 90 % interval {low:.2f} to {high:.2f}; they differ: {pooled.differ}")
 
 # %%
-# Are the probabilities calibrated?
-# ---------------------------------
-#
-# The evaluation stores all predictions for held-out hospitals, so you can examine them further. For
-# example: of the patients with a given predicted probability, how many are ill? In Switzerland, far
-# more are ill than the model predicts, because nearly all patients there are ill. A few labels from
-# the new hospital correct this (:doc:`/guide/labels`).
-
-CalibrationDisplay.from_predictions(
-    best_rows["target"].to_numpy(),
-    best_rows["probability_1"].to_numpy(),
-    best_rows["domain"].to_numpy(),
-    n_bins=5,
-)
-plt.show()
-
-# %%
-# From the evaluation to a model
-# ------------------------------
-#
-# ``fit`` chooses parameters on all hospitals and fits the model to all rows. The model includes the
-# preprocessing, so it accepts new tables as they are, and :func:`~domainwise.check_shift` reports
-# how they differ from the source hospitals. In this example, a hospital records blood pressure in
-# kPa instead of mmHg.
-
-model = evaluation.fit()
-new_table = heart[heart["domain"] == "cleveland"].drop(columns=["domain", "label"])
-new_table = new_table.assign(trestbps=new_table["trestbps"] / 7.5)
-print(model.predict(new_table)[:5])
-for finding in check_shift(model, new_table):
-    print(finding)
-
-# %%
-# ``evaluation.report("page.html")`` writes the results as an HTML page (:doc:`/guide/report`). If
-# the table is a file, one command is enough: ``domainwise evaluate hospitals.csv --target label
-# --domain domain``.
+# ``evaluation.report("report.html")`` writes all of this to a page, which :doc:`/guide/report`
+# explains, and ``evaluation.fit()`` fits the recommended method to all rows.

@@ -1,6 +1,6 @@
 """
-Three hospitals that do not exchange rows
-=========================================
+Three hospitals fit one model without exchanging rows
+=====================================================
 
 Three hospitals are not allowed to collect their patient data in one table. They can still fit one
 model: each sends a file of sums, and the sums are added. Is this model better at a fourth hospital

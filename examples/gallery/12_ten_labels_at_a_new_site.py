@@ -1,6 +1,6 @@
 """
-Ten labels at a new site
-========================
+Ten labels help where the share of ill patients differs
+=======================================================
 
 A model for heart disease is used at a hospital that it was not trained on. After a week, the
 outcomes of ten patients are known. How much do these labels improve the model? Here, each of four

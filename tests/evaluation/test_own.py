@@ -182,6 +182,74 @@ def test_any_error_of_a_custom_model_costs_only_this_model(error, where, reason)
     assert [result.key for result in evaluation.results] == ["constant"]
 
 
+class Uncopied(Failing):
+    """Cannot be cloned."""
+
+    def get_params(self, deep=True):
+        raise KeyError("error")
+
+
+def test_a_custom_model_that_cannot_be_cloned_costs_only_this_model():
+    X, y, domain = problem()
+    methods = ["constant", ("bad", Uncopied(None, ""))]
+    evaluation = evaluate(X, y, domain, methods=methods, progress=False)
+    assert evaluation.left_out == {"bad": "failed: KeyError: 'error'"}
+
+
+class Once(ClassifierMixin, BaseEstimator):
+    """Raises an error after some fits, as a service with a limit would."""
+
+    n_fits: ClassVar = 0
+
+    def __init__(self, max_fits):
+        self.max_fits = max_fits
+
+    def fit(self, X, y):
+        type(self).n_fits += 1
+        if self.n_fits > self.max_fits:
+            raise KeyError("limit")
+        self.classes_, self.coef_ = np.unique(y), np.asarray(X)[:, 0].mean()
+        return self
+
+    def predict(self, X):
+        return self.classes_[(np.asarray(X)[:, 0] > self.coef_).astype(int)]
+
+
+@pytest.mark.parametrize("leak", [False, True])
+def test_a_custom_model_that_fails_in_later_fits_keeps_its_first_scores(leak):
+    X, y, domain = problem()
+    codes = (y == "yes").astype(float)
+    noise = np.random.default_rng(0).normal(scale=1e-3, size=len(y))
+    site_value = np.unique(domain, return_inverse=True)[1].astype(float)  # a column of the site
+    X = np.column_stack([X[:, 0], codes + noise if leak else site_value])
+    Once.n_fits = 0
+    evaluation = evaluate(X, y, domain, methods=["constant", ("once", Once(4))], progress=False)
+    assert Once.n_fits > 4
+    assert not evaluation.left_out
+    assert len(evaluation.find("once").known) == 4
+    assert evaluation.site_columns is None
+    assert evaluation.verdict()
+
+
+def test_a_score_that_is_undefined_for_one_method_on_one_domain_is_ignored(tmp_path):
+    X, y, domain = problem()
+    last_share = np.mean(y[domain == "site 3"] == "yes")
+
+    def share(model, X, targets):
+        is_undefined = "C=2" in repr(model) and np.mean(targets == "yes") == last_share
+        return float("nan") if is_undefined else np.mean(model.predict(X) == targets)
+
+    mine = ("mine", LogisticRegression(C=2.0))
+    options = dict(methods=["constant", "linear", mine], scoring=share, progress=False)
+    evaluation = evaluate(X, y, domain, **options)
+    result = evaluation.find("mine")
+    assert list(result.known) == ["site 0", "site 1", "site 2"]
+    assert result.mean == pytest.approx(np.mean(list(result.known.values())))
+    assert evaluation.verdict()
+    assert evaluation.report(tmp_path / "report.html").stat().st_size > 0
+    assert np.isnan(evaluation.per_domain().set_index(["method", "domain"]).score["mine", "site 3"])
+
+
 class Centred(ClassifierMixin, BaseEstimator):
     """Compares each row with the mean of its domain or, without domains, of the sources."""
 

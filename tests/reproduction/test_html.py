@@ -105,3 +105,21 @@ def test_text_from_the_results_is_escaped(made_up_results):
     row = dict(store.rows("result")[0], repeat=99, status="error", error="<script>x</script>")
     store.append([row])
     assert "<script>x" not in publish(folder)[1].read_text(encoding="utf-8")
+
+
+def luminance(color):
+    """Relative luminance of a color such as "#5b8def" (WCAG 2)."""
+    values = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
+    return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_chart_colors_are_readable_on_light_and_dark_pages():
+    """A contrast of at least 3:1 with both backgrounds."""
+    from domainwise.evaluation.plots.style import ACCENT, GRAY, PALETTE
+    from reproduction.plots import COLORS
+
+    for color in {*PALETTE, ACCENT, GRAY, *COLORS.values()}:
+        for background in ("#fdfdfb", "#14181d"):
+            light, dark = sorted(map(luminance, (color, background)), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 3, (color, background)

@@ -4,13 +4,13 @@ import pytest
 
 from domainwise.base.files import ResultsError, ResultStore
 from domainwise.base.process import run_jobs
-from reproduction.run import make_plan
+from reproduction.run import describe_environment, make_plan
 from reproduction.trials import plan_trials
 
 
 def opened(folder):
     store = ResultStore(folder)
-    store.open(root_seed=0, profile="full")
+    store.open(root_seed=0, profile="full", new_entries=describe_environment())
     return store
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import re
 import shutil
 import sys
@@ -19,10 +18,8 @@ import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, field, fields, is_dataclass
-from datetime import UTC, datetime
 from enum import Enum, EnumType
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -273,7 +270,7 @@ class ResultStore:
         if repair and not is_new:
             with self.path.open("rb+") as stream:
                 is_new = not stream.truncate(stream.read().rfind(b"\n") + 1)
-        entries = {**describe_environment(), **run, **(new_entries or {})}
+        entries = {"domainwise": __version__, **run, **(new_entries or {})}
         if is_new:
             self.header = {"kind": "header", "schema": SCHEMA, **entries}
             self._write([self.header], mode="a" if repair else "x")
@@ -327,10 +324,10 @@ class ResultStore:
                 ) from error
             yield
 
-    def has_flag(self, name: str) -> bool:
-        """Return whether a header entry is True, regardless of the version that wrote the file."""
+    def peek(self, name: str) -> Any:
+        """Return a header entry, regardless of the version that wrote the file; None if missing."""
         header = _parse_json(self.path.read_bytes().partition(b"\n")[0])
-        return isinstance(header, dict) and header.get(name) is True
+        return header.get(name) if isinstance(header, dict) else None
 
     def clear(self, name_pattern: re.Pattern[str]) -> None:
         """Empty the file, and delete files that its rows name, if the names match the pattern."""
@@ -362,29 +359,6 @@ def prepare_folder(folder: Path) -> None:
         )
     if not os.access(folder, os.W_OK):
         raise ResultsError(f"{folder} is not writable. Choose another folder")
-
-
-def describe_environment() -> Row:
-    """Describe the software versions and the machine, for the header."""
-    versions, processor = {}, platform.processor() or "unknown"
-    for package in ("numpy", "scipy", "scikit-learn", "joblib", "pandas"):
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    with suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model_line = next(line for line in lines if line.startswith("model name"))
-        processor = model_line.split(":", 1)[1].strip()
-    return {
-        "domainwise": __version__,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "versions": versions,
-        "machine": {
-            "system": f"{platform.system()} {platform.machine()}",
-            "processor": processor,
-            "cores": os.cpu_count(),
-        },
-    }
 
 
 @contextmanager

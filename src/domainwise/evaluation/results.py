@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Annotated, Any, Self, TypedDict
 
 import numpy as np
@@ -20,11 +20,11 @@ from domainwise.estimators.adaptation.corrections import (
     SourceOutputs,
     domain_scores,
     label_gain,
-    scored_outputs,
+    outputs_score,
 )
 from domainwise.evaluation.problem import Problem
 from domainwise.held_out.calibration.curves import SMALLEST
-from domainwise.held_out.calibration.decisions import DecisionRule, rule_for
+from domainwise.held_out.calibration.decisions import rule_for
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import bootstrap_scores_of
 from domainwise.held_out.scoring.predictions import Outputs, codes_of
@@ -100,6 +100,7 @@ class MethodResult:
     importance: Mapping[str, float] = stored("worth", default_factory=dict)
     #: Means over domains of :func:`probability_scores`; empty unless there are two classes.
     probability_scores: Mapping[str, float] = field(default_factory=dict)
+    n_rows: int = 0  #: number of rows on which the method is compared: its training and test rows
 
     @property
     def trivial(self) -> bool:
@@ -218,6 +219,7 @@ class Results:
     lacking: str = ""
     weights: dict[Label, float] = field(default_factory=dict)
     row_counts: dict[Label, int] = field(default_factory=dict)
+    plan: Any = None
 
     @property
     def classes(self) -> Array | None:
@@ -262,9 +264,14 @@ class Results:
         return self.recommended.key
 
     @property
+    def compared(self) -> list[MethodResult]:
+        """Results on the largest number of rows; others are shown, but not recommended."""
+        return [result for result in self.results if result.n_rows == self.best.n_rows]
+
+    @property
     def row_by_row(self) -> list[MethodResult]:
-        """Methods that predict each row without context; all methods if there are none."""
-        return [result for result in self.results if not result.context] or self.results
+        """Compared methods that predict each row without context; all of them if there are none."""
+        return [result for result in self.compared if not result.context] or self.compared
 
     def weighted_mean(self, result: MethodResult, excluded: Label | None = None) -> float:
         """Mean score over all domains except ``excluded``, weighted by :func:`domain_weights`."""
@@ -376,7 +383,7 @@ class Results:
         if classes is not None:
             counts = counts_by_domain(outputs.y, outputs.domain_codes, len(classes))
             rule = rule_for(self.facts.get("decision", "auto"), counts, measure.name)
-        scorer = partial(_score_outputs, measure, classes, rule)
+        scorer = outputs_score(measure, classes, rule)
         # If the method itself decides by another rule, its scores are shifted by the difference.
         scores = np.array(list(method.scores.values()))
         scores += domain_scores(outputs, scorer, len(scores))
@@ -616,16 +623,6 @@ def weighted_scores(metric: str, outputs: Outputs, counts: Array, classes: Array
     means = np.asarray(counts @ terms / counts.sum(axis=1))
     means = np.sqrt(means) if "root" in metric else means
     return means if metric == "accuracy" else -means
-
-
-def _score_outputs(
-    measure: Measure, classes: Array | None, rule: DecisionRule | None, values: Array, y: Array
-) -> float:
-    """Score of a model's outputs; the targets ``y`` are class codes or numbers."""
-    outputs = scored_outputs(values, y, classes, rule)
-    if measure.name in VECTORIZED:
-        return float(weighted_scores(measure.name, outputs, np.ones((1, len(y))), classes)[0])
-    return defined_score(measure.score_outputs, classes, outputs)
 
 
 def held_out_outputs(

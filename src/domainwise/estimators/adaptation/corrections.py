@@ -25,7 +25,7 @@ from domainwise.held_out.calibration.quantiles import (
     Thresholds,
     needed_domains,
 )
-from domainwise.held_out.scoring.measures import choose_measure
+from domainwise.held_out.scoring.measures import Measure, choose_measure
 from domainwise.held_out.scoring.predictions import Outputs, balanced_accuracy
 from domainwise.held_out.scoring.statistics import defined_score, expected_score
 
@@ -410,18 +410,21 @@ def _mean_gains(
 def outputs_score(scoring: Any, classes: Array | None, rule: DecisionRule | None = None) -> Score:
     """Return a function that scores outputs, given targets or class codes; larger is better.
 
-    ``scoring=None`` means balanced accuracy, or the negative root mean squared error. ``rule``
-    predicts classes; None predicts the most probable class.
+    ``scoring`` is a measure, a scorer or its name; None means balanced accuracy, or the negative
+    root mean squared error. ``rule`` predicts classes; None predicts the most probable class.
     """
-    if scoring is None and classes is None:
+    name = scoring.name if isinstance(scoring, Measure) else scoring
+    if classes is None and name in (None, "neg_root_mean_squared_error"):  # computed many times
         return lambda outputs, y: -float(np.sqrt(np.mean((outputs[:, 0] - y) ** 2)))
-    if scoring is None:
+    if classes is not None and name in (None, "balanced_accuracy"):
         predict = partial(np.argmax, axis=1) if rule is None else rule.codes
         return lambda outputs, codes: balanced_accuracy(codes, predict(outputs) == codes)
-    measure = choose_measure(scoring, classes, classes is not None)
+    measure = scoring
+    if not isinstance(measure, Measure):
+        measure = choose_measure(scoring, classes, classes is not None)
 
     def score(outputs: Array, y: Array) -> float:
-        return measure.score_outputs(classes, scored_outputs(outputs, y, classes, rule))
+        return float(measure.score_outputs(classes, scored_outputs(outputs, y, classes, rule)))
 
     return score
 

@@ -19,10 +19,10 @@ MaybeAxes: TypeAlias = "axes.Axes | None"
 Ends: TypeAlias = tuple[float, float]  #: lower and upper end of an interval
 
 #: Colors that are readable on white and on black.
-PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#d9902f", "#a678de", "#7a9a3a", "#d6498f", "#3fa7c4")
+PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#c17a1a", "#a678de", "#7a9a3a", "#d6498f", "#2f96b4")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 #: Colors of highlighted values, and of values for comparison.
-ACCENT, GRAY = "#e0533d", "#8b95a1"
+ACCENT, GRAY = "#e0533d", "#848e9a"
 
 
 def domain_codes(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
