@@ -436,6 +436,9 @@ def test_limits_are_empty_if_nothing_was_left_out():
     assert evaluation.answer.limits == ""
     evaluation.facts |= {"rows": 700, "rows_given": 700}
     assert evaluation.answer.limits == ""
+    results = [*evaluation.results, replace(evaluation.best, key="dcm", label="DCM", n_rows=-1)]
+    few = replace(evaluation, results=results)
+    assert few.answer.limits == "Compared on fewer rows, and not recommended: DCM."
     evaluation.facts |= {"stopped": "Interrupted after 3 of 8 fits."}
     assert evaluation.answer.limits == "Interrupted after 3 of 8 fits."
     assert evaluation.verdict().startswith("Interrupted after 3 of 8 fits. Use SVM:")

@@ -278,7 +278,7 @@ def _check_leaks(table: _Table) -> Iterator[Fault]:
             matched_scores[name] = max(leak.scores.values())
             continue
         domains = [] if leak.in_all_domains else list(leak.scores)
-        values = {
+        values: dict[str, Any] = {
             "subject": f"Whether {name} is missing" if leak.by_missing else name,
             "where": f" in {table.names_of(domains)}" if domains else "",
             "score": min(leak.scores.values()),
@@ -312,9 +312,8 @@ def _check_missing(table: _Table) -> Iterator[Fault]:
         best_extent = f"only {100 * min_share:.0f} % of the rows"
         if min_share < 0.01:
             best_extent = "no row" if min_share == 0 else "less than 1 % of the rows"
-        best_name, values = table.names_of([best_domain]), {"extent": extent}
-        values |= {"best_extent": best_extent, "best_domain": best_name}
-        yield table.make_fault("missing", names, domains, **values)
+        best: Any = {"best_extent": best_extent, "best_domain": table.names_of([best_domain])}
+        yield table.make_fault("missing", names, domains, extent=extent, **best)
 
 
 def _check_fillers(table: _Table) -> Iterator[Fault]:
@@ -386,7 +385,7 @@ def _check_anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
         if anomaly.partner is not None:
             partner = "the target" if anomaly.partner < 0 else names[anomaly.partner]
             statistic = f"rank correlation of {name} with {partner}"
-        values = {"statistic": statistic, "range": range_text, "others": other_text}
+        values: Any = {"statistic": statistic, "range": range_text, "others": other_text}
         yield table.make_fault(anomaly.kind, [name], domains, units=anomaly.units, **values)
     for group, columns in columns_by_domains.items():
         yield table.make_fault("level", columns, group)

@@ -243,6 +243,8 @@ def limits(results: Results) -> str:
     if n_rows < n_given:
         n_scored = sum(results.row_counts.values())
         sentences.append(say("rows", results, n_rows=n_rows, n_given=n_given, n_scored=n_scored))
+    if names := [r.label for r in results.results if r.n_rows < results.best.n_rows]:
+        sentences.append(say("fewer_rows", results, names=listed(names)))
     return " ".join([*sentences, facts.get("stopped", "")]).strip()
 
 
