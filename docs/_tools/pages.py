@@ -112,23 +112,24 @@ def _cell(text: str) -> str:
 def benchmark_pages() -> dict[Path, str]:
     """Return the reports in ``benchmarks``, and a page that lists them.
 
-    Their order and the question that each answers are in a table in CONTRIBUTING.md.
+    Their order is that of a table in CONTRIBUTING.md. The title of a report is a question, and its
+    first sentence is the answer.
     """
     table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    questions = re.findall(r"\| `benchmarks/(\w+\.md)` \| (\w)(.+\?)", table)  # in their order
-    unlisted = {path.name for path in REPORTS.glob("*.md")} ^ {name for name, *_ in questions}
+    report_names = re.findall(r"\| `benchmarks/(\w+\.md)` \|", table)  # in their order
+    unlisted = {path.name for path in REPORTS.glob("*.md")} ^ {*report_names}
     assert not unlisted, f"list these reports in CONTRIBUTING.md, with a question: {unlisted}"
-    pages, rows = {}, ["| question | report |", "|---|---|"]
-    for name, initial, rest in questions:
+    pages, rows = {}, ["| question | answer |", "|---|---|"]
+    for name in report_names:
         text = (REPORTS / name).read_text(encoding="utf-8")
         pages[BENCHMARKS / name] = text.replace("](../docs/", "](../")
-        title = re.search(r"^# (.+)$", text, flags=re.MULTILINE)
-        assert title is not None
-        rows.append(f"| {initial.upper()}{rest} | [{title[1]}]({name}) |")
-    listed, tree = "\n".join(rows), "\n".join(name for name, *_ in questions)
+        opening = re.match(r"# ([^\n]+)\n\n(.+?[.])(?=\**\s)", text, re.DOTALL)
+        assert opening is not None, f"{name} must start with a question and its answer"
+        rows.append(f"| [{opening[1]}]({name}) | {' '.join(opening[2].strip('*').split())} |")
+    listed, tree = "\n".join(rows), "\n".join(report_names)
     pages[BENCHMARKS / "index.md"] = (
         "# Benchmarks\n\nEvery number in the documentation comes from a script in `benchmarks/`. "
-        "The table lists the reports that the scripts write, and the question that each answers. "
+        "The table lists the questions that the reports answer, and the answers. "
         "Reports name the machine on which times were measured; compare ratios, not times.\n\n"
         f"{listed}\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
     )

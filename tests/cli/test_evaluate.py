@@ -236,17 +236,42 @@ def test_names_that_look_like_formulas_are_drawn(table, tmp_path):
     assert r"$\nosuch$" in (out / "report.html").read_text("utf-8")
 
 
-def test_without_a_terminal_there_is_a_line_for_each_job_after_the_time_it_takes(table, tmp_path):
+def test_without_a_terminal_there_are_a_few_lines_and_notes_are_printed_once(table, tmp_path):
     result = run(table, "--out", tmp_path / "out", "--quick", "--no-report")
     lines = [line for line in result.stderr.splitlines() if not line.startswith("note:")]
-    assert lines[0].startswith("2 methods, 6 fits: about ")
+    assert lines[0].startswith("2 methods, about ")
     assert lines[0].endswith(" on one worker.")  # others would mostly start
-    held_out = [line.split(":")[0] for line in lines if "so far" in line]
-    names = ("ayr", "bath", "cork")
-    methods = ("constant", "logistic")
-    assert sorted(held_out) == [f"{m}, {d} held out" for m in methods for d in names]
-    assert lines[-1].endswith("so far (6 of 6 fits, about 0 s left)")
-    assert "Quick evaluation" in result.output
+    counts = [line.split(",")[0] for line in lines[1:]]
+    assert counts == [f"{n} of 6 fits" for n in (2, 3, 5, 6)]
+    output = " ".join(result.output.split())
+    assert output.count("Quick evaluation:") == 1
+    assert output.count("numeric features: age, dose") == 1
+
+
+def test_in_a_terminal_there_is_a_bar_on_one_line(monkeypatch, capsys):
+    from domainwise.evaluation import plan
+    from domainwise.evaluation.problem import make_problem, outer_splits
+    from domainwise.models.registry import choose_methods
+
+    rng = np.random.default_rng(0)
+    X, domain = rng.normal(size=(40, 2)), np.repeat(list("abcd"), 10)
+    asked = dict(task="auto", scoring=None, max_rows=None, random_state=0)
+    problem = make_problem(X, rng.normal(size=40), domain, **asked)
+    (method,) = choose_methods(["constant"])
+    jobs = [
+        plan.MethodJob(problem, method, s, i) for i, s in enumerate(outer_splits(problem, None))
+    ]
+    monkeypatch.setattr(plan.sys.stderr, "isatty", lambda: True)
+    with plan.job_progress(True, plan.Costs(problem, [method], None, False), 1) as progress:
+        progress.begin(jobs)
+        start = capsys.readouterr().err
+        for job in jobs:
+            progress(job.cost, job.run())
+    bar = capsys.readouterr().err
+    assert start.count("\n") == 1
+    assert "\n" not in bar
+    assert [part.split(" of ")[0][-1] for part in bar.split("\r")[1:-1]] == list("1234")
+    assert bar.endswith("\r\x1b[K")  # the bar is removed
 
 
 def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues(
@@ -254,17 +279,17 @@ def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues
 ):
     from domainwise.evaluation.plan import JobProgress
 
-    show, jobs = JobProgress._show, []
+    call, jobs = JobProgress.__call__, []
 
-    def interrupted(self, job, rows):
-        show(self, job, rows)
-        jobs.append(job.method.key)
+    def interrupted(self, cost, rows):
+        call(self, cost, rows)
+        jobs.append(rows[0]["method"])
         if len(jobs) == 3:
             raise KeyboardInterrupt
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(JobProgress, "_show", interrupted)
+        patch.setattr(JobProgress, "__call__", interrupted)
         result = run(table, "--out", out, "--jobs", 1)
     assert result.exit_code == 1
     assert "Interrupted after 3 of 6 fits: scores are based on 1 of 3 groups" in result.stderr
@@ -272,7 +297,9 @@ def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues
     stored = json.loads((out / "evaluation.json").read_text("utf-8"))
     assert stored["domains"] == ["ayr"]
     jobs.clear()
-    monkeypatch.setattr(JobProgress, "_show", lambda self, job, rows: jobs.append(job.part))
+    monkeypatch.setattr(
+        JobProgress, "__call__", lambda self, cost, rows: jobs.append(rows[0]["part"])
+    )
     assert run(table, "--out", out).exit_code == 0
     assert jobs == ["held-out"] * 3 + ["seen"] * 3
     stored = json.loads((out / "evaluation.json").read_text("utf-8"))
@@ -284,7 +311,7 @@ def test_a_full_evaluation_replaces_a_quick_one_without_being_forced(table, tmp_
     quick = run(table, "--out", out, "--quick", "--no-report")
     assert quick.exit_code == 0, quick.output
     facts = json.loads((out / "evaluation.json").read_text("utf-8"))["facts"]
-    assert facts["quick"].startswith("Quick evaluation: domains are held out in 3 groups")
+    assert facts["quick"].startswith("Quick evaluation: scores on seen domains are not computed.")
     assert run(table, "--out", out, "--no-report").exit_code == 0
     assert "quick" not in json.loads((out / "evaluation.json").read_text("utf-8"))["facts"]
     refused = run(table, "--out", out, "--quick", "--no-report")

@@ -74,7 +74,7 @@ COUNT = Number(Integral, 1, None, closed="left")
 SEED = Number(Integral, 0, 2**32 - 1, closed="both")
 
 _LABEL_KERNEL = StrOptions({"auto", "delta", "rbf", "linear"})
-_AUTO = StrOptions({"auto"})
+AUTO = StrOptions({"auto"})
 
 
 def _all_accept(joined_names: str, *constraints: Any) -> dict[str, list[Any]]:
@@ -103,14 +103,14 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "random_state": [SEED, np.random.RandomState, None],
     "verbose": ["verbose"],
     # Estimators with landmarks.
-    "n_landmarks": [_AUTO, COUNT, Number(Real, 0, 1, closed="right")],
+    "n_landmarks": [AUTO, COUNT, Number(Real, 0, 1, closed="right")],
     "landmarks": [StrOptions(set(LANDMARK_RULES)), ArrayOrSequence()],
     "feature_map": [StrOptions({"nystroem", "fourier"})],
     "target_landmarks": [ArrayOrSequence(), None],
     # Searches.
-    **_all_accept("gammas alphas", _AUTO, SequenceOf(POSITIVE)),
-    "ridges": [_AUTO, SequenceOf(NON_NEGATIVE_OR_INF)],
-    "domain_weights": [_AUTO, SequenceOf(NON_NEGATIVE)],
+    **_all_accept("gammas alphas", AUTO, SequenceOf(POSITIVE)),
+    "ridges": [AUTO, SequenceOf(NON_NEGATIVE_OR_INF)],
+    "domain_weights": [AUTO, SequenceOf(NON_NEGATIVE)],
     "kernels": [SequenceOf(StrOptions(set(KERNEL_NAMES) - {"precomputed"}))],
     "conditionals": [SequenceOf("boolean")],
     "epsilons": [SequenceOf(NON_NEGATIVE)],
@@ -122,12 +122,12 @@ CONSTRAINTS: dict[str, list[Any]] = {
     # Support vector machines and ensembles.
     "class_weight": [StrOptions({"balanced"}), SequenceOf(NON_NEGATIVE, of_dict=True), None],
     "decision": [StrOptions({"auto", "argmax", "balanced"}), Number(Real, 0, 1, closed="neither")],
-    "members": [_AUTO, list, tuple],
-    "context": [_AUTO, "boolean"],
+    "members": [AUTO, list, tuple],
+    "context": [AUTO, "boolean"],
     "calibration": [StrOptions({"cv", "split"})],
     "time_budget": [POSITIVE, None],
     # Functions.
-    "max_rows": [_AUTO, COUNT, None],
+    "max_rows": [AUTO, COUNT, None],
     "progress": ["boolean", callable],
     "metric": [callable],
     "coverage": [Number(Real, 0, 1, closed="neither")],

@@ -324,10 +324,10 @@ class ResultStore:
                 ) from error
             yield
 
-    def has_flag(self, name: str) -> bool:
-        """Return whether a header entry is True, regardless of the version that wrote the file."""
+    def peek(self, name: str) -> Any:
+        """Return a header entry, regardless of the version that wrote the file; None if missing."""
         header = _parse_json(self.path.read_bytes().partition(b"\n")[0])
-        return isinstance(header, dict) and header.get(name) is True
+        return header.get(name) if isinstance(header, dict) else None
 
     def clear(self, name_pattern: re.Pattern[str]) -> None:
         """Empty the file, and delete files that its rows name, if the names match the pattern."""

@@ -155,6 +155,14 @@ def read_input(
         return (read or load_table)(data, dates=split_commas(dates), **arguments)
 
 
+def parse_seconds(text: str) -> float:
+    """Return a duration such as 90, 90s, 5m or 1.5h in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text.strip())
+    if match is None or float(match[1]) == 0:
+        raise ValueError(f'--budget must be a time such as 90s, 5m or 1h, or "auto"; got {text!r}')
+    return float(match[1]) * {"m": 60, "h": 3600}.get(match[2], 1)
+
+
 def split_commas(text: str | None) -> list[str]:
     """Return the non-empty items of a list separated by commas."""
     return [item.strip() for item in (text or "").split(",") if item.strip()]

@@ -83,9 +83,21 @@ def evaluate(
     threshold: options.Threshold = None,
     columns: options.ColumnOptions,
     read_options: options.ReadingOptions,
+    budget: Annotated[
+        str,
+        "Time for the evaluation on this machine, such as 90s, 5m or 1h; rows, folds and methods "
+        'are chosen for it. "auto": about two minutes on two cores.',
+        "TIME",
+    ] = "auto",
+    plan: Annotated[
+        Path | None,
+        "Repeat the rows, folds and methods of another evaluation: its results folder, or its file "
+        "evaluation.json.",
+    ] = None,
     max_rows: Annotated[
-        int, "Maximum number of training rows, sampled evenly from the domains; 0 for no limit."
-    ] = 2000,
+        int | None,
+        "Number of training rows, sampled evenly from the domains, instead of a budget; 0 for all.",
+    ] = None,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
     dask: options.Dask = None,
@@ -97,14 +109,17 @@ def evaluate(
         "-o",
     ] = None,
     report: Annotated[bool, "Write the HTML report."] = True,
-    quick: Annotated[bool, "Use fewer rows and folds, for a result within half a minute."] = False,
+    quick: Annotated[
+        bool, "Use fewer folds, methods and rows, for a result within half a minute."
+    ] = False,
     force: Annotated[bool, "Overwrite existing results in the folder."] = False,
 ) -> None:
     """Compare methods on held-out domains.
 
     The result shows which method to use for a domain that is not in the table. Every domain is held
-    out in turn (in ten groups if there are more than ten domains), and each method's parameters are
-    chosen on the other domains only.
+    out in turn (in groups if there are more than ten domains), and each method's parameters are
+    chosen on the other domains only. If all methods on all rows would take longer than the budget,
+    they are compared on fewer rows first, and those that are not clearly worse on more rows.
 
     Default methods: constant, svm, linear, boosting, dcmcv (domain-based covariance minimization,
     DCM), invariantridge, ensemble. Further methods: invariant, kpca, coir, dica, dcm, sca, mda,
@@ -124,8 +139,9 @@ def evaluate(
     from domainwise.tables.schema import ONE_CLASS_NOTE
 
     n_jobs = resolve_jobs(jobs, dask)
-    if max_rows < 0:
+    if max_rows is not None and max_rows < 0:
         raise ValueError(f"--max-rows must be positive, or 0 for no limit; got {max_rows}")
+    seconds = "auto" if budget == "auto" else common.parse_seconds(budget)
     selected_methods = choose_methods(methods)
     if estimator:
         selected_methods = choose_methods([*selected_methods, *own_methods(estimator)])
@@ -160,7 +176,9 @@ def evaluate(
             scoring=common.split_commas(metric) or None,
             n_jobs=n_jobs,
             random_state=seed,
-            max_rows=max_rows or None,
+            max_rows="auto" if max_rows is None else max_rows or None,
+            time_budget=seconds,
+            plan=plan,
             pos_label=positive,
             quick=quick,
             out=folder,
@@ -225,7 +243,10 @@ MAX_METHODS, MAX_NAME = 8, 24
 
 def _scores_table(evaluation: Evaluation) -> Any:
     label = evaluation.measure.label
-    rows: list[tuple[str, ...]] = [(label, "mean", "worst", "spread", "seen", "p", "worst domain")]
+    rows: list[tuple[str, ...]] = [
+        (label, "mean", "worst", "spread", "seen", "p", "rows", "worst domain")
+    ]
+    has_sizes = len({method.n_rows for method in evaluation.results}) > 1
     shown_results = evaluation.results
     if len(shown_results) > MAX_METHODS:  # the best ones, and the constant prediction
         shown_results = [*shown_results[: MAX_METHODS - 2], shown_results[-1]]
@@ -236,7 +257,8 @@ def _scores_table(evaluation: Evaluation) -> Any:
         spread = evaluation.show(evaluation.measure.sign * method.spread)
         if len(worst_domain) > MAX_NAME:
             worst_domain = worst_domain[: MAX_NAME - 1] + "…"
-        rows.append((name, mean, worst, spread, seen_mean, p, escaped(worst_domain)))
+        n_rows = f"{method.n_rows:,}" if has_sizes else "–"
+        rows.append((name, mean, worst, spread, seen_mean, p, n_rows, escaped(worst_domain)))
     if n_hidden := len(evaluation.results) - len(shown_results):
         hidden = f"[dim]{common.count(n_hidden, 'other method')}[/]"
         rows.insert(-1, (hidden, *[""] * (len(rows[0]) - 1)))

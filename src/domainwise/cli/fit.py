@@ -247,5 +247,10 @@ class Recipe:
         calibration = results_by_key[key].get("calibration")
         true_range = (results_by_key[key]["between_sites"] or {}).get("true_range")
         return compare_with_constant(
-            self.recipe["scoring"], scores, constant_scores, calibration, true_range
+            self.recipe["scoring"],
+            scores,
+            constant_scores,
+            calibration,
+            true_range,
+            results_by_key[key].get("n_rows"),
         )

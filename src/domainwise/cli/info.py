@@ -110,7 +110,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         ("domains", domains_text),
         ("features", features_text),
         ("rows", f"{info['n_rows']:,}"),
-        ("unseen domains", describe_check(check) if check else None),
+        ("unseen domains", describe_check(check, info["n_rows"]) if check else None),
         ("context", caution),
         ("prediction sets", describe_sets(calibration) if calibration else None),
         *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
@@ -164,7 +164,7 @@ def print_model_notes(console: Console, info: dict[str, Any]) -> None:
         )
 
 
-def describe_check(check: dict[str, Any]) -> str:
+def describe_check(check: dict[str, Any], n_rows: int = 0) -> str:
     """Describe the scores on held-out domains in one line.
 
     >>> describe_check(
@@ -173,7 +173,8 @@ def describe_check(check: dict[str, Any]) -> str:
     'balanced accuracy 0.810, worst domain 0.700 (B); constant prediction 0.500'
 
     If the check has a range, the score is ``0.810 on average, 0.610 to 0.950 on a single new domain
-    (90 % interval)``.
+    (90 % interval)``. If the scores are based on fewer than the ``n_rows`` rows to which the model
+    is fitted, the text says so.
     """
     sign, number_format = (-1, ".4g") if check["metric"].startswith("neg_") else (1, ".3f")
     metric_name = check["metric"].removeprefix("neg_").replace("_", " ")
@@ -189,4 +190,7 @@ def describe_check(check: dict[str, Any]) -> str:
         model_text += f", true score {low:{number_format}} to {high:{number_format}}"
     metric_name = "RMSE" if metric_name == "root mean squared error" else metric_name
     scores_text = f"{model_text}, worst domain {worst_text} ({check['worst_domain']})"
-    return f"{metric_name} {scores_text}; constant prediction {constant_text}"
+    text = f"{metric_name} {scores_text}; constant prediction {constant_text}"
+    if (n_checked := check.get("n_rows") or n_rows) < n_rows:
+        text += f"; for models compared on {n_checked:,} rows, not on all {n_rows:,}"
+    return text

@@ -20,6 +20,9 @@ from domainwise.models.registry import METHODS, TRIVIAL, Method, find_method
 from domainwise.models.table_model import table_setting
 from domainwise.tables.schema import Table
 
+#: Maximum number of rows on which `fit` compares a model with a constant prediction.
+CHECKED_ROWS = 2000
+
 
 @dataclass(frozen=True)
 class Check:
@@ -38,6 +41,7 @@ class Check:
     #: 90 % prediction interval for the score on one new domain.
     range: tuple[float, float] | None = None
     true_range: tuple[float, float] | None = None  #: the same for the true score (theory 20)
+    n_rows: int | None = None  #: number of rows on which the scores are based; None if unknown
 
 
 def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
@@ -54,7 +58,7 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         schema=table.schema,
         scoring=options.get("scoring"),
         inner_scoring=setting.scoring,
-        max_rows="auto",
+        max_rows=max(CHECKED_ROWS, 2 * len(np.unique(table.sample_domain))),
         random_state=setting.seed,
         pos_label=setting.pos_label,
     )
@@ -73,6 +77,7 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         constant_scores,
         calibration,
         None if pooled is None else pooled.true_range,
+        len(problem.y),
     )
 
 
@@ -82,6 +87,7 @@ def compare_with_constant(
     constant_scores: Mapping[Any, float],
     calibration: dict[str, Any] | None = None,
     true_range: Sequence[float] | None = None,
+    n_rows: int | None = None,
 ) -> Check:
     """Compare scores of a model and of a constant prediction by domain; larger is better.
 
@@ -114,4 +120,5 @@ def compare_with_constant(
         calibration,
         ends,
         true_range,
+        n_rows,
     )

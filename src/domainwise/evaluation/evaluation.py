@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
 MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
 MAIN_ONLY |= {"site_columns", "site_calibration", "site_decisions", "validation_size"}
+MAIN_ONLY |= {"plan"}
 
 
 class Evaluation(Results):
@@ -85,6 +86,8 @@ class Evaluation(Results):
         Weight of each domain in the mean that decides which method is recommended.
     row_counts : dict
         Number of scored rows of each domain.
+    plan : Plan or None
+        The rows, folds and methods of the evaluation, which ``evaluate(plan=...)`` repeats.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
@@ -144,7 +147,8 @@ class Evaluation(Results):
 
         Columns: method, mean, low and high (95 % interval for the mean), worst, worst_domain,
         spread, seen (mean in random folds, where all domains are seen), within (mean in
-        cross-validation within large domains), p_value, p_adjusted, seconds. Errors are positive.
+        cross-validation within large domains), p_value, p_adjusted, seconds, n_rows (number of rows
+        on which the method is compared). Errors are positive.
 
         Returns
         -------
@@ -369,6 +373,7 @@ class Evaluation(Results):
             "verdict": self.verdict(),
             "notes": self.notes,
             "left_out": self.left_out,
+            "plan": self.plan,
             "next_step": self.next_step,
             "answer": {**asdict(self.answer), "range": self.next_site},
             "domain_weights": [self.weights.get(domain, 1.0) for domain in self.domains],
@@ -451,6 +456,7 @@ class Evaluation(Results):
             "p_value": result.p_value,
             "p_adjusted": result.p_adjusted,
             "seconds": result.seconds,
+            "n_rows": result.n_rows,
         }
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
@@ -41,7 +41,8 @@ from domainwise.evaluation.evaluation import (
     prediction_columns,
 )
 from domainwise.evaluation.faults import Fault
-from domainwise.evaluation.jobs import MethodJob, job_key
+from domainwise.evaluation.jobs import SMALLER, MethodJob, job_key
+from domainwise.evaluation.plan import Plan
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import (
     Kind,
@@ -112,6 +113,11 @@ class _Scores(TypedDict):
     methods: list[_StoredMethod]
 
 
+class _SizeScores(TypedDict):
+    rows: int
+    scores: dict[str, float]
+
+
 class _Facts(TypedDict):
     task: _Task
     rows: int
@@ -124,6 +130,7 @@ class _Facts(TypedDict):
     positive: Hashable | None
     python: str
     versions: dict[str, str]
+    sizes: NotRequired[list[_SizeScores]]
 
 
 class _Recipe(TypedDict):
@@ -199,6 +206,7 @@ class _Content(_Scores):
     domain_rows: list[int]
     validation_size: ValidationSize | None
     recommended: str
+    plan: NotRequired[Plan | None]
     recipe: _Recipe | None
     differences: _Differences
     site_columns: NotRequired[SiteColumns | None]
@@ -211,7 +219,7 @@ class _Content(_Scores):
 class _SeenJob(TypedDict):
     method: str
     split: int
-    part: NotRequired[Literal["held-out", "seen"]]
+    part: NotRequired[Annotated[str, re.compile(rf"{Kind.HELD_OUT}|{Kind.SEEN}|{SMALLER}[12]")]]
     file: NotRequired[Annotated[str, PREDICTION_FILE]]
     sha256: NotRequired[str]
     seconds: float
@@ -296,6 +304,14 @@ class JobFolder(JobMemory):
             return _digest(temporary_path.read_bytes())
 
 
+def stored_plan(folder: Path, requested: Mapping[str, Any]) -> Plan | None:
+    """Return the plan in a folder if it was made from the same arguments; None otherwise."""
+    store = ResultStore(folder / JOBS)
+    if not store.path.is_file() or store.peek("requested") != dict(requested):
+        return None
+    return replace(Plan.read({"plan": store.peek("plan")}), is_decided=bool(requested["planned"]))
+
+
 @contextmanager
 def open_folder(
     folder: Path,
@@ -333,7 +349,7 @@ def open_folder(
     }
     with store.locked():
         # A quick evaluation is fast to repeat, so its results are replaced.
-        if force or store.has_flag("quick"):
+        if force or store.peek("quick") is True:
             store.clear(PREDICTION_FILE)
         for path in store.folder.iterdir():
             if UNFINISHED_FILE.fullmatch(path.name):
@@ -478,6 +494,7 @@ def _build_evaluation(content: _Content) -> Evaluation:
         {**content["facts"]},
         content["notes"],
         next_step=content["next_step"],
+        plan=content.get("plan"),
         differences=differences,
         site_columns=content.get("site_columns"),
         weights=dict(zip(domains, content["domain_weights"], strict=False)),

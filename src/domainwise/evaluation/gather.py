@@ -14,6 +14,7 @@ import sklearn
 from domainwise import __version__
 from domainwise.base.arrays import Array
 from domainwise.base.files import to_json
+from domainwise.base.messages import listed
 from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import JobScorer, can_score, job_key
@@ -39,7 +40,12 @@ from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import score_error
 from domainwise.held_out.scoring.predictions import codes_of
-from domainwise.held_out.scoring.statistics import TAIL, compare, defined_score, share_interval
+from domainwise.held_out.scoring.statistics import (
+    TAIL,
+    compare,
+    defined_score,
+    share_interval,
+)
 from domainwise.models.registry import CONTEXT, Method
 
 #: Batches of rows on which scores with context are compared with scores without context.
@@ -119,6 +125,7 @@ def scored_evaluation(
                 probability_scores=probability_scores(
                     _select(method_jobs, Kind.HELD_OUT), scored_problem.classes
                 ),
+                n_rows=len(problem.y),
             )
         )
         for kind, predictions_by_key in predictions_by_kind.items():
@@ -289,12 +296,59 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return dict(zip(keys, np.minimum(1, np.maximum.accumulate(products)).tolist(), strict=True))
 
 
-def drawn_rows_note(problem: Problem) -> str:
-    """A sentence about the number of training rows and the number of scored rows."""
-    return (
-        f"Methods are trained on {len(problem.y):,} of {problem.n_total:,} rows, drawn evenly from "
-        f"the domains (max_rows), and scored on {len(problem.full.scored):,} rows."
+def with_sizes(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Add the results of methods that were run only at smaller sizes of a plan, smallest first."""
+    evaluation = evaluations[-1]
+    sizes: list[dict[str, Any]] = []
+    for other in evaluations[::-1]:
+        results_by_key = {result.key: result for result in evaluation.results}
+        if other.domains == evaluation.domains:  # not if the last size was interrupted
+            further_results = [r for r in other.results if r.key not in results_by_key]
+            evaluation.results += further_results
+            evaluation.records |= {r.key: other.records[r.key] for r in further_results}
+            evaluation.methods += [m for m in other.methods if m not in evaluation.methods]
+            evaluation.left_out |= {k: v for k, v in other.left_out.items() if "failed" in v}
+        scores = {r.key: evaluation.measure.shown(r.mean) for r in other.results}
+        sizes.insert(0, {"rows": other.facts["rows"], "scores": scores})
+    evaluation.facts["sizes"] = sizes
+    return evaluation
+
+
+def size_notes(evaluation: Evaluation) -> list[str]:
+    """Sentences about methods that were run on fewer rows, and about the order with more rows."""
+    sizes, n_rows, leader = evaluation.facts["sizes"], evaluation.facts["rows"], evaluation.leader()
+    notes, n_total = [], evaluation.facts["rows_given"]
+    for n_fewer in sorted({result.n_rows for result in evaluation.results} - {n_rows}):
+        labels = [result.label for result in evaluation.results if result.n_rows == n_fewer]
+        notes.append(
+            f"{listed(labels)}: compared on {n_fewer:,} rows only, because of clearly worse scores "
+            "than the best method or too long a time on more rows."
+        )
+    if n_rows >= n_total:
+        return notes
+    start = f"With all {n_total:,} rows, to which a model will be fitted, the order of the methods"
+    if len(sizes) < 2:
+        return [*notes, f"{start} may change: they were compared on {n_rows:,} rows only."]
+    before, last = sizes[-2:]
+    # Scores are extrapolated to all rows, linearly in the logarithm of the number of rows.
+    steps = np.log(n_total / last["rows"]) / np.log(last["rows"] / before["rows"])
+    outlook = {
+        result.label: score + steps * (score - before["scores"][result.key])
+        for result in evaluation.row_by_row
+        if (score := last["scores"][result.key]) is not None and result.key in before["scores"]
+    }
+    sign = evaluation.measure.sign
+    rivals = [label for label in outlook if sign * (outlook[label] - outlook[leader.label]) > 0]
+    change = (
+        f"may change: {listed(rivals)} improved more"
+        if rivals
+        else "is unlikely to change: no method improved much more"
     )
+    return [
+        *notes,
+        f"{start} {change} than {leader.label} between {before['rows']:,} and "
+        f"{last['rows']:,} rows.",
+    ]
 
 
 def decision_note(problem: Problem) -> str:
@@ -326,7 +380,6 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
     undefined_text = ", ".join(name for name in undefined_names if name not in one_class_names)
     median_domain_size = int(np.median(np.bincount(problem.full.codes)))
     conditional_notes = [
-        (len(problem.y) < problem.n_total, drawn_rows_note(problem)),
         (
             one_class_names,
             "These domains have only one class and are used for training, but not scored: "

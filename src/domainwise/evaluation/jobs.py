@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn import config_context
@@ -40,6 +40,8 @@ _IGNORED_WARNINGS = (
     "A single label was found",
     "Found unknown categories",
 )
+#: Beginning of ``part`` for predictions at the smaller sizes of a plan.
+SMALLER = "size-"
 #: Maximum cost of methods that are fitted to folds within each domain.
 MAX_WITHIN_COST = 20.0
 
@@ -64,11 +66,11 @@ class MethodJob:
     inner_cv: Any = None
     columns: Sequence[str] = ()
     quick: bool = False
-    part: ClassVar[Kind] = Kind.HELD_OUT
+    part: str = Kind.HELD_OUT  #: the kind of predictions, or ``SMALLER`` and a number
 
     @property
     def cost(self) -> float:
-        """Relative time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
+        """Relative time; see also :class:`~domainwise.evaluation.plan.Costs`."""
         return self.method.cost
 
     @property
@@ -193,11 +195,11 @@ class SeenJob(MethodJob):
     chosen_model: Any = None  #: unfitted model with these parameters; None to choose them again
     predict_within: bool = True  #: whether to predict folds within the held-out domains
     use_context: bool = True  #: whether to predict ``seen_split`` with context, if possible
-    part: ClassVar[Kind] = Kind.SEEN
+    part: str = Kind.SEEN
 
     @property
     def cost(self) -> float:
-        """Relative time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
+        """Relative time, given that of choosing parameters."""
         return super().cost * (0.1 if self.chosen_model is not None else 1.1)
 
     def _add_predictions(self, rows: list[Row], context_flags: list[bool]) -> None:

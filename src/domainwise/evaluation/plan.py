@@ -1,19 +1,28 @@
-"""Time estimates, number of workers, plan of a quick evaluation, and progress display."""
+"""The plan of an evaluation within a time budget, the number of workers, and a progress bar.
+
+A plan has one to three sizes. At each size, methods are compared on the same rows with the same
+groups of held-out domains; methods that are clearly worse than the best one are not run at the next
+size. If all methods on all rows are expected to take less time than the budget, there is one size.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
+from scipy.interpolate import RegularGridInterpolator
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import check_cv
 
+from domainwise.base.files import ResultsError, from_json, read_json, to_json
+from domainwise.base.messages import listed
 from domainwise.base.process import (
     Progress,
     Row,
@@ -22,47 +31,310 @@ from domainwise.base.process import (
     one_thread,
     worker_count,
 )
-from domainwise.evaluation.jobs import JobScorer, MethodJob, job_key
-from domainwise.evaluation.problem import Problem, outer_splits
-from domainwise.evaluation.results import Kind
-from domainwise.held_out.folds import LeaveDomainsOut, Split
-from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
+from domainwise.evaluation.jobs import MethodJob, job_key
+from domainwise.evaluation.problem import Problem
+from domainwise.evaluation.results import Results
+from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut
+from domainwise.models.registry import EXACT_ROWS, METHODS, Method
 
-#: Numbers for seconds_per_cost, which times boosting: iterations of a full fit, timed iterations,
-#: maximum number of trees for all classes together, and seconds that are always added.
-ITERATIONS, TIMED_ITERATIONS, MAX_TREES, FIXED_SECONDS = 100, 10, 500, 0.1
+#: Default time budget in seconds, and that of a quick evaluation, on this number of cores.
+AUTO_SECONDS, QUICK_SECONDS, AUTO_CORES = 120.0, 30.0, 2
+#: Share of the budget for the fits. The rest is for reading, checks, scores on seen domains, and
+#: the report.
+FIT_SHARE = 0.55
+#: Share of the time for the fits that the first sizes may take.
+FIRST_SHARE = 0.25
+#: Seconds of one CPU core for fitting a method with five inner splits and predicting the held-out
+#: rows, by number of training rows (rows of a table) and features (columns).
+TRAINING_ROWS, FEATURES = (500, 2000, 8000, 32_000), (10, 40, 160)
+SECONDS: dict[str, tuple[tuple[float, ...], ...]] = {
+    "constant": ((0.03, 0.03, 0.05), (0.03, 0.04, 0.06), (0.04, 0.06, 0.2), (0.1, 0.2, 0.5)),
+    "linear": ((0.05, 0.06, 0.2), (0.06, 0.08, 0.3), (0.08, 0.2, 0.6), (0.15, 0.3, 1.2)),
+    "boosting": ((0.2, 0.6, 1.8), (0.5, 1.2, 4.0), (0.9, 2.6, 9.0), (1.2, 3.2, 12.0)),
+    "svm": ((0.15, 0.25, 0.5), (1.0, 1.8, 4.0), (8.0, 12.0, 25.0), (100.0, 150.0, 300.0)),
+    "dcmcv": ((0.2, 0.25, 0.5), (1.0, 1.2, 2.0), (5.0, 6.0, 8.0), (5.0, 6.0, 12.0)),
+    "invariantridge": ((0.3, 0.4, 0.9), (0.5, 0.6, 1.2), (0.8, 1.2, 2.5), (2.5, 4.2, 9.0)),
+    "ensemble": ((1.2, 2.0, 5.0), (2.0, 5.0, 16.0), (4.0, 8.0, 20.0), (6.0, 10.0, 30.0)),
+}
+#: Seconds that the computation in measure_speed takes on the machine where these were measured.
+SPEED_SECONDS = 0.12
+#: Time of an evaluation with three inner splits, relative to one with five.
+QUICK_COST, QUICK_GROUPS = 0.7, 3
+#: Numbers of groups of held-out domains that are tried, most first.
+GROUPS = (MAX_FOLDS, 5, 3)
+#: Numbers of rows that are tried for the first of several sizes.
+FIRST_ROWS = (8000, 4000, 2000, 1000)
+#: If the time is not enough for all methods, those listed first are left out first. Other methods,
+#: and methods that the user has named, are never left out.
+EXPENDABLE = ("svm", "dcmcv", "invariantridge", "ensemble", "boosting")
+#: Methods that are run at the largest size, even if fewer rows are used because of this.
+EXPECTED = ("constant", "linear", "boosting", "ensemble")
+#: Methods that are run at all sizes, because they are fast and improve with more rows.
+ALWAYS_RUN = ("constant", "linear", "boosting")
+#: Maximum number of scored rows in a quick evaluation.
+QUICK_SCORED = 5000
 #: With less work than this, one worker is as fast as several, because starting workers takes time.
 MIN_PARALLEL_SECONDS = 6.0
-#: If the fits of a quick evaluation would take more seconds than the first number, fewer rows are
-#: used; if they would still take more than the second number, fewer methods are run. Reading the
-#: table and writing the report take about as long as the fits.
-MAX_SECONDS_QUICK_ROWS, MAX_SECONDS = 10.0, 16.0
-#: Cost in a quick evaluation, which has fewer inner splits, as a share of the usual cost.
-QUICK_COST = 0.45
-#: Number of training rows in a quick evaluation, and a smaller number if fits take too long.
-QUICK_ROWS, FEWER_ROWS = 600, 300
-#: Number of groups of held-out domains, and maximum number of scored rows, in a quick evaluation.
-QUICK_GROUPS, QUICK_SCORED = 3, 5000
-#: Methods that a quick evaluation never skips.
-NEVER_SKIPPED = ("constant", "linear")
 
 
-def seconds_per_cost(problem: Problem, split: Split) -> float:
-    """Seconds for a method of cost 1: half of the time to fit boosting to a split, plus 0.1.
+@dataclass(frozen=True)
+class Size:
+    """One training size of a plan."""
 
-    CPU time is measured, so that other processes do not change which methods are evaluated.
+    rows: int  #: number of rows, drawn evenly from the domains
+    groups: int | None  #: number of groups of held-out domains; None for the user's ``cv``
+    methods: tuple[str, ...]  #: keys of the methods that are run
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rows, folds and methods of an evaluation.
+
+    The same plan gives the same scores on every machine, because nothing is timed again. After an
+    evaluation, it contains the methods that were run at each size.
     """
-    train, _ = split
-    X = clone(problem.preprocessor).fit_transform(problem.rows(train))
-    n_classes = 0 if problem.classes is None else len(problem.classes)
-    boosting_type = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
-    model = boosting_type(max_iter=TIMED_ITERATIONS, early_stopping=False)
-    trees_per_iteration = n_classes if n_classes > 2 else 1
+
+    sizes: tuple[Size, ...]  #: smallest first
+    inner_groups: int | None = None  #: groups of source domains in searches; None: the default
+    quick: bool = False  #: whether scores on seen domains are omitted
+    is_decided: bool = False  #: whether all methods of a size are run, however well they scored
+    seconds: float = 0.0  #: expected time of the fits on one core
+    #: Reasons for methods that are not run, or not at the largest size.
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, plan: Any) -> Self:
+        """Return a plan from a dict, an evaluation, or a file or results folder of one."""
+        if isinstance(plan, Results):
+            plan = plan.plan
+        if isinstance(plan, cls):
+            return replace(plan, is_decided=True)
+        location = "plan"
+        if isinstance(plan, (str, Path)):
+            path = Path(plan) / "evaluation.json" if Path(plan).is_dir() else Path(plan)
+            location = str(path)
+            if not path.is_file():
+                raise ResultsError(f"{path} does not exist. Pass a file that evaluate has written")
+            plan = read_json(path)
+        if isinstance(plan, Mapping) and isinstance(plan.get("plan"), Mapping):
+            plan = plan["plan"]
+        read: Self = from_json(cls, to_json(plan), location)
+        if not read.sizes or not all(size.methods for size in read.sizes):
+            raise ResultsError(f"{location} contains no methods. Pass another plan, or None")
+        return replace(read, is_decided=True)
+
+    def without(self, keys: Collection[str], number: int) -> Plan:
+        """Return the plan without some methods at the sizes after this one."""
+        sizes = [
+            replace(size, methods=tuple(key for key in size.methods if key not in keys))
+            if i > number
+            else size
+            for i, size in enumerate(self.sizes)
+        ]
+        return replace(self, sizes=tuple(sizes))
+
+    def splitter(self, size: Size, cv: Any, seed: int) -> Any:
+        """Return the splitter for a size; None for the default."""
+        if size.groups is None or cv is not None:
+            return cv
+        return LeaveDomainsOut(max_splits=size.groups, random_state=seed)
+
+    def description(self, problem: Problem) -> str:
+        """How the evaluation differs from one with all rows, folds and methods; "" if it does not.
+
+        ``problem`` has the rows of the largest size.
+        """
+        differences, last_size, n_rows = [], self.sizes[-1], len(problem.full.y)
+        if last_size.rows < n_rows:
+            differences.append(
+                f"methods are trained on {last_size.rows:,} of {n_rows:,} rows, drawn evenly from "
+                f"the domains, and scored on {len(problem.full.scored):,} rows"
+            )
+        elif len(problem.full.scored) < n_rows:
+            differences.append(f"scores are computed on {len(problem.full.scored):,} rows")
+        if (n_groups := last_size.groups or MAX_FOLDS) < min(MAX_FOLDS, len(problem.domains)):
+            differences.append(f"domains are held out in {n_groups} groups")
+        if self.left_out:
+            names = listed([*self.left_out])
+            differences.append(f"methods that would take too long are not run ({names})")
+        if self.quick:
+            differences.append("scores on seen domains are not computed")
+        text = "; ".join(differences)
+        if not self.quick:
+            return f"{text[:1].upper()}{text[1:]}." if text else ""
+        return (
+            f"Quick evaluation: {text}. All rows were checked for problems in the table. For the "
+            "full comparison, evaluate again without the quick option."
+        )
+
+
+class Costs:
+    """Expected times of fits, in seconds of one core of the machine that ``SECONDS`` describes."""
+
+    def __init__(self, problem: Problem, methods: Sequence[Method], cv: Any, quick: bool) -> None:
+        self.problem, self.cv, self.quick = problem, cv, quick
+        self.methods = {method.key: method for method in methods}
+        sample = problem.rows(problem.drawn(max(200, 2 * len(problem.domains))).index)
+        n_features = clone(problem.preprocessor).fit_transform(sample).shape[1]
+        n_classes = 1 if problem.classes is None else len(problem.classes)
+        self._log_features = np.log(max(n_features, FEATURES[0]))
+        self._factor = (QUICK_COST if quick else 1.0) * max(1.0, n_classes / 4)
+        axes = np.log(TRAINING_ROWS), np.log(FEATURES)
+        self._laws = {
+            key: RegularGridInterpolator(axes, np.log(seconds), bounds_error=False, fill_value=None)
+            for key, seconds in SECONDS.items()
+        }
+
+    def of_fit(self, method: Method, n_rows: int) -> float:
+        """Seconds for one fit; methods without a law are compared with boosting."""
+        law, factor = self._laws.get(method.key), self._factor
+        if law is None:
+            law, factor = self._laws["boosting"], factor * method.cost / METHODS["boosting"].cost
+        log_rows = np.log(max(n_rows, TRAINING_ROWS[0] / 4))
+        return factor * float(np.exp(law((log_rows, self._log_features))))
+
+    def of_job(self, job: MethodJob) -> float:
+        """Seconds for a job."""
+        return self.of_fit(job.method, len(job.split[0])) * job.cost / job.method.cost
+
+    def total(self, keys: Collection[str], n_rows: int, groups: int | None) -> float:
+        """Seconds for fitting methods to all groups of held-out domains."""
+        problem, n_splits = self.problem, groups
+        if n_splits is None and self.cv is None:
+            n_splits = min(MAX_FOLDS, len(problem.domains))
+        elif n_splits is None:
+            splitter = check_cv(self.cv, problem.y, classifier=problem.classification)
+            n_splits = splitter.get_n_splits(problem.X, problem.y, problem.codes)
+        n_training_rows = round(n_rows * (1 - 1 / n_splits))
+        return n_splits * sum(self.of_fit(self.methods[key], n_training_rows) for key in keys)
+
+
+def make_plan(
+    problem: Problem,
+    methods: Sequence[Method],
+    *,
+    cv: Any = None,
+    max_rows: int | str | None = "auto",
+    time_budget: float | str = "auto",
+    quick: bool = False,
+    n_jobs: int | None = None,
+    can_skip: bool = True,
+) -> Plan:
+    """Decide on rows, groups of held-out domains and methods; see :class:`Plan`.
+
+    ``problem`` contains all rows. A number of rows replaces the budget, unless ``quick`` is True.
+    If ``can_skip`` is False, all methods are run at all sizes.
+    """
+    n_domains, keys = len(problem.domains), tuple(method.key for method in methods)
+    n_rows = len(problem.y) if max_rows in ("auto", None) else min(int(max_rows), len(problem.y))
+    options = [None] if cv is not None else sorted({min(g, n_domains) for g in GROUPS})[::-1]
+    if quick and cv is None:
+        options = options[-1:]
+    inner_groups = QUICK_GROUPS if quick and n_domains > 2 else None
+    costs = Costs(problem, methods, cv, quick)
+
+    def plan(*sizes: Size) -> Plan:
+        seconds = sum(costs.total(size.methods, size.rows, size.groups) for size in sizes)
+        left_out = {}
+        for key in keys:
+            if not any(key in size.methods for size in sizes):
+                missing_seconds = costs.total([key], sizes[-1].rows, sizes[-1].groups)
+                time_text = format_duration(speed * missing_seconds / cores)
+                left_out[key] = f"not run, because it would take about {time_text}"
+        return Plan(sizes, inner_groups, quick, seconds=round(seconds, 1), left_out=left_out)
+
+    cores = AUTO_CORES
+    if time_budget != "auto" or quick:
+        cores = workers_for(problem, n_jobs, np.inf)
+    speed, full_size = 1.0, Size(n_rows, options[0], keys)
+    if (max_rows != "auto" and not quick) or hasattr(cv, "__len__"):
+        return plan(full_size)
+    seconds = QUICK_SECONDS if quick else AUTO_SECONDS
+    limit = FIT_SHARE * cores * (seconds if time_budget == "auto" else float(time_budget))
+    # Nothing is timed for a table that fits into the budget, so all machines have the same plan.
+    if costs.total(keys, n_rows, options[0]) > limit:
+        speed = measure_speed()
+    limit /= speed
+
+    def affordable(rows: int, seconds: float, required: Collection[str] = ()) -> tuple[str, ...]:
+        """Return methods that take at most this time; none if required ones take longer."""
+        chosen = list(keys)
+        for key in (None, *EXPENDABLE):
+            if key in chosen and can_skip and key not in required:
+                chosen.remove(key)
+            if costs.total(chosen, rows, groups) <= seconds:
+                return tuple(chosen)
+        return ()
+
+    for groups in options:
+        if costs.total(keys, n_rows, groups) <= limit:
+            return plan(Size(n_rows, groups, keys))
+    min_rows = min(n_rows, max(FIRST_ROWS[-1] // 2, 4 * n_domains))
+    all_rows = [n_rows]
+    while all_rows[-1] > min_rows:
+        all_rows.append(max(all_rows[-1] // 2, min_rows))
+    first_sizes: list[Size] = []
+    for rows in (r for r in FIRST_ROWS if min_rows <= r <= n_rows // 2 and not quick):
+        if not first_sizes and affordable(rows, FIRST_SHARE * limit, keys):
+            first_sizes = [Size(rows, groups, keys)]
+            limit -= costs.total(keys, rows, groups)
+    first_rows = first_sizes[0].rows if first_sizes else 0
+    for rows in (r for r in all_rows if r >= 2 * first_rows):
+        if last_keys := affordable(rows, limit, EXPENDABLE[-1:] if quick else EXPECTED):
+            limit -= costs.total(last_keys, rows, groups)
+            middle_rows = round(np.sqrt(rows * first_rows) / 100) * 100
+            if middle_rows >= 3 * first_rows > 0 and (middle := affordable(middle_rows, limit)):
+                first_sizes.append(Size(middle_rows, groups, middle))
+            return plan(*first_sizes, Size(rows, groups, last_keys))
+    if first_sizes:
+        return plan(*first_sizes)
+    cheap_keys = tuple(key for key in keys if not can_skip or key not in EXPENDABLE)
+    return plan(Size(min_rows, groups, affordable(min_rows, limit) or cheap_keys or keys))
+
+
+def measure_speed() -> float:
+    """Time of a fixed computation on one core, divided by that on the machine of ``SECONDS``.
+
+    CPU time is measured, so that other processes hardly change the plan.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 20))
+    y, times = X[:, 0] + rng.normal(size=2000), []
     with one_thread():  # as in MethodJob.run
-        start_seconds = time.thread_time()
-        model.fit(X, problem.y[train])
-        iteration_seconds = (time.thread_time() - start_seconds) / TIMED_ITERATIONS
-    return FIXED_SECONDS + iteration_seconds * min(ITERATIONS, MAX_TREES / trees_per_iteration) / 2
+        for _ in range(3):
+            start_seconds = time.thread_time()
+            HistGradientBoostingRegressor(max_iter=20, early_stopping=False).fit(X, y)
+            times.append(time.thread_time() - start_seconds)
+    return min(times) / SPEED_SECONDS
+
+
+def clearly_worse(results: Results) -> list[str]:
+    """Keys of methods that are clearly worse than the best one, and need not be run on more rows.
+
+    The mean difference over domains is larger than the margin for recommendations, and than two
+    standard errors.
+    """
+    best, keys = results.leader(), []
+    for result in results.row_by_row:
+        differences = [
+            best.known[d] - score for d, score in result.known.items() if d in best.known
+        ]
+        n, mean = len(differences), float(np.mean(differences))
+        error = np.std(differences, ddof=1) / np.sqrt(n) if n > 2 else np.inf
+        if mean > max(results.margin, 2 * error) and result.key not in ALWAYS_RUN:
+            keys.append(result.key)
+    return keys
+
+
+def planned_methods(plan: Plan, methods: Sequence[Method]) -> list[Method]:
+    """Methods of a plan; those of the user are taken from ``methods``."""
+    method_by_key = {**METHODS, **{method.key: method for method in methods}}
+    keys = list(dict.fromkeys(key for size in plan.sizes for key in size.methods))
+    if missing_keys := [key for key in keys if key not in method_by_key]:
+        raise ValueError(
+            f"the plan contains methods of your own that were not passed: {', '.join(missing_keys)}"
+        )
+    return [method_by_key[key] for key in keys]
 
 
 def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
@@ -78,230 +350,74 @@ def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
     return worker_count(n_jobs, worker_bytes)
 
 
-@dataclass(frozen=True)
-class QuickPlan:
-    """Plan of a quick evaluation, which takes at most about half a minute."""
-
-    problem: Problem
-    methods: list[Method]
-    cv: Any
-    inner_cv: Any
-    left_out: dict[str, str]  #: skipped methods, with the reason
-
-    @property
-    def description(self) -> str:
-        """How the evaluation differs from a full one."""
-        problem, full, differences = self.problem, self.problem.full, []
-        if problem.parent is not None:
-            rows_text = f"{len(problem.y):,} of {len(full.y):,} rows, drawn evenly from the domains"
-            differences.append(f"methods are trained on {rows_text}")
-            if len(full.scored) < len(full.y):
-                differences.append(f"scores are computed on {len(full.scored):,} rows")
-        n_groups, skipped_text = len(outer_splits(problem, self.cv)), ", ".join(self.left_out)
-        differences.append(f"domains are held out in {n_groups} groups")
-        if skipped_text:
-            differences.append(f"methods that would take too long are not run ({skipped_text})")
-        differences.append("scores on seen domains are not computed")
-        return (
-            f"Quick evaluation: {'; '.join(differences)}. All rows were checked for problems in "
-            "the table. For the full comparison, evaluate again without the quick option."
-        )
-
-
-def plan_quick(
-    full_problem: Problem,
-    methods: Sequence[Method],
-    cv: Any,
-    inner_cv: Any,
-    max_rows: int | str | None,
-    n_jobs: int | None,
-) -> QuickPlan:
-    """Time boosting to decide how many rows and which methods a quick evaluation uses.
-
-    If the user has chosen the methods, all of them are run. Otherwise, methods that take too long
-    are skipped, slowest first.
-    """
-    n_domains, methods, left_out = len(full_problem.domains), list(methods), {}
-    if cv is None:
-        cv = LeaveDomainsOut(max_splits=QUICK_GROUPS, random_state=full_problem.seed)
-    if inner_cv is None and n_domains > 2:  # with one source domain, the default is row folds
-        inner_cv = LeaveDomainsOut(max_splits=QUICK_GROUPS)
-    can_skip = [m.key for m in methods] == [m.key for m in choose_methods(None)]
-
-    def draw_and_time(n_rows: int) -> tuple[Problem, float]:
-        """Draw rows, and estimate the seconds for a method of cost 1."""
-        row_limit = n_rows if max_rows is None or max_rows == "auto" else int(max_rows)
-        problem = full_problem.drawn(max(min(n_rows, row_limit), 4 * n_domains))
-        splits = outer_splits(problem, cv)
-        seconds = QUICK_COST * seconds_per_cost(problem, splits[0]) * len(splits)
-        return problem, seconds / workers_for(problem, n_jobs, MIN_PARALLEL_SECONDS)
-
-    problem, unit_seconds = draw_and_time(QUICK_ROWS)
-    if unit_seconds * sum(method.cost for method in methods) > MAX_SECONDS_QUICK_ROWS:
-        problem, unit_seconds = draw_and_time(FEWER_ROWS)
-    while can_skip and unit_seconds * sum(method.cost for method in methods) > MAX_SECONDS:
-        slowest_method = max(methods, key=lambda method: method.cost)
-        if slowest_method.key in NEVER_SKIPPED:
-            break
-        methods.remove(slowest_method)
-        time_text = format_duration(unit_seconds * slowest_method.cost)
-        left_out[slowest_method.key] = f"not run, because it would take about {time_text}"
-    return QuickPlan(problem, methods, cv, inner_cv, left_out)
-
-
-#: The initial time estimate has the same weight as finished jobs with this total cost.
-PRIOR_COST = 20.0
-#: Maximum number of characters of a method's label in the live table.
-LABEL_WIDTH = 28
+#: The initial time estimate has the same weight as finished jobs that take this number of seconds.
+PRIOR_SECONDS = 5.0
+#: Number of characters of the progress bar.
+BAR_WIDTH = 24
 
 
 class JobProgress:
-    """Print a line for each finished job, with the remaining time.
+    """A progress bar on one line of a terminal; otherwise, a line for each quarter of the fits."""
 
-    ``rows`` contains the results of jobs that an earlier session finished. ``unit_seconds`` is the
-    estimated time for a cost of 1; it is refined with the times of each method's finished jobs.
-    """
+    def __init__(self, costs: Costs, n_workers: int) -> None:
+        self._costs, self._n_workers = costs, n_workers
+        self._jobs_left: dict[Any, float] = {}
+        self._later_seconds, self._n_finished, self._quarter = 0.0, 0, 0
+        self._expected_seconds = self._measured_seconds = PRIOR_SECONDS
+        self._is_terminal = sys.stderr.isatty()
 
-    def __init__(
-        self, jobs: Sequence[MethodJob], rows: Sequence[Row], n_workers: int, unit_seconds: float
-    ) -> None:
-        problem, splits = jobs[0].problem, {job.split_number: job.split for job in jobs}
-        self._measure = problem.measure
-        self._scorer = JobScorer(problem, [splits[split_number] for split_number in sorted(splits)])
-        self._n_workers, self._unit_seconds = n_workers, unit_seconds
-        self._start_seconds = time.monotonic()
-        self._jobs_left: dict[Any, MethodJob] = {}
-        # Total seconds and cost of finished jobs, by method and by part (held-out or seen domains).
-        self._totals: dict[tuple[str, Kind], tuple[float, float]] = {}
-        self._n_splits, self._n_finished = len(splits), 0
-        variants = [v for job in jobs for v in job.method.rows(problem.classification)]
-        self._label_by_method = {key: label for key, label, _ in variants}
-        # For each method, one list of domain scores per finished split.
-        self._scores: dict[str, list[list[float]]] = {key: [] for key in self._label_by_method}
-        for row in rows:
-            self._add_scores(row)
-
-    def begin(self, jobs: Sequence[MethodJob]) -> None:
-        """Add jobs that will be run, and print how long they will take."""
-        self._jobs_left |= {job.row_keys[0]: job for job in jobs}
-        if jobs and jobs[0].part == Kind.HELD_OUT:
+    def begin(self, jobs: Sequence[MethodJob], later_seconds: float = 0.0) -> None:
+        """Add jobs that will be run, before others that take ``later_seconds``."""
+        self._jobs_left |= {job.row_keys[0]: self._costs.of_job(job) for job in jobs}
+        self._later_seconds, self._quarter = later_seconds, 0
+        if jobs and not self._n_finished:
             n_methods = len({job.method.key for job in jobs})
             methods_text = f"{n_methods} methods" if n_methods > 1 else "One method"
             workers_text = f"{self._n_workers} workers" if self._n_workers > 1 else "one worker"
             time_text = format_duration(self._seconds_left())
-            self._print(f"{methods_text}, {len(jobs)} fits: about {time_text} on {workers_text}.")
+            print(f"{methods_text}, about {time_text} on {workers_text}.", file=sys.stderr)
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
-        """Add the results of a finished job, and show them."""
-        job = self._jobs_left.pop(job_key(rows[0]), None)
+        """Add the results of a finished job, and show the progress."""
+        expected_seconds = self._jobs_left.pop(job_key(rows[0]), None)
         self._n_finished += 1
-        for row in rows:
-            self._add_scores(row)
-        if job is not None:
-            if cost:
-                total_key, seconds = (job.method.key, job.part), max(row["seconds"] for row in rows)
-                total_seconds, total_cost = self._totals.get(total_key, (0.0, 0.0))
-                self._totals[total_key] = (total_seconds + seconds, total_cost + cost)
-            self._show(job, rows)
-
-    def _add_scores(self, row: Row) -> None:
-        """Add the scores in a row of results if they are scores on held-out domains."""
-        method_key, _, part = job_key(row)
-        if method_key in self._label_by_method and part == Kind.HELD_OUT:
-            scores = self._scorer(row).get("scores", {}).values()
-            self._scores[method_key].append([score for score in scores if np.isfinite(score)])
-
-    def _mean_score(self, method_key: str) -> float:
-        """Mean score of a method so far."""
-        scores = [score for split_scores in self._scores[method_key] for score in split_scores]
-        return float(np.mean(scores)) if scores else -np.inf
+        if expected_seconds is not None:
+            self._expected_seconds += expected_seconds
+            self._measured_seconds += max(row["seconds"] for row in rows)
+        self._show()
 
     def _seconds_left(self) -> float:
         """Estimated time until all jobs are finished."""
-        prior_totals = (PRIOR_COST * self._unit_seconds, PRIOR_COST)
-        overall_totals = np.sum([*self._totals.values(), prior_totals], axis=0)
-        total_seconds = 0.0
-        for job in self._jobs_left.values():
-            seconds, cost = self._totals.get((job.method.key, job.part), overall_totals)
-            total_seconds += job.cost * seconds / cost
-        return total_seconds / self._n_workers
+        seconds = sum(self._jobs_left.values()) + self._later_seconds
+        return seconds * self._measured_seconds / self._expected_seconds / self._n_workers
 
-    def _status(self) -> str:
-        n_finished, n_jobs = self._n_finished, self._n_finished + len(self._jobs_left)
-        return f"{n_finished} of {n_jobs} fits, about {format_duration(self._seconds_left())} left"
+    def _show(self) -> None:
+        n_jobs = self._n_finished + len(self._jobs_left)
+        share, time_text = self._n_finished / n_jobs, format_duration(self._seconds_left())
+        text = f"{self._n_finished} of {n_jobs} fits, about {time_text} left"
+        if self._is_terminal:
+            bar = ("━" * round(BAR_WIDTH * share)).ljust(BAR_WIDTH, "─")
+            print(f"\r{bar} {text} (Ctrl-C to stop)\x1b[K", end="", file=sys.stderr, flush=True)
+        elif int(4 * share) > self._quarter:
+            self._quarter = int(4 * share)
+            print(text, file=sys.stderr, flush=True)
 
-    def _print(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-    def _show(self, job: MethodJob, rows: Sequence[Row]) -> None:
-        """Print a line about a finished job and the remaining time."""
-        row = rows[0]
-        domains_text = ", ".join(map(str, np.unique(job.problem.domain_of(job.split[1]))))
-        domains_text = domains_text if len(domains_text) < 30 else f"{domains_text[:29]}…"
-        mean_text = self._measure.format(self._mean_score(row["method"]))
-        subject, outcome = f"{domains_text} held out", f"{self._measure.label} {mean_text} so far"
-        if job.part != Kind.HELD_OUT:
-            subject, outcome = "score on seen domains", "finished"
-        outcome = "failed" if "error" in row else outcome
-        text = f"{self._label_by_method[row['method']]}, {subject}: {outcome}"
-        self._print(f"{printable(text)} ({self._status()})")
-
-
-class LiveProgress(JobProgress):
-    """Show the progress as a live table in a terminal or notebook, and remove it at the end."""
-
-    def __init__(self, console: Any, *arguments: Any) -> None:
-        from rich.live import Live
-
-        self._console = console
-        super().__init__(*arguments)
-        self.live = Live(
-            console=console, get_renderable=self._table, refresh_per_second=2, transient=True
-        )
-
-    def _print(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False)
-
-    def _show(self, job: MethodJob, rows: Sequence[Row]) -> None:
-        self.live.refresh()
-
-    def _table(self) -> Any:
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("method", no_wrap=True, max_width=LABEL_WIDTH)
-        table.add_column(f"{self._measure.label} so far", justify="right", no_wrap=True)
-        table.add_column("finished folds", justify="right", no_wrap=True)
-        for key in sorted(self._label_by_method, key=self._mean_score, reverse=True):
-            folds_text = f"{len(self._scores[key])} of {self._n_splits}"
-            mean_text = self._measure.format(self._mean_score(key))
-            table.add_row(printable(self._label_by_method[key]), mean_text, folds_text)
-        elapsed_text = format_duration(time.monotonic() - self._start_seconds)
-        status = Text(f"{self._status()}, {elapsed_text} elapsed (Ctrl-C to stop)", style="dim")
-        return Group(table, status)
-
-
-def printable(text: str) -> str:
-    """Replace unprintable characters, which could control a terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text)
+    def end(self) -> None:
+        """Remove the bar."""
+        if self._is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 @contextmanager
-def job_progress(progress: bool | Progress, *arguments: Any) -> Iterator[Progress | None]:
-    """Yield the callback for finished jobs; ``arguments`` are passed to :class:`JobProgress`."""
+def job_progress(
+    progress: bool | Progress, costs: Costs, n_workers: int
+) -> Iterator[Progress | None]:
+    """Yield the callback for finished jobs."""
     if progress is not True:
         yield progress or None
         return
-    console: Any = None
-    if find_spec("rich") is not None:
-        from rich.console import Console
-
-        console = Console(stderr=True)
-    if console is None or not (console.is_terminal or console.is_jupyter):
-        yield JobProgress(*arguments)
-        return
-    live_progress = LiveProgress(console, *arguments)
-    with live_progress.live:
-        yield live_progress
+    job_progress = JobProgress(costs, n_workers)
+    try:
+        yield job_progress
+    finally:
+        job_progress.end()

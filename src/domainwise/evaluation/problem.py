@@ -125,7 +125,7 @@ class Problem:
         """The domain name of each row in ``index``."""
         return np.asarray(self.domains[self.codes[index]])
 
-    def drawn(self, max_rows: int | str | None) -> Problem:
+    def drawn(self, max_rows: int | None) -> Problem:
         """The problem with a subset of rows; see :func:`~domainwise.held_out.folds.draw_rows`."""
         drawn_rows = draw_rows(self.codes, max_rows, self.seed)
         if len(drawn_rows) == len(self.y):
@@ -180,7 +180,7 @@ def make_problem(
     *,
     task: str,
     scoring: Any,
-    max_rows: int | str | None,
+    max_rows: int | None,
     random_state: int,
     pos_label: Any = None,
     inner_scoring: Any = None,

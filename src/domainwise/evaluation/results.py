@@ -100,6 +100,7 @@ class MethodResult:
     importance: Mapping[str, float] = stored("worth", default_factory=dict)
     #: Means over domains of :func:`probability_scores`; empty unless there are two classes.
     probability_scores: Mapping[str, float] = field(default_factory=dict)
+    n_rows: int = 0  #: number of rows on which the method is compared: its training and test rows
 
     @property
     def trivial(self) -> bool:
@@ -218,6 +219,7 @@ class Results:
     lacking: str = ""
     weights: dict[Label, float] = field(default_factory=dict)
     row_counts: dict[Label, int] = field(default_factory=dict)
+    plan: Any = None
 
     @property
     def classes(self) -> Array | None:
@@ -262,9 +264,14 @@ class Results:
         return self.recommended.key
 
     @property
+    def compared(self) -> list[MethodResult]:
+        """Results on the largest number of rows; others are shown, but not recommended."""
+        return [result for result in self.results if result.n_rows == self.best.n_rows]
+
+    @property
     def row_by_row(self) -> list[MethodResult]:
-        """Methods that predict each row without context; all methods if there are none."""
-        return [result for result in self.results if not result.context] or self.results
+        """Compared methods that predict each row without context; all of them if there are none."""
+        return [result for result in self.compared if not result.context] or self.compared
 
     def weighted_mean(self, result: MethodResult, excluded: Label | None = None) -> float:
         """Mean score over all domains except ``excluded``, weighted by :func:`domain_weights`."""

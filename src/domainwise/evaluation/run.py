@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from domainwise.base.arguments import CONSTRAINTS, SEED, check_arguments
+from domainwise.base.arguments import AUTO, CONSTRAINTS, POSITIVE, SEED, check_arguments
 from domainwise.base.arrays import ArrayLike, CrossValidator, Label, Scoring
+from domainwise.base.files import to_json
 from domainwise.base.inputs import check_is_table
 from domainwise.base.process import Progress, run_jobs
 from domainwise.evaluation.evaluation import Evaluation
@@ -24,25 +25,31 @@ from domainwise.evaluation.faults import (
     leaking_columns,
     with_effects,
 )
-from domainwise.evaluation.folder import JobMemory, open_folder, write_evaluation
+from domainwise.evaluation.folder import JobMemory, open_folder, stored_plan, write_evaluation
 from domainwise.evaluation.gather import (
     compare_columns,
-    drawn_rows_note,
     scorable_methods,
     scored_evaluation,
+    size_notes,
+    with_sizes,
 )
-from domainwise.evaluation.jobs import MAX_WITHIN_COST, MethodJob, SeenJob, job_key
+from domainwise.evaluation.jobs import MAX_WITHIN_COST, SMALLER, MethodJob, SeenJob, job_key
 from domainwise.evaluation.plan import (
     QUICK_SCORED,
+    Costs,
     JobProgress,
+    Plan,
+    Size,
+    clearly_worse,
     job_progress,
-    plan_quick,
-    seconds_per_cost,
+    make_plan,
+    planned_methods,
     workers_for,
 )
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
+from domainwise.evaluation.results import Kind
 from domainwise.held_out.calibration.decisions import check_decision
-from domainwise.held_out.folds import Split
+from domainwise.held_out.folds import LeaveDomainsOut, Split
 from domainwise.held_out.scoring.measures import Measure, choose_measure
 from domainwise.models.registry import TRIVIAL, Method, choose_methods, methods_for
 from domainwise.tables.schema import Table
@@ -73,6 +80,8 @@ def evaluate(
     inner_scoring: Scoring = None,
     threshold: float | None = None,
     quick: bool = False,
+    time_budget: float | str = "auto",
+    plan: Any = None,
     out: str | Path | None = None,
     force: bool = False,
 ) -> Evaluation:
@@ -175,8 +184,13 @@ def evaluate(
     """
     options: dict[str, Any] = {"cv": cv, "inner_cv": inner_cv, "max_rows": max_rows, "out": out}
     options |= {"n_jobs": n_jobs, "random_state": random_state, "progress": progress}
-    options |= {"quick": quick, "force": force}
-    rules = {"random_state": [SEED], "inner_cv": CONSTRAINTS["cv"], "out": [str, os.PathLike, None]}
+    options |= {"quick": quick, "force": force, "time_budget": time_budget}
+    rules = {
+        "time_budget": [AUTO, POSITIVE],
+        "random_state": [SEED],
+        "inner_cv": CONSTRAINTS["cv"],
+        "out": [str, os.PathLike, None],
+    }
     check_arguments("evaluate", rules, prepare=prepare, **options)
     X, y, sample_domain = _separate_columns(X, y, sample_domain)
     evaluation = _evaluate(
@@ -186,6 +200,7 @@ def evaluate(
         pos_label=pos_label,
         inner_scoring=inner_scoring,
         threshold=threshold,
+        plan=plan,
         **options,
     )
     if out is not None:
@@ -216,7 +231,10 @@ def _evaluate(
     inner_scoring: Any = None,
     threshold: float | None = None,
     quick: bool = False,
+    time_budget: float | str = "auto",
+    plan: Any = None,
     out: str | Path | None = None,
+    force: bool = False,
     **options: Any,
 ) -> Evaluation:
     """Create the problem and compare methods; ``options`` are passed to :func:`compare_methods`."""
@@ -235,31 +253,36 @@ def _evaluate(
     if threshold is not None:
         check_decision(threshold, full_problem.n_classes)
         full_problem = replace(full_problem, overrides={"decision": threshold})
-    methods, plan = methods_for(methods, full_problem.classification), None
+    methods = methods_for(methods, full_problem.classification)
+    cv = list(cv) if hasattr(cv, "__iter__") and not hasattr(cv, "split") else cv
     measure_arguments = (full_problem.y, full_problem.classification, pos_label)
     if quick:
         full_problem = replace(full_problem, max_scored=QUICK_SCORED)
-        plan = plan_quick(full_problem, methods, cv, inner_cv, max_rows, options.get("n_jobs"))
-        methods, cv, inner_cv = plan.methods, plan.cv, plan.inner_cv
-    problem = full_problem.drawn(max_rows) if plan is None else plan.problem
+    keys = [method.key for method in methods]
+    limits: dict[str, Any] = {"max_rows": max_rows, "time_budget": time_budget, "quick": quick}
+    requested = {**limits, "methods": keys, "planned": plan is not None}
+    if plan is not None:
+        plan = Plan.read(plan)
+    elif out is None or force or (plan := stored_plan(Path(out), requested)) is None:
+        limits["n_jobs"] = options.get("n_jobs")
+        can_skip = keys == [method.key for method in choose_methods(None)]
+        plan = make_plan(full_problem, methods, cv=cv, can_skip=can_skip, **limits)
+    if plan.inner_groups is not None and inner_cv is None:
+        inner_cv = LeaveDomainsOut(max_splits=plan.inner_groups)
     evaluation = compare_methods(
-        problem,
-        methods,
+        full_problem,
+        [*planned_methods(plan, methods)],
         cv=cv,
         inner_cv=inner_cv,
         more_measures=[choose_measure(scorer, *measure_arguments) for scorer in extra_scorers],
         out=out,
-        quick=quick,
+        force=force,
+        plan=plan,
+        requested=requested,
         **options,
     )
     evaluation.source = replace(full_problem, measure=evaluation.chosen_for or full_problem.measure)
     evaluation.inner_cv = inner_cv
-    if plan is not None:
-        evaluation.facts["quick"] = plan.description
-        # The plan's description also says how many rows were drawn.
-        notes = [note for note in evaluation.notes if note != drawn_rows_note(problem)]
-        evaluation.notes = [plan.description, *notes]
-        evaluation.left_out |= plan.left_out
     return evaluation
 
 
@@ -290,6 +313,39 @@ def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any
     return X.drop(columns=[*name_by_argument.values()]), *arguments.values()
 
 
+@dataclass(frozen=True)
+class Stage:
+    """The rows, splits and methods of one size of a plan."""
+
+    problem: Problem
+    splits: list[Split]
+    methods: list[Method]
+    part: str  #: as in :class:`MethodJob`
+
+    def jobs(
+        self, scored: Sequence[Method], inner_cv: Any, columns: Sequence[str], quick: bool
+    ) -> list[MethodJob]:
+        """Jobs for the methods in ``scored``; smaller sizes omit what only the report needs."""
+        keys = [method.key for method in self.methods]
+        is_last = self.part == Kind.HELD_OUT
+        options = (inner_cv, columns if is_last else (), quick or not is_last, self.part)
+        return [
+            MethodJob(self.problem, method, split, split_number, *options)
+            for split_number, split in enumerate(self.splits)
+            for method in scored
+            if method.key in keys
+        ]
+
+    def scored(self, measure: Measure, memory: JobMemory) -> Evaluation:
+        """Score the finished jobs of this size."""
+        rows = [
+            {**row, "part": Kind.HELD_OUT} if row["part"] == self.part else row
+            for row in memory.rows
+            if row["part"] in (self.part, Kind.SEEN if self.part == Kind.HELD_OUT else self.part)
+        ]
+        return scored_evaluation(self.problem, measure, self.methods, self.splits, rows)
+
+
 def compare_methods(
     problem: Problem,
     methods: Sequence[Method],
@@ -302,14 +358,15 @@ def compare_methods(
     more_measures: Sequence[Measure] = (),
     out: str | Path | None = None,
     force: bool = False,
-    quick: bool = False,
+    plan: Plan | None = None,
+    requested: dict[str, Any] | None = None,
     partial_results: bool = False,
 ) -> Evaluation:
-    """Run methods on all splits of a problem.
+    """Run methods on all splits of a problem, at each size of a plan.
 
-    With ``details``, domains and columns are described and, unless ``quick`` is True, scores on
-    seen domains are added. With ``partial_results``, an interruption (Ctrl-C) returns an evaluation
-    of the finished jobs.
+    With ``details``, domains and columns are described and, unless the plan is quick, scores on
+    seen domains are added. ``requested`` contains the arguments from which the plan was made. With
+    ``partial_results``, an interruption (Ctrl-C) returns an evaluation of the finished jobs.
     """
     methods = methods_for(methods, problem.classification)
     measures = [problem.measure, *more_measures]
@@ -319,57 +376,84 @@ def compare_methods(
             f"{problem.measure.name} needs probabilities, but none of the methods predicts them. "
             "Choose other methods, or another scorer (scoring)"
         )
-    splits = outer_splits(problem, cv)
+    if plan is None:
+        plan = Plan((Size(len(problem.y), None, tuple(method.key for method in methods)),))
+    last_problem = problem.drawn(plan.sizes[-1].rows)
+    splits = outer_splits(last_problem, plan.splitter(plan.sizes[-1], cv, problem.seed))
     if len(problem.unscored) == len(problem.domains):
         raise ValueError(
             "every domain has only one class, so no domain can be scored. Use domains that contain "
             "several classes"
         )
-    settings = {"inner_cv": repr(inner_cv), "inside": details, "quick": quick}
+    settings: dict[str, Any] = {"inner_cv": repr(inner_cv), "inside": details, "quick": plan.quick}
     if problem.inner_scoring is not None:
         settings["inner_scoring"] = repr(problem.inner_scoring)
-    settings |= problem.overrides
+    settings |= {**problem.overrides, "requested": requested, "plan": to_json(plan)}
     with (
         nullcontext(JobMemory())
         if out is None
-        else open_folder(Path(out), problem, scored_methods, splits, force=force, **settings)
+        else open_folder(Path(out), last_problem, scored_methods, splits, force=force, **settings)
     ) as memory:
         if (scorer := memory.chosen_by) is not None:
             measure = choose_measure(scorer, problem.y, problem.classification, problem.positive)
             problem = replace(problem, measure=measure)
-        differences = describe_differences(problem) if details else {"columns": []}
+        last_problem = problem.drawn(plan.sizes[-1].rows)
+        differences = describe_differences(last_problem) if details else {"columns": []}
         column_names = [column["name"] for column in differences["columns"]]
-        jobs = [
-            MethodJob(problem, method, split, split_number, inner_cv, column_names, quick)
-            for split_number, split in enumerate(splits)
-            for method in scored_methods
-        ]
-        summarize = partial(scored_evaluation, problem, methods=methods, splits=splits)
-        unit_seconds = seconds_per_cost(problem, splits[0]) if progress is True or n_jobs else 0.0
-        n_workers = workers_for(problem, n_jobs, unit_seconds * sum(job.cost for job in jobs))
-        stop_note = ""
+        costs = Costs(problem, methods, cv, plan.quick)
+        seconds = [costs.total(s.methods, s.rows, s.groups) for s in plan.sizes]
+        n_workers = workers_for(problem, n_jobs, sum(seconds))
+        stop_note, stages, jobs = "", [], []
         try:
-            with job_progress(progress, jobs, memory.rows, n_workers, unit_seconds) as callback:
-                _run(jobs, memory, n_workers, callback)
-                if details and not quick:
-                    evaluations = [summarize(measure, rows=memory.rows) for measure in measures]
+            with job_progress(progress, costs, n_workers) as callback:
+                for number, size in enumerate(plan.sizes):
+                    is_last = number == len(plan.sizes) - 1
+                    stage_problem = last_problem if is_last else problem.drawn(size.rows)
+                    splitter = plan.splitter(size, cv, problem.seed)
+                    stage = Stage(
+                        stage_problem,
+                        splits if is_last else outer_splits(stage_problem, splitter),
+                        [m for m in methods if m.key in plan.sizes[number].methods],
+                        Kind.HELD_OUT if is_last else f"{SMALLER}{number + 1}",
+                    )
+                    stages.append(stage)
+                    jobs = stage.jobs(scored_methods, inner_cv, column_names, plan.quick)
+                    _run(jobs, memory, n_workers, callback, sum(seconds[number + 1 :]))
+                    if not is_last and not plan.is_decided:
+                        results = stage.scored(problem.measure, memory)
+                        plan = plan.without([*clearly_worse(results), *results.left_out], number)
+                if details and not plan.quick:
+                    evaluations = [stages[-1].scored(measure, memory) for measure in measures]
                     _run(_seen_domain_jobs(jobs, memory, evaluations), memory, n_workers, callback)
         except KeyboardInterrupt:
             if not (partial_results and memory.rows):
                 raise
             stop_note = _remove_incomplete_splits(jobs, memory)
-        evaluation, *others = (summarize(measure, rows=memory.rows) for measure in measures)
+            if not any(row["part"] == stages[-1].part for row in memory.rows):
+                stages.pop()
+        evaluation, *others = (
+            with_sizes([stage.scored(measure, memory) for stage in stages]) for measure in measures
+        )
+        evaluation.plan = replace(plan, is_decided=True)
+        notes = [stop_note, plan.description(last_problem), *size_notes(evaluation)]
+        evaluation.notes = [*(note for note in notes if note), *evaluation.notes]
         if stop_note:
             evaluation.facts["stopped"] = stop_note
-            evaluation.notes.insert(0, stop_note)
+        if plan.quick:
+            evaluation.facts["quick"] = plan.description(last_problem)
+        evaluation.left_out |= plan.left_out
         evaluation.others, evaluation.chosen_for = others, problem.measure
         faults = differences.get("faults", [])
-        rerun = partial(_score_without, evaluation, problem, splits, inner_cv, n_workers)
+        stage = stages[-1]
+        last_methods = [m for m in scored_methods if m in stage.methods]
+        rerun = partial(
+            _score_without, evaluation, stage.problem, stage.splits, inner_cv, n_workers
+        )
         method = next(m for m in scored_methods if m.key == evaluation.recommended_)
         if (names := columns_of_sites(faults)) and not stop_note and method.key != TRIVIAL:
-            is_affordable = not quick or method.cost <= RECOMMENDED_COST
+            is_affordable = not plan.quick or method.cost <= RECOMMENDED_COST
             row_by_row = replace(method, context=False)
-            without = rerun(names, [row_by_row], quick) if is_affordable else None
+            without = rerun(names, [row_by_row], plan.quick) if is_affordable else None
             if without is not None:
                 evaluation.site_columns = compare_columns(evaluation, without.best, names)
         faults = with_effects(faults, evaluation)
@@ -377,7 +461,7 @@ def compare_methods(
         if (names := leaking_columns(faults)) and not stop_note:
             # The constant prediction uses no columns and is skipped.
             max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
-            fast = [m for m in scored_methods if m.cost <= max_costs.get(m.key, LOW_COST)]
+            fast = [m for m in last_methods if m.cost <= max_costs.get(m.key, LOW_COST)]
             without = rerun(names, fast, True)
             evaluation.differences |= check_leaks(evaluation, without)
     return evaluation
@@ -413,11 +497,15 @@ def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> s
 
     Return a sentence about the missing splits.
     """
-    unfinished_jobs = memory.unfinished(jobs)
+    unfinished_jobs, part = memory.unfinished(jobs), jobs[0].part
     split_numbers = sorted({job.split_number for job in jobs})
     incomplete_numbers = {job.split_number for job in unfinished_jobs}
     remaining_numbers = sorted({*split_numbers} - incomplete_numbers) or split_numbers[:1]
-    memory.rows = [row for row in memory.rows if row["split"] in remaining_numbers]
+    memory.rows = [
+        row
+        for row in memory.rows
+        if row["part"] not in (part, Kind.SEEN) or row["split"] in remaining_numbers
+    ]
     return (
         f"Interrupted after {len(jobs) - len(unfinished_jobs)} of {len(jobs)} fits: scores are "
         f"based on {len(remaining_numbers)} of {len(split_numbers)} groups of held-out domains. "
@@ -426,7 +514,11 @@ def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> s
 
 
 def _run(
-    jobs: Sequence[MethodJob], memory: JobMemory, n_workers: int, progress: Progress | None
+    jobs: Sequence[MethodJob],
+    memory: JobMemory,
+    n_workers: int,
+    progress: Progress | None,
+    later_seconds: float = 0.0,
 ) -> None:
     """Run the unfinished jobs split by split, so that scores are comparable at any time.
 
@@ -438,7 +530,7 @@ def _run(
         key=lambda j: (j.split_number, j.cost if j.split_number == 0 else -j.cost, j.method.key),
     )
     if isinstance(progress, JobProgress):
-        progress.begin(unfinished_jobs)
+        progress.begin(unfinished_jobs, later_seconds)
     run_jobs(unfinished_jobs, memory, n_jobs=n_workers, progress=progress)
 
 

@@ -312,7 +312,7 @@ def context_gain(results: Results) -> str:
     """The gain from predicting all rows of a new domain together."""
     method, show = results.recommended, results.show
     better_methods = [
-        r for r in results.results if r.context and r.mean - method.mean > results.margin
+        r for r in results.compared if r.context and r.mean - method.mean > results.margin
     ]
     if method.context or not better_methods:
         return ""

@@ -211,8 +211,6 @@ ROW_FOLDS = 5
 #: If splits divide the rows into more parts than this per split, as repeated folds do, each split
 #: has its own pass over the rows.
 MAX_PARTS_PER_SPLIT = 4
-#: Maximum number of rows if ``max_rows`` is "auto".
-AUTO_ROWS = 2000
 
 
 def domain_folds(
@@ -352,12 +350,10 @@ def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]
     return [split_parts([split], n) for split in splits]
 
 
-def draw_rows(domain_codes: Array, max_rows: int | str | None, random_state: int) -> Array:
+def draw_rows(domain_codes: Array, max_rows: int | None, random_state: int) -> Array:
     """Draw row indices evenly from domains: all from small domains, samples from large ones."""
     n = len(domain_codes)
     check_arguments("evaluate", max_rows=max_rows)
-    if isinstance(max_rows, str):
-        max_rows = AUTO_ROWS
     if max_rows is None or n <= max_rows:
         return np.arange(n)
     sizes = np.bincount(domain_codes)

@@ -224,6 +224,7 @@ def make_predictor(setting: Setting) -> Any:
 
 
 EXACT_ROWS = 5000  #: maximum number of rows for exact projections; with more, landmarks are used
+SEARCH_EXACT_ROWS = 2000  #: the same for DCMCV and its variants, which compare many candidates
 ENSEMBLE_ROWS = 20_000  #: maximum number of rows for which method "auto" is the ensemble
 N_SVMS = 5  #: number of SVMs that are averaged
 N_TREES = 100  #: number of boosting iterations
@@ -241,21 +242,26 @@ def _by_task(make_classifier: Any, make_regressor: Any, setting: Setting, **opti
 
 
 def _boosting(setting: Setting) -> Any:
-    """Return histogram gradient boosting; with up to 255 rows, every value can have its own bin.
+    """Return histogram gradient boosting, with fewer bins for fewer rows.
 
     With class weights there are fewer bins, because scikit-learn then computes bin borders one by
     one, which takes longer than growing the trees.
     """
     is_weighted = setting.classification and setting.class_weight is not None
     n_bins = (32 if is_weighted else 63) if setting.n_rows < 2000 else (63 if is_weighted else 255)
-    n_bins = 255 if setting.n_rows <= 255 else n_bins
     options: Any = dict(max_iter=N_TREES, max_bins=n_bins, random_state=setting.seed)
     return _by_task(*BOOSTING, setting, early_stopping=False, **options)
 
 
-def _by_n_rows(make_exact: Any, fast_class: type, setting: Setting, fast: bool = False) -> Any:
+def _by_n_rows(
+    make_exact: Any,
+    fast_class: type,
+    setting: Setting,
+    fast: bool = False,
+    exact_rows: int = EXACT_ROWS,
+) -> Any:
     """Return the exact projection; with many rows or ``fast``, the one with landmarks."""
-    if not fast and setting.n_rows <= EXACT_ROWS:
+    if not fast and setting.n_rows <= exact_rows:
         return make_exact()
     use_fraction = landmark_count("auto", setting.n_rows) > MAX_SEARCH_LANDMARKS
     # Pass a fraction of the rows, because the search also fits to fewer rows.
@@ -266,7 +272,8 @@ def _by_n_rows(make_exact: Any, fast_class: type, setting: Setting, fast: bool =
 def dcm_path(setting: Setting, fast: bool = False) -> Any:
     """Return a search for DCM whose candidates share matrix products."""
     make_exact = partial(DCMCV, random_state=setting.seed)
-    return _by_n_rows(make_exact, FastDCMCV, setting, fast).set_params(n_jobs=setting.n_jobs)
+    search = _by_n_rows(make_exact, FastDCMCV, setting, fast, SEARCH_EXACT_ROWS)
+    return search.set_params(n_jobs=setting.n_jobs)
 
 
 def _invariant(setting: Setting) -> Any:

@@ -75,6 +75,7 @@ MAX_INNER_FOLDS = 5  #: maximum number of folds of source domains on which argum
 #: Maximum number of rows on which arguments are chosen; the final fit uses all rows. There is no
 #: limit for estimators that are searches: their candidates share computations, or use landmarks.
 SEARCH_ROWS = 5000
+SVM_SEARCH_ROWS = 1500  #: the same for SVMs, whose time grows faster than the square of the rows
 #: Estimators that use only the bin of each value.
 BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 RACE_SPLITS = 3  #: number of splits after which clearly worse candidates are dropped
@@ -257,7 +258,9 @@ class MethodSearch(MetaEstimator):
             return self.set_fitted(model, {}, [{}], None)._decide(y, domain_codes)
         row_indices = np.arange(len(y))
         if not self.searches:
-            max_rows = max(SEARCH_ROWS, 2 * (int(domain_codes.max()) + 1))
+            is_svm = isinstance(self.estimator, (SVC, SVR)) and not self.own
+            max_rows = SVM_SEARCH_ROWS if is_svm else SEARCH_ROWS
+            max_rows = max(max_rows, 2 * (int(domain_codes.max()) + 1))
             row_indices = draw_rows(domain_codes, max_rows, 0)
         data = Data(X, y, None if domains is None else np.asarray(domains))
         search_data = data if len(row_indices) == len(y) else data.take(row_indices)
