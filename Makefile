@@ -76,10 +76,11 @@ test-browser: ## run the tests with the marker browser (needs Chromium; axe-core
 # make fuzz COUNT=300 FIRST=5000 makes the changes with the numbers 5000 to 5299
 COUNT ?= 5000
 FIRST ?= 0
-fuzz: $(VENV)/.test ## make random changes to model files, tables and results folders, and read them (minutes)
+fuzz: $(VENV)/.test ## read randomly changed files, and fit in threads and processes at the same time (minutes)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_models.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_tables.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_folders.py --count $(COUNT) --first $(FIRST)
+	@$(PY) tests/hostile/soak.py --count 200
 
 # make defects WORDS="digest leak" runs only defects whose names contain one of the words
 WORDS ?=

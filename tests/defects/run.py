@@ -129,6 +129,24 @@ DEFECTS = [
         ("estimators/ensemble/test_ensemble.py",),
     ),
     Defect(
+        "landmarks are drawn by their positions in the table",
+        "return np.asarray(order[np.sort(indices)])",
+        "return np.sort(indices)",
+        ("estimators/test_order.py",),
+    ),
+    Defect(
+        "domains that are held out together follow from their names",
+        "order = content_order(X, y, domain_codes)",
+        "order = np.arange(n_domains)",
+        ("estimators/test_order.py",),
+    ),
+    Defect(
+        "candidates are scored before their scorer is refused",
+        "check_task(self.scoring, not is_continuous)",
+        "",
+        ("estimators/projections/test_dcmcv.py",),
+    ),
+    Defect(
         "an absurd target is used as it is",
         "return np.where(is_absurd, np.clip(y, center - limit, center + limit), y)",
         "return y",

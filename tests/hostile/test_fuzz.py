@@ -21,3 +21,11 @@ def test_changed_files_are_refused_or_work(name, count):
         [sys.executable, script, "--count", str(count)], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_overlapping_fits_equal_serial_ones_and_leave_the_process_unchanged():
+    script = Path(__file__).with_name("soak.py")
+    done = subprocess.run(
+        [sys.executable, script, "--count", "18"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -50,7 +50,8 @@ class ProcessSetting:
                 next_block = blocks[blocks.index(block) + 1]
                 previous = self._previous.pop(block)
                 if next_block is None:
-                    self._write(previous)
+                    if self._read() != previous:
+                        self._write(previous)
                 else:
                     self._previous[next_block] = previous
 

@@ -27,6 +27,7 @@ import numpy as np
 from domainwise.base.arguments import CONSTRAINTS
 from domainwise.base.arrays import ArrayLike, KernelLike, MaybeArray, Seed, to_host
 from domainwise.base.inputs import refuse_masked_targets
+from domainwise.base.process import filtered_warnings
 
 T = TypeVar("T", bound=type)
 C = TypeVar("C")
@@ -101,7 +102,10 @@ def _with_checks(method: Callable[..., Any]) -> Callable[..., Any]:
         bound_arguments = dict(zip(signature.parameters, (self, *args), strict=False)) | kwargs
         if getattr(self, "_uses_target", True):
             refuse_masked_targets(bound_arguments.get("y"), bound_arguments.get("sample_domain"))
-        return method(self, *args, **kwargs)
+        # scikit-learn changes filters, too. If threads fit at the same time, it may restore filters
+        # that another fit has set. The last fit to end leaves those that the first has found.
+        with filtered_warnings():
+            return method(self, *args, **kwargs)
 
     method_with_checks.checks_domains = True  # type: ignore[attr-defined]
     return method_with_checks

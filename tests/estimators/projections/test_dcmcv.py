@@ -5,7 +5,7 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -222,3 +222,26 @@ def test_conditional_needs_classes(data):
         DCMCV(conditionals=(True,)).fit(
             data.data, data.data[:, 0], sample_domain=data.sample_domain
         )
+
+
+@pytest.mark.parametrize(
+    "arguments, continuous, match",
+    [
+        ({"scoring": "accuracy"}, True, "scoring='accuracy' is not for a continuous target"),
+        ({"scoring": "r2"}, False, "scoring='r2' is for a continuous target"),
+        ({"estimator": LogisticRegression()}, True, "estimator must be a regressor instance"),
+        ({"estimator": Ridge()}, False, "estimator must be a classifier instance"),
+        ({"estimator": Ridge}, True, "estimator must be a regressor instance"),
+    ],
+)
+def test_wrong_kinds_are_refused_before_anything_is_scored(
+    arguments, continuous, match, monkeypatch
+):
+    def refuse(*_, **__):
+        raise AssertionError("candidates were scored")
+
+    monkeypatch.setattr("domainwise.held_out.search.driver.search", refuse)
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = X[:, 0] if continuous else (X[:, 0] > 0).astype(int)
+    with pytest.raises(ValueError, match=match):
+        DCMCV(**arguments).fit(X, y, sample_domain=np.repeat(np.arange(4), 10))

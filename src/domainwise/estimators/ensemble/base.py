@@ -210,7 +210,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         for member in members:
             if isinstance(member, str) and member in MEMBER_TYPES:
                 member_types.append(MEMBER_TYPES[member]())
-            elif isinstance(member, tuple) and len(member) == 2 and hasattr(member[1], "fit"):
+            elif (
+                isinstance(member, tuple)
+                and len(member) == 2
+                and hasattr(member[1], "fit")
+                and not isinstance(member[1], type)
+            ):
                 self._check_member(*member)
                 member_types.append(UserMember(str(member[0]), member[1]))
             else:

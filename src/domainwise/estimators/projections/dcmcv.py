@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 
@@ -29,6 +29,7 @@ from domainwise.estimators.projections.exact import DCM
 from domainwise.estimators.projections.fast import FastDCM, refuse_descriptors
 from domainwise.estimators.projections.projection import Projection
 from domainwise.held_out.folds import Split, domain_folds
+from domainwise.held_out.scoring.measures import check_task
 from domainwise.held_out.search import driver
 from domainwise.held_out.search.driver import Candidate, Data, Outcomes, Rule
 from domainwise.held_out.search.grids import DCM_GAMMAS, DCM_RIDGES, DCM_WEIGHTS
@@ -171,6 +172,15 @@ class DCMSearch(driver.SearchAttributes, Projection):
             )
         if any(self.conditionals) and is_fast:
             refuse_descriptors(domain, "DCMCV")
+        check_task(self.scoring, not is_continuous)
+        wrong_kind = is_classifier if is_continuous else is_regressor
+        is_class = isinstance(self.estimator, type)
+        if is_class or (self.estimator is not None and wrong_kind(self.estimator)):
+            kind = "regressor" if is_continuous else "classifier"
+            raise ValueError(
+                f"estimator must be a {kind} instance, because the target has "
+                f"{'numbers' if is_continuous else 'classes'}; got {self.estimator!r}."
+            )
         y_array = target.values if is_continuous else target.names[target.codes]
         if is_continuous and y_array.shape[1] == 1:
             y_array = y_array[:, 0]
@@ -192,7 +202,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
             search_kind,
             Data(X, y_array, sample_domain, target, domain, weights=weights),
             splits,
-            as_score(scoring, has_classes),
+            as_score(scoring),
             RULES[self.rule],
             n_jobs=self.n_jobs,
             verbose=10 * bool(self.verbose),

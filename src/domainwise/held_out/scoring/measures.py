@@ -162,13 +162,20 @@ def choose_measure(
 
 
 def check_task(scoring: Any, classification: bool, argument: str = "scoring") -> None:
-    """Raise an error if a scorer is for a continuous target, but the target has classes."""
-    regression_suffixes = ("r2", "explained_variance", "_error", "_deviance")
-    if classification and isinstance(scoring, str) and scoring.endswith(regression_suffixes):
+    """Raise an error if a scikit-learn scorer is for another kind of target."""
+    if not isinstance(scoring, str) or scoring not in get_scorer_names():
+        return
+    suffixes = ("r2", "explained_variance", "_error", "_error_score", "_deviance")
+    if classification and scoring.endswith(suffixes):
         raise ValueError(
             f"{argument}={scoring!r} is for a continuous target, but the target has classes. "
             "Choose a classification scorer, such as 'balanced_accuracy', or use a regression "
             "method (task='regression' in evaluate)."
+        )
+    if not classification and not scoring.endswith(suffixes):
+        raise ValueError(
+            f"{argument}={scoring!r} is not for a continuous target. Choose a regression scorer, "
+            "such as 'neg_root_mean_squared_error', or pass classes as targets."
         )
 
 

@@ -30,7 +30,7 @@ from domainwise.base.process import filtered_warnings
 from domainwise.held_out.calibration.curves import class_columns, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import DecisionRule
 from domainwise.held_out.folds import draw_rows
-from domainwise.held_out.scoring.measures import Measure, check_task
+from domainwise.held_out.scoring.measures import Measure
 from domainwise.held_out.scoring.predictions import Outputs, codes_of
 from domainwise.held_out.scoring.statistics import defined_score
 
@@ -52,9 +52,8 @@ class Score(Protocol):
         """Return scores of shape (candidates, splits) from the outcomes of each candidate."""
 
 
-def as_score(scoring: Any, classification: bool = False) -> Score:
+def as_score(scoring: Any) -> Score:
     """Convert a scorer or its name to a score."""
-    check_task(scoring, classification)
     if isinstance(scoring, Scorer | SmoothScore):
         return scoring
     return Scorer(get_scorer(scoring) if isinstance(scoring, str) else scoring)
