@@ -23,7 +23,6 @@ from domainwise.evaluation.failures import (
     site_section,
 )
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.evaluation.results import MethodResult
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.scoring.predictions import Outputs
 
@@ -257,9 +256,11 @@ def test_the_pictures_show_calibration_and_net_benefit(binary):
     assert "threshold 0.4" in site_section(decided)["pictures"][1].svg
 
 
-def test_predictions_without_errors_are_said_to_be_correct():
-    outputs = Outputs(target=np.array(["a", "b"]), prediction=np.array(["a", "b"]))
-    method = MethodResult("svm", "SVM", "baseline", "", {"one": 1.0}, {})
-    sentence, columns = error_statement(method, {"one": outputs}, np.array(["a", "b"]))
-    assert sentence == "All rows of the held-out domains are predicted correctly by the SVM."
+def test_predictions_without_errors_are_said_to_be_correct(binary):
+    target = np.array(["none", "x & y"])
+    predicted = {"one": Outputs(target=target, prediction=target)}
+    sentence, columns = error_statement(binary, predicted)
+    assert sentence == (
+        "All rows of the held-out domains are predicted correctly by logistic regression."
+    )
     assert columns == {"correct": {"one": "100 %"}, "most frequent error": {"one": "none"}}

@@ -1,5 +1,6 @@
 """The answer in sentences: the recommended method, what to expect, and the confidence."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from domainwise.evaluation import verdict
 from domainwise.evaluation.constant import compare_with_constant
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.gather import holm, with_p_values
@@ -434,6 +436,24 @@ def test_limits_are_empty_if_nothing_was_left_out():
     assert evaluation.answer.limits == ""
     evaluation.facts |= {"rows": 700, "rows_given": 700}
     assert evaluation.answer.limits == ""
+    results = [*evaluation.results, replace(evaluation.best, key="dcm", label="DCM", n_rows=-1)]
+    few = replace(evaluation, results=results)
+    assert few.answer.limits == "Compared on fewer rows, and not recommended: DCM."
     evaluation.facts |= {"stopped": "Interrupted after 3 of 8 fits."}
     assert evaluation.answer.limits == "Interrupted after 3 of 8 fits."
     assert evaluation.verdict().startswith("Interrupted after 3 of 8 fits. Use SVM:")
+
+
+def test_every_sentence_of_the_template_file_is_used():
+    folder = Path(verdict.__file__).parent
+    code = "".join((folder / name).read_text("utf-8") for name in ("verdict.py", "failures.py"))
+    assert [key for key in verdict.TEXTS if f'"{key}"' not in code] == []
+    used = set(re.findall(r'say\(\s*"(\w+)"|TEXTS\["(\w+)"\]', code))
+    assert {name for pair in used for name in pair if name} <= set(verdict.TEXTS)
+
+
+def test_names_with_braces_are_inserted_unchanged():
+    evaluation = make_evaluation(
+        {"constant": [0.5] * 8, "svm": SVM, "{0}": [s + 0.05 for s in SVM]}
+    )
+    assert evaluation.verdict().startswith("Use {0}: best mean accuracy over eight held-out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from domainwise.evaluation.html import Picture, TextCell, TextTable, drawing, to
 from domainwise.evaluation.plots import CalibrationDisplay, DecisionCurveDisplay
 from domainwise.evaluation.plots.style import number_format
 from domainwise.evaluation.results import (
-    MethodResult,
     Prediction,
     Results,
     grouped,
@@ -27,13 +26,13 @@ from domainwise.evaluation.sites import (
     method_decision_curves,
     pool_method,
 )
-from domainwise.evaluation.verdict import in_sentence, names_of
+from domainwise.evaluation.verdict import in_sentence, names_of, say
 from domainwise.held_out.calibration.quantiles import (
     DomainQuantiles,
     nonconformity,
     reported_coverage,
 )
-from domainwise.held_out.scoring.pooling import PooledScores
+from domainwise.held_out.scoring.pooling import Ends
 from domainwise.held_out.scoring.predictions import Outputs
 from domainwise.held_out.scoring.site_calibration import SiteEstimates
 
@@ -66,7 +65,7 @@ def recommended_predictions(evaluation: Results) -> DomainPredictions:
     return predictions_by_domain(records, evaluation.hardest_first)
 
 
-def target_column(evaluation: Results, *, short: bool = False) -> tuple[str, dict[Any, str]]:
+def target_column(evaluation: Results) -> tuple[str, dict[Any, str]]:
     """Heading and texts: rows of the second of two classes, or the mean of the target."""
     classes, counts = evaluation.classes, evaluation.row_counts
     targets = {d: record.target for d, record in recommended_predictions(evaluation).items()}
@@ -102,17 +101,21 @@ def score_columns(evaluation: Results) -> Columns:
     return {name: texts for name, texts in columns.items() if set(texts.values()) - {"–"}}
 
 
+def with_interval(text: Callable[[float], str], value: float, ends: Ends | None) -> str:
+    """A value with its interval in parentheses, if it has one."""
+    low, high = ends or (np.nan, np.nan)
+    return f"{text(value)} ({text(low)} to {text(high)})" if low < high else text(value)
+
+
 def estimate_texts(by_site: SiteEstimates) -> dict[Any, str]:
     """Value and interval of an estimate for each domain."""
     estimates = {d: e for d, e in by_site.sites.items() if np.isfinite(e.value)}
-    text = number_format(
-        [e.value for e in estimates.values()], [e.interval for e in estimates.values()]
+    text = (
+        number_format(*zip(*((e.value, e.interval) for e in estimates.values()), strict=True))
+        if estimates
+        else str
     )
-    return {
-        d: f"{text(e.value)}"
-        + f" ({text(e.interval[0])} to {text(e.interval[1])})" * bool(e.interval[0] < e.interval[1])
-        for d, e in estimates.items()
-    }
+    return {d: with_interval(text, e.value, e.interval) for d, e in estimates.items()}
 
 
 def site_estimates(evaluation: Results) -> dict[str, SiteEstimates]:
@@ -134,130 +137,94 @@ def pooled_table(evaluation: Results, estimates: Mapping[str, SiteEstimates]) ->
     """Scores and estimates, pooled over domains."""
     label, score = evaluation.measure.label, pool_method(evaluation, evaluation.recommended)
     pooled = {label: score, **{name: e.pooled for name, e in estimates.items() if name != label}}
-    headings = ["quantity", "mean", "90 %", "prediction interval", "τ", "τ (90 %)", "I²", "domains"]
-    rows = [pooled_row(name, entry) for name, entry in pooled.items() if entry is not None]
+    rows = []
+    for name, entry in pooled.items():
+        if entry is not None:
+            text = number_format([entry.mean], filter(None, [entry.mean_interval]))
+            tau_text = number_format([entry.tau or 0.0], [])
+            mean = with_interval(text, entry.mean, entry.mean_interval)
+            ends = " to ".join(map(text, entry.true_range or ())) or "–"
+            tau = (
+                "–" if entry.tau is None else with_interval(tau_text, entry.tau, entry.tau_interval)
+            )
+            i2 = "–" if entry.i2 is None else percent(entry.i2)
+            rows.append([*map(TextCell, (name, mean, ends, tau, i2, str(entry.n_sites)))])
+    headings = ["quantity", "mean", "prediction interval", "τ", "I²", "domains"]
     return TextTable(headings, rows, [""] * len(rows)).without_empty_columns()
-
-
-def pooled_row(name: str, pooled: PooledScores) -> list[TextCell]:
-    """A row of :func:`pooled_table`."""
-    mean_ends, range_ends = pooled.mean_interval, pooled.true_range
-    text = number_format([pooled.mean], [ends for ends in (mean_ends,) if ends])
-    tau_text = number_format([pooled.tau or 0.0], [])
-    texts = [name, text(pooled.mean)]
-    texts += [
-        "–" if ends is None else " to ".join(map(text, ends)) for ends in (mean_ends, range_ends)
-    ]
-    texts += ["–" if pooled.tau is None else tau_text(pooled.tau)]
-    texts += [
-        "–" if pooled.tau_interval is None else " to ".join(map(tau_text, pooled.tau_interval))
-    ]
-    texts += ["–" if pooled.i2 is None else percent(pooled.i2), str(pooled.n_sites)]
-    return [TextCell(text) for text in texts]
 
 
 def site_section(evaluation: Results) -> dict[str, Any]:
     """The part of the page about the held-out domains: tables, sentences and pictures."""
-    method, classes = evaluation.recommended, evaluation.classes
-    predictions, estimates = recommended_predictions(evaluation), site_estimates(evaluation)
-    columns, sentences = score_columns(evaluation), []
-    # With several classes, calibration is pooled only.
-    many_classes = classes is not None and len(classes) > 2
-    columns |= {} if many_classes else {n: estimate_texts(e) for n, e in estimates.items()}
-    parts: list[tuple[str, Columns]] = []
+    classes, predictions = evaluation.classes, recommended_predictions(evaluation)
+    estimates, columns = site_estimates(evaluation), score_columns(evaluation)
+    statements = [calibration_statement, decision_statement]
+    sentences = [statement(evaluation, estimates) for statement in statements]
+    if classes is None or len(classes) == 2:  # otherwise, estimates are pooled only
+        columns |= {name: estimate_texts(estimate) for name, estimate in estimates.items()}
     if predictions:
-        parts.append(coverage_statement(method, predictions, classes))
-        if classes is None:
-            parts.append(bias_statement(method, predictions))
-        else:
-            parts.append(error_statement(method, predictions, classes))
-    for sentence, more_columns in parts:
-        sentences.append(sentence)
-        columns |= more_columns
+        describe = bias_statement if classes is None else error_statement
+        for statement in (coverage_statement, describe):
+            sentence, more_columns = statement(evaluation, predictions)
+            sentences.append(sentence)
+            columns |= more_columns
+    domains, worst = evaluation.hardest_first, evaluation.worst_domain
     rows = [
         [TextCell(str(d)), *(TextCell(texts.get(d, "–")) for texts in columns.values())]
-        for d in evaluation.hardest_first
+        for d in domains
     ]
-    css_classes = [
-        "worst" if d == evaluation.worst_domain else "" for d in evaluation.hardest_first
-    ]
+    css_classes = ["worst" if d == worst else "" for d in domains]
     return {
         "table": TextTable(["domain", *columns], rows, css_classes),
         "columns": columns,
         "has_predictions": bool(predictions),
         "pooled": pooled_table(evaluation, estimates),
-        "sentences": [
-            *filter(
-                None,
-                [
-                    calibration_statement(estimates),
-                    decision_statement(evaluation, estimates),
-                    *sentences,
-                ],
-            )
-        ],
-        "pictures": pictures(evaluation, predictions)
-        if has_outputs(evaluation, method) and classes is not None
-        else [],
+        "sentences": [*filter(None, sentences)],
+        "pictures": pictures(evaluation, predictions),
     }
 
 
-def calibration_statement(estimates: Mapping[str, SiteEstimates]) -> str:
+def calibration_statement(evaluation: Results, estimates: Mapping[str, SiteEstimates]) -> str:
     """The domain whose probabilities are farthest from the observed frequency."""
-    if "O/E" not in estimates:
+    by_site = estimates["O/E"].sites if "O/E" in estimates else {}
+    distances = {d: abs(np.log(e.value)) for d, e in by_site.items() if np.isfinite(e.value)}
+    if not distances:
         return ""
-    sites = {d: e for d, e in estimates["O/E"].sites.items() if np.isfinite(e.value)}
-    if not sites:
-        return ""
-    domain = max(sites, key=lambda d: abs(np.log(sites[d].value)))
-    value, (low, high) = sites[domain].value, sites[domain].interval
-    return (
-        f"O/E, the observed number of events divided by the number expected from the "
-        f"probabilities, is farthest from 1 on {names_of(domain)}: {value:.2f} (95 % interval "
-        f"{low:.2f} to {high:.2f})."
-    )
+    domain = max(distances, key=lambda d: distances[d])
+    value, (low, high) = by_site[domain].value, by_site[domain].interval
+    values = {"domain": names_of(domain), "value": value, "low": low, "high": high}
+    return say("worst_calibration", evaluation, **values)
 
 
 def decision_statement(evaluation: Results, estimates: Mapping[str, SiteEstimates]) -> str:
     """The net benefit at the threshold, compared with treating all and nobody."""
     if evaluation.threshold is None or TITLES["net_benefit"] not in estimates:
         return ""
-    benefit, treat_all = (estimates[TITLES[n]].value for n in ("net_benefit", "treat_all"))
-    text = number_format([benefit, treat_all], [])
-    return (
-        f"At the threshold {evaluation.threshold:g}, the net benefit per row is {text(benefit)}; "
-        f"it is {text(treat_all)} for treating all rows and 0 for treating none."
+    benefits = [estimates[TITLES[name]].value for name in ("net_benefit", "treat_all")]
+    values = dict(
+        zip(("benefit", "treat_all"), map(number_format(benefits, []), benefits), strict=True)
     )
+    return say("decision", evaluation, threshold=evaluation.threshold, **values)
 
 
-def error_statement(
-    method: MethodResult, predictions: DomainPredictions, classes: Array
-) -> tuple[str, Columns]:
+def error_statement(evaluation: Results, predictions: DomainPredictions) -> tuple[str, Columns]:
     """The most frequent error, and the share of correct predictions in each domain."""
-    names = [str(label) for label in classes]
+    classes: Any = evaluation.classes
     matrices = {
         domain: confusion_matrix(record.target, record.prediction, labels=classes)
         for domain, record in predictions.items()
     }
     columns = {
         "correct": {d: percent(np.trace(m) / m.sum()) for d, m in matrices.items()},
-        "most frequent error": {d: _error_text(m, names) for d, m in matrices.items()},
+        "most frequent error": {d: _error_text(m, classes) for d, m in matrices.items()},
     }
     total = np.sum(list(matrices.values()), axis=0)
-    error = _most_frequent_error(total)
-    if error is None:
-        return (
-            f"All rows of the held-out domains are predicted correctly by {in_sentence(method)}.",
-            columns,
-        )
+    if (error := _most_frequent_error(total)) is None:
+        return say("no_errors", evaluation), columns
     true, predicted = error
-    n_errors, n_rows = total[error], total[true].sum()
-    return (
-        f"The most frequent error of {in_sentence(method)} is to predict class {names[predicted]} "
-        f"instead of class {names[true]}, in {n_errors:,} of {n_rows:,} rows of class "
-        f"{names[true]} ({percent(n_errors / n_rows)}).",
-        columns,
-    )
+    counts = {"n_errors": int(total[error]), "n_rows": int(total[true].sum())}
+    share, names = percent(counts["n_errors"] / counts["n_rows"]), classes[[true, predicted]]
+    values = {"true": names[0], "predicted": names[1], "share": share, **counts}
+    return say("errors", evaluation, **values), columns
 
 
 def _most_frequent_error(matrix: Array) -> tuple[int, int] | None:
@@ -267,7 +234,7 @@ def _most_frequent_error(matrix: Array) -> tuple[int, int] | None:
     return (true, predicted) if error_counts.any() else None
 
 
-def _error_text(matrix: Array, names: Sequence[str]) -> str:
+def _error_text(matrix: Array, names: Array) -> str:
     error = _most_frequent_error(matrix)
     if error is None:
         return "none"
@@ -275,25 +242,21 @@ def _error_text(matrix: Array, names: Sequence[str]) -> str:
     return f"{names[predicted]} instead of {names[true]}: {matrix[error]} of {matrix[true].sum()}"
 
 
-def bias_statement(method: MethodResult, predictions: DomainPredictions) -> tuple[str, Columns]:
+def bias_statement(evaluation: Results, predictions: DomainPredictions) -> tuple[str, Columns]:
     """The domain with the largest bias, and the share of the squared error due to bias."""
     errors = {d: r.prediction - r.target.astype(float) for d, r in predictions.items()}
     biases = {d: float(np.mean(e)) for d, e in errors.items()}
-    shares = {d: biases[d] ** 2 / max(float(np.mean(e**2)), 1e-300) for d, e in errors.items()}
+    shares = {d: percent(biases[d] ** 2 / max(np.mean(e**2), 1e-300)) for d, e in errors.items()}
     domain = max(biases, key=lambda d: abs(biases[d]))
-    return (
-        f"The bias of {in_sentence(method)} is largest on {names_of(domain)}: predictions are "
-        f"{abs(biases[domain]):.3g} too {'high' if biases[domain] > 0 else 'low'} on average, "
-        f"which accounts for {percent(shares[domain])} of the squared error there.",
-        {"squared error due to bias": {d: percent(share) for d, share in shares.items()}},
-    )
+    direction = "high" if biases[domain] > 0 else "low"
+    values = {"size": abs(biases[domain]), "direction": direction, "share": shares[domain]}
+    sentence = say("bias", evaluation, domain=names_of(domain), **values)
+    return sentence, {"squared error due to bias": shares}
 
 
-def coverage_statement(
-    method: MethodResult, predictions: DomainPredictions, classes: Array | None
-) -> tuple[str, Columns]:
+def coverage_statement(evaluation: Results, predictions: DomainPredictions) -> tuple[str, Columns]:
     """Coverage of prediction sets or intervals, which are calibrated on the other domains."""
-    level = reported_coverage(len(predictions) - 1)
+    classes, level = evaluation.classes, reported_coverage(len(predictions) - 1)
     if level is None:
         return "", {}
     coverage = coverage_by_domain(predictions, classes, level)
@@ -302,19 +265,13 @@ def coverage_statement(
     noun, size = "interval", f"is {mean_size:.3g} wide"
     if classes is not None:
         noun, size = "set", f"contains {mean_size:.2g} of {len(classes)} classes"
-    lowest = min(shares, key=lambda d: shares[d])
-    text = number_format(sizes.values(), [])
-    return (
-        f"Prediction {noun}s that should contain the true target of {percent(level)} of the rows "
-        f"contain it in {percent(mean_share)} on average over held-out domains, and in "
-        f"{percent(shares[lowest])} on {names_of(lowest)}; a {noun} {size} on average. These "
-        f"numbers are approximate, because a domain's {noun}s are calibrated with predictions of "
-        "models whose training data included that domain.",
-        {
-            f"coverage (nominal {percent(level)})": {d: percent(s) for d, s in shares.items()},
-            f"size of {noun}s": {d: text(value) for d, value in sizes.items()},
-        },
-    )
+    lowest, text = min(shares, key=lambda d: shares[d]), number_format(sizes.values(), [])
+    values = {"nominal": percent(level), "share": percent(mean_share), "noun": noun, "size": size}
+    values |= {"lowest": percent(shares[lowest]), "domain": names_of(lowest)}
+    return say("coverage", evaluation, **values), {
+        f"coverage (nominal {percent(level)})": {d: percent(s) for d, s in shares.items()},
+        f"size of {noun}s": {d: text(value) for d, value in sizes.items()},
+    }
 
 
 def coverage_by_domain(
@@ -346,7 +303,8 @@ def coverage_by_domain(
 def pictures(evaluation: Results, predictions: DomainPredictions) -> list[Picture]:
     """Calibration of classes and, for two classes, net benefit by threshold."""
     method, classes = evaluation.recommended, evaluation.classes
-    assert classes is not None
+    if classes is None or not has_outputs(evaluation, method):
+        return []
     name = in_sentence(method)
     arrays = [
         (record.target, record.probabilities, np.full(len(record.target), domain))

@@ -6,9 +6,11 @@ All checks use all rows. About one in ten tables without faults causes a false a
 from __future__ import annotations
 
 import shlex
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,9 @@ from domainwise.tables.errors import import_pandas
 from domainwise.tables.names import identifier_reason, site_columns
 from domainwise.tables.schema import MAX_LEVELS, MIN_LEVEL_ROWS
 
+FAULTS: dict[str, Any] = tomllib.loads(
+    (files("domainwise.evaluation") / "faults.toml").read_text(encoding="utf-8")
+)
 #: Maximum number of columns that are described: those that distinguish domains best.
 MAX_COLUMNS = 40
 #: A numeric column with at most this many distinct values may contain codes, not quantities.
@@ -146,23 +151,37 @@ class _Table:
     def make_fault(
         self,
         kind: str,
-        severity: int,
         columns: list[str],
         domains: Any,
-        message: str,
-        action: str,
-        *,
+        /,
         rows: int | None = None,
-        leak: bool = False,
+        **values: object,
     ) -> Fault:
         """Create a fault that affects ``domains`` (their codes; if empty, all are affected).
 
         All rows from these domains are affected, unless the number of affected ``rows`` is passed.
+        ``values`` are inserted into the texts of ``faults.toml``.
         """
         if rows is None:
             rows = sum(self.sizes[d] for d in domains) if len(domains) else len(self.domain_codes)
         domain_names = [self.domain_names[d] for d in domains]
-        return Fault(kind, columns, domain_names, int(rows), severity, message, action, leak)
+        texts = {"domains": self.names_of(domains), "n_rows": int(rows)}
+        return make_fault(kind, columns, domain_names, int(rows), **texts, **values)
+
+
+def make_fault(
+    kind: str, columns: list[str], domains: list[str], rows: int, /, **values: Any
+) -> Fault:
+    """Create a fault with the texts of its kind in ``faults.toml``."""
+    is_, they_are, them = (
+        ("is", "it is", "it") if len(columns) == 1 else ("are", "they are", "them")
+    )
+    values |= {"columns": listed(columns), "drop": _drop_option(columns)}
+    values |= {"is": is_, "they_are": they_are, "them": them}
+    texts = FAULTS[kind]
+    message, action = (texts[key].format(**values) for key in ("message", "action"))
+    is_leak = kind == "leak"
+    return Fault(kind, columns, domains, rows, texts["severity"], message, action, is_leak)
 
 
 def describe_differences(problem: Problem) -> dict[str, Any]:
@@ -242,11 +261,7 @@ def _format_number(value: float) -> str:
 def _describe_site_columns(table: _Table, names: Sequence[str]) -> Iterator[Fault]:
     """List the columns that are constant within every domain."""
     if names:
-        n, verb = len(table.domain_names), "is" if len(names) == 1 else "are"
-        message = f"{listed(names)} {verb} constant within every domain: {n} domains, {n} values."
-        action = f"Compare with the scores without {'it' if len(names) == 1 else 'them'}: "
-        action += f"evaluate again with {_drop_option(names)}."
-        yield table.make_fault(SITE_LEVEL, 1, [*names], [], message, action)
+        yield table.make_fault(SITE_LEVEL, [*names], [], n=len(table.domain_names))
 
 
 def _check_leaks(table: _Table) -> Iterator[Fault]:
@@ -263,23 +278,19 @@ def _check_leaks(table: _Table) -> Iterator[Fault]:
             matched_scores[name] = max(leak.scores.values())
             continue
         domains = [] if leak.in_all_domains else list(leak.scores)
-        message = (
-            f"{f'Whether {name} is missing' if leak.by_missing else name} predicts the target "
-            f"almost perfectly{f' in {table.names_of(domains)}' if domains else ''} ({metric} "
-            f"{min(leak.scores.values()):.2f} alone, {leak.others_score:.2f} for all other columns "
-            "together). This column may contain the answer."
-        )
-        action = f"If it is unknown at prediction time, evaluate again with {_drop_option([name])}."
-        yield table.make_fault("leak", 3, [name], domains, message, action, leak=True)
+        values: dict[str, Any] = {
+            "subject": f"Whether {name} is missing" if leak.by_missing else name,
+            "where": f" in {table.names_of(domains)}" if domains else "",
+            "score": min(leak.scores.values()),
+            "others": leak.others_score,
+        }
+        yield table.make_fault("leak", [name], domains, metric=metric, **values)
     if matched_scores:
         names, score = list(matched_scores), max(matched_scores.values())
-        verb, they_are = ("predicts", "it is") if len(names) == 1 else ("each predict", "they are")
-        message = (
-            f"{listed(names)} {verb} the target as well as all other columns together ({metric} "
-            f"{score:.2f})."
+        predict = "predicts" if len(names) == 1 else "each predict"
+        yield table.make_fault(
+            "strong column", names, [], predict=predict, metric=metric, score=score
         )
-        action = f"Check that {they_are} known at prediction time."
-        yield table.make_fault("strong column", 1, names, [], message, action)
 
 
 def _check_missing(table: _Table) -> Iterator[Fault]:
@@ -301,12 +312,8 @@ def _check_missing(table: _Table) -> Iterator[Fault]:
         best_extent = f"only {100 * min_share:.0f} % of the rows"
         if min_share < 0.01:
             best_extent = "no row" if min_share == 0 else "less than 1 % of the rows"
-        message = (
-            f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in {extent} from "
-            f"{table.names_of(domains)}, but in {best_extent} from {table.names_of([best_domain])}."
-        )
-        action = f"Add the values if they exist; if not, evaluate again with {_drop_option(names)}."
-        yield table.make_fault("missing", 2, names, domains, message, action)
+        best: Any = {"best_extent": best_extent, "best_domain": table.names_of([best_domain])}
+        yield table.make_fault("missing", names, domains, extent=extent, **best)
 
 
 def _check_fillers(table: _Table) -> Iterator[Fault]:
@@ -349,13 +356,9 @@ def _check_fillers(table: _Table) -> Iterator[Fault]:
                 f"{' that have a value' * bool(n_present[d] < table.sizes[d])}"
                 for d in domains
             ]
-            message = (
-                f"{name} is {value_text} {listed(extents, 3)}, and almost nowhere else: this "
-                "value may be a code for missing values."
-            )
-            action = f"Clear these cells, or evaluate again with {_drop_option([name])}."
+            values = {"value": value_text, "extents": listed(extents, 3)}
             n_filled = n_same[domains].sum()
-            yield table.make_fault("filler", 2, [name], domains, message, action, rows=n_filled)
+            yield table.make_fault("filler", [name], domains, rows=n_filled, **values)
 
 
 def _check_anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
@@ -382,22 +385,10 @@ def _check_anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
         if anomaly.partner is not None:
             partner = "the target" if anomaly.partner < 0 else names[anomaly.partner]
             statistic = f"rank correlation of {name} with {partner}"
-        reason = "the sign may be reversed"
-        if anomaly.kind == "unit":
-            reason = f"the unit may be different ({anomaly.units} would fit)"
-        message = (
-            f"The {statistic} is {range_text} in {table.names_of(domains)} ("
-            f"{table.sizes[domains].sum():,} rows) and {other_text} in the other domains: {reason}."
-        )
-        action = f"Correct these values, or evaluate again with {_drop_option([name])}."
-        yield table.make_fault(anomaly.kind, 2, [name], domains, message, action)
+        values: Any = {"statistic": statistic, "range": range_text, "others": other_text}
+        yield table.make_fault(anomaly.kind, [name], domains, units=anomaly.units, **values)
     for group, columns in columns_by_domains.items():
-        message = (
-            f"The values of {listed(columns)} in {table.names_of(group)} are very different from "
-            "those in all other domains."
-        )
-        action = "Check that these values are recorded in the same way in all domains."
-        yield table.make_fault("level", 1, columns, group, message, action)
+        yield table.make_fault("level", columns, group)
 
 
 def _check_identifiers(table: _Table) -> Iterator[Fault]:
@@ -405,27 +396,20 @@ def _check_identifiers(table: _Table) -> Iterator[Fault]:
     n_rows, n_domains = len(table.domain_codes), len(table.domain_names)
     for column in table.columns:
         name, n_values, has_value = column.name, len(column.uniques), column.codes >= 0
-        action = f"Drop it, unless it has the same meaning in new domains: {_drop_option([name])}."
         reason = identifier_reason(column.numbers, table.rows_by_domain) if column.is_number else ""
         if not column.is_number and n_rows >= MIN_ROWS and n_values >= 0.95 * n_rows:
             reason = "is different in almost every row"
         if reason:
-            message = f"{name} {reason}: it looks like an identifier or a timestamp."
-            yield table.make_fault("identifier", 1, [name], [], message, action)
+            yield table.make_fault("identifier", [name], [], reason=reason)
         elif not column.is_number and n_values > MAX_LEVELS:
-            message = (
-                f"{name} has {n_values:,} categories. Those with fewer than {MIN_LEVEL_ROWS} rows, "
-                f"and all but the {MAX_LEVELS - 1} most frequent ones, are treated as one."
-            )
-            action = "If rare categories matter, combine similar ones beforehand."
-            yield table.make_fault("many categories", 1, [name], [], message, action)
+            limits = {"min_rows": MIN_LEVEL_ROWS, "n_most": MAX_LEVELS - 1}
+            yield table.make_fault("many categories", [name], [], n=n_values, **limits)
         elif 3 <= n_domains <= n_values <= 2 * n_domains:
             pairs = table.domain_codes[has_value] * n_values + column.codes[has_value]
             counts = np.bincount(pairs, minlength=n_domains * n_values).reshape(n_domains, n_values)
             n_modes = len(np.unique(counts.argmax(axis=1)))
             if counts.max(axis=1).sum() >= 0.98 * n_rows and n_modes == n_domains:
-                message = f"{name} identifies the domain: it has a different value in each domain."
-                yield table.make_fault("copy of the domain", 1, [name], [], message, action)
+                yield table.make_fault("copy of the domain", [name], [])
 
 
 def _check_copied_columns(table: _Table) -> Iterator[Fault]:
@@ -434,9 +418,9 @@ def _check_copied_columns(table: _Table) -> Iterator[Fault]:
     if name_pairs:
         names = list(dict.fromkeys(name for pair in name_pairs for name in pair))
         copies = list(dict.fromkeys(second for _, second in name_pairs))
-        message = listed([f"{second} can be computed from {first}" for first, second in name_pairs])
-        action = f"One column of each pair is enough: {_drop_option(copies)}."
-        yield table.make_fault("copied column", 1, names, [], f"{message}.", action)
+        pairs = listed([f"{second} can be computed from {first}" for first, second in name_pairs])
+        option = _drop_option(copies)
+        yield table.make_fault("copied column", names, [], pairs=pairs, drop_copies=option)
 
 
 def _check_copied_rows(table: _Table) -> Iterator[Fault]:
@@ -467,12 +451,11 @@ def _check_copied_rows(table: _Table) -> Iterator[Fault]:
         return
     pair_counts = n_shared[tuple(pairs.T)]
     a, b = (f"{table.names_of([d])} ({sizes[d]:,} rows)" for d in pairs[np.argmax(pair_counts)])
-    message = f"{pair_counts.max():,.0f} rows occur both in {a} and in {b}."
-    if n_more := len(pairs) - 1:
-        message += f" Rows are also shared by {n_more} more pair{'s' * (n_more > 1)} of domains."
-    action = "Remove the duplicates, or give these domains the same name: they are not independent."
-    domains, n_rows = np.unique(pairs), pair_counts.sum()
-    yield table.make_fault("copied rows", 2, [], domains, message, action, rows=n_rows)
+    n_pairs, more, n_rows = len(pairs) - 1, "", pair_counts.sum()
+    if n_pairs:
+        more = f" Rows are also shared by {n_pairs} more pair{'s' * (n_pairs > 1)} of domains."
+    values = {"n_copied": pair_counts.max(), "first": a, "second": b, "more": more}
+    yield table.make_fault("copied rows", [], np.unique(pairs), rows=n_rows, **values)
 
 
 def _check_small_domains(table: _Table) -> Iterator[Fault]:
@@ -481,17 +464,12 @@ def _check_small_domains(table: _Table) -> Iterator[Fault]:
     if table.target.n_classes:
         y_by_domain = [table.target.y[rows] for rows in table.rows_by_domain]
         has_one_class = np.array([len(np.unique(y)) == 1 for y in y_by_domain])
-    tiny_texts = (f"There are fewer than {TINY_ROWS} rows", "Scores on so few rows are uncertain.")
-    one_class_texts = ("There is only one class", "These rows are used only for training.")
-    for kind, is_affected, (description, consequence) in (
-        ("tiny domain", is_tiny, tiny_texts),
-        ("one class", has_one_class & ~is_tiny, one_class_texts),
-    ):
+    one_class = has_one_class & ~is_tiny
+    for kind, is_affected in (("tiny domain", is_tiny), ("one class", one_class)):
         if is_affected.any():
-            domains, n_rows = np.flatnonzero(is_affected), table.sizes[is_affected].sum()
-            domains_text = "each of " * (len(domains) > 1) + table.names_of(domains)
-            message = f"{description} in {domains_text} ({n_rows:,} rows in total)."
-            yield table.make_fault(kind, 1, [], domains, message, consequence)
+            domains = np.flatnonzero(is_affected)
+            each = "each of " * (len(domains) > 1)
+            yield table.make_fault(kind, [], domains, each=each, limit=TINY_ROWS)
 
 
 # After the evaluation -----------------------------------------------------------------------------
@@ -573,15 +551,14 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
     if is_suspect:
         columns = sorted(leader.importance, key=lambda name: -leader.importance[name])[:3]
         columns = [name for name in columns if leader.importance[name] > 0]
-        message = (
-            f"The mean {results.measure.label} on held-out domains is {results.show(leader.mean)}, "
-            "which is unusually good: a column may contain the answer."
-        )
-        action = "Check how the columns were obtained."
+        check = "Check how the columns were obtained."
         if columns:
-            action = f"Check the most important columns: {listed(columns)}."
-        n_rows = int(results.facts["rows"])
-        return [asdict(Fault("score", columns, [], n_rows, 3, message, action)), *new_faults]
+            check = f"Check the most important columns: {listed(columns)}."
+        values = {"metric": results.measure.label, "score": results.show(leader.mean)}
+        score_fault = make_fault(
+            "score", columns, [], int(results.facts["rows"]), check=check, **values
+        )
+        return [asdict(score_fault), *new_faults]
     return new_faults
 
 

@@ -114,7 +114,8 @@ def methods_table(evaluation: Results) -> TextTable:
     """Table of the scores of all methods on held-out domains."""
     show, sign = evaluation.show, evaluation.measure.sign
     headings = ["method", "mean", "prediction interval (90 %)", "worst", "worst domain", "spread"]
-    headings += ["seen", "gap", "p", "adjusted p", *PROBABILITY_SCORES.values(), "seconds"]
+    headings += ["seen", "gap", "p", "adjusted p", *PROBABILITY_SCORES.values(), "rows", "seconds"]
+    n_rows = {result.n_rows for result in evaluation.results}
     rows = []
     for r in evaluation.results:
         label = r.label + " ●" * (r is evaluation.baseline) + " ✓" * (r is evaluation.recommended)
@@ -123,7 +124,8 @@ def methods_table(evaluation: Results) -> TextTable:
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
         probability_scores = [r.probability_scores.get(name) for name in PROBABILITY_SCORES]
         texts += ["–" if score is None else f"{score:.3f}" for score in probability_scores]
-        rows.append([TextCell(text) for text in (*texts, f"{r.seconds:.1f}")])
+        texts += [f"{r.n_rows:,}" if len(n_rows) > 1 else "–", f"{r.seconds:.1f}"]
+        rows.append([*map(TextCell, texts)])
     classes = ["recommended" if r is evaluation.recommended else r.kind for r in evaluation.results]
     return TextTable(headings, rows, classes).without_empty_columns()
 

@@ -162,6 +162,11 @@ def evaluate(
         computed from the predictions in the folder.
     force : bool, default=False
         Whether to replace the results of another evaluation in the folder.
+    time_budget : float or "auto", default="auto"
+        Approximate number of seconds. If all methods on all rows take longer, methods are compared
+        on fewer rows, or with fewer groups of held-out domains. "auto" is two minutes on two cores.
+    plan : Evaluation or path-like, default=None
+        An evaluation, or its folder or file, whose rows, folds and methods are repeated.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """The result of an evaluation in sentences; each function makes one statement from the results.
 
-A statement that does not apply is an empty string.
+A statement that does not apply is an empty string. The texts are in ``texts.toml``.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -37,10 +39,10 @@ PHRASES = {
     "SVM": "the SVM",
     "SVR": "the SVR",
 }
-NO_FAULT = (
-    "No serious problem found. The checks cover columns that reveal the target, codes for missing "
-    "values, missing columns, units and signs."
+TEXTS: dict[str, str] = tomllib.loads(
+    (files("domainwise.evaluation") / "texts.toml").read_text(encoding="utf-8")
 )
+NO_FAULT = TEXTS["no_fault"]
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,11 @@ def make_answer(results: Results) -> Answer:
     command, checker = "model = evaluation.fit()", "check_shift(model, X)"
     if arguments:
         command, checker = f"domainwise {arguments}", "domainwise predict"
-    watch = f"{checker} reports whether new rows differ from all domains in this table."
+    watch = TEXTS["watch"].format(checker=checker)
     failed_keys = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
     if failed_keys:
-        problem = f"These methods failed and have no score: {', '.join(failed_keys)}."
-        action = "The error messages are in the notes at the end of the report."
-        problems.append({"problem": problem, "action": action})
+        problem = TEXTS["failed"].format(names=", ".join(failed_keys))
+        problems.append({"problem": problem, "action": TEXTS["failed_action"]})
     first_problems = problems[:MAX_FAULTS]
     certainty, certain = confidence(results)
     return Answer(
@@ -221,17 +222,29 @@ def _held_out(results: Results) -> str:
 # The first screen ---------------------------------------------------------------------------------
 
 
+def say(key: str, results: Results, /, **values: object) -> str:
+    """Insert values into a sentence of ``texts.toml``, which also names the common values."""
+    method = results.recommended
+    common_values = {
+        "label": results.measure.label,
+        "method": in_sentence(method),
+        "held_out": _held_out(results),
+        "mean": results.show(method.mean),
+    }
+    return TEXTS[key].format(**{**common_values, **values})
+
+
 def limits(results: Results) -> str:
     """What was left out to save time: rows, folds, and fits after an interruption."""
-    facts, n_scored = results.facts, sum(results.row_counts.values())
-    sentences = []
+    facts, sentences = results.facts, []
+    n_rows, n_given = facts.get("rows", 0), facts.get("rows_given", 0)
     if "quick" in facts:
-        sentences.append("Quick run: evaluate again without the quick option before you decide.")
-    if facts.get("rows", 0) < facts.get("rows_given", 0):
-        sentences.append(
-            f"Methods were trained on {facts['rows']:,} of {facts['rows_given']:,} rows and scored "
-            f"on {n_scored:,} rows."
-        )
+        sentences.append(TEXTS["quick"])
+    if n_rows < n_given:
+        n_scored = sum(results.row_counts.values())
+        sentences.append(say("rows", results, n_rows=n_rows, n_given=n_given, n_scored=n_scored))
+    if names := [r.label for r in results.results if r.n_rows < results.best.n_rows]:
+        sentences.append(say("fewer_rows", results, names=listed(names)))
     return " ".join([*sentences, facts.get("stopped", "")]).strip()
 
 
@@ -239,98 +252,89 @@ def recommendation(results: Results) -> str:
     """The reason for the recommendation."""
     method, rival, leader = results.recommended, results.rival, results.leader()
     other = leader if leader is not method else rival
-    label, mean = results.measure.label, results.show(method.mean)
-    where_text = f"over {_held_out(results)}"
-    if method is not max(results.row_by_row, key=lambda result: result.mean):
-        where_text += ", with less weight for domains with few rows"
     if method.trivial:
         return no_better_method(results)
     lead = np.inf if other is None else results.weighted_mean(method) - results.weighted_mean(other)
     if other and not other.trivial and lead < results.margin:
         return tie(results, other)
-    if rival is None:
-        return f"the only evaluated method; its mean {label} {where_text} is {mean}."
-    if rival.trivial:
-        return f"best mean {label} {where_text}."
-    return f"best mean {label} {where_text}, {lead_over(results, rival)}."
+    if rival is not None and not rival.trivial:
+        return lead_over(results, rival)
+    weighted = "" if _has_best_mean(results) else TEXTS["weighted"]
+    return say("only_method" if rival is None else "best", results, weighted=weighted)
+
+
+def _has_best_mean(results: Results) -> bool:
+    return results.recommended is max(results.row_by_row, key=lambda result: result.mean)
 
 
 def no_better_method(results: Results) -> str:
     """The constant prediction is as good as all methods."""
-    method, rival, show = results.recommended, results.rival, results.show
+    rival, second = results.rival, ""
+    if rival is not None:
+        score = results.show(rival.mean)
+        second = say("second", results, rival=in_sentence(rival), score=score)
     restriction = " that predicts rows one by one" * any(r.context for r in results.results)
-    second_text = f"; {in_sentence(rival)} is second, with {show(rival.mean)}" if rival else ""
-    return (
-        f"No method{restriction} is better than always predicting {_constant(results)}, which has "
-        f"a mean {results.measure.label} of {show(method.mean)} over {_held_out(results)}"
-        f"{second_text}."
-    )
+    values = {"restriction": restriction, "constant": _constant(results), "second": second}
+    return say("no_better_method", results, **values)
 
 
 def tie(results: Results, other: MethodResult) -> str:
     """The recommended method is about as good as another, and why it is preferred."""
-    method, show = results.recommended, results.show
-    reasons = []
+    method, show, reasons = results.recommended, results.show, []
     if method.key == "linear":
-        reasons.append("it is a linear model")
+        reasons.append(TEXTS["linear"])
     if other.key.startswith("ensemble"):
-        reasons.append("it is one model instead of an average of several")
+        reasons.append(TEXTS["single"])
     if 0.0 < 2.0 * method.seconds <= other.seconds:
-        reasons.append(f"it took {method.seconds:.3g} s instead of {other.seconds:.3g} s")
+        seconds = {"seconds": method.seconds, "other_seconds": other.seconds}
+        reasons.append(say("faster", results, **seconds))
     if not reasons and method.worst > other.worst:
-        worst_text = f"{show(method.worst)} and {show(other.worst)}"
-        reasons.append(f"it is better on the worst domain ({worst_text})")
-    preference = f"; it is preferred because {listed(reasons)}" if reasons else ""
-    return (
-        f"about as good as {in_sentence(other)} on {_held_out(results)} (mean "
-        f"{results.measure.label}: {show(method.mean)} and {show(other.mean)}){preference}."
-    )
+        scores = {"worst": show(method.worst), "other_worst": show(other.worst)}
+        reasons.append(say("better_worst", results, **scores))
+    preference = say("preference", results, reasons=listed(reasons)) if reasons else ""
+    values = {"other": in_sentence(other), "other_mean": show(other.mean)}
+    return say("tie", results, preference=preference, **values)
 
 
 def lead_over(results: Results, rival: MethodResult) -> str:
     """By how much the recommended method is better than another, and whether by chance."""
-    method = results.recommended
-    is_best = method is max(results.row_by_row, key=lambda result: result.mean)
-    difference = method.mean - rival.mean
-    if not is_best:
-        difference = results.weighted_mean(method) - results.weighted_mean(rival)
+    method, weighted, mean_of = results.recommended, TEXTS["weighted"], results.weighted_mean
+    difference = mean_of(method) - mean_of(rival)
+    if _has_best_mean(results):
+        difference, weighted = method.mean - rival.mean, ""
     p_value = compare(method.known, rival.known).p_value
     if method.p_adjusted is not None and rival is results.baseline:
         p_value = method.p_adjusted
-    n_common = len(method.known.keys() & rival.known.keys())
-    remark = f"with {in_words(n_common)} domain{'s' * (n_common > 1)}, this difference may be due "
-    remark += "to chance"
+    n = len(method.known.keys() & rival.known.keys())
+    remark = say("lead_untested", results, n=in_words(n), s="s" * (n > 1))
     if p_value is not None:
         is_significant = p_value < SIGNIFICANCE_LEVEL
         claim = "is statistically significant" if is_significant else "may be due to chance"
-        remark = f"this difference {claim} (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
-    lead = results.show(results.measure.sign * difference)
-    return f"{lead} better than {in_sentence(rival)}; {remark}"
+        p = p_text(p_value) if p_value < 0.001 else f"= {p_text(p_value)}"
+        remark = say("lead_tested", results, claim=claim, p=p)
+    values = {"lead": results.show(results.measure.sign * difference), "remark": remark}
+    return say("lead", results, weighted=weighted, rival=in_sentence(rival), **values)
 
 
 def context_gain(results: Results) -> str:
     """The gain from predicting all rows of a new domain together."""
-    method, show = results.recommended, results.show
+    method, show, parts = results.recommended, results.show, ""
     better_methods = [
         r for r in results.compared if r.context and r.mean - method.mean > results.margin
     ]
     if method.context or not better_methods:
         return ""
     winner = max(better_methods, key=results.weighted_mean)
-    text = (
-        f"If you can predict all rows from the next site together, use {in_sentence(winner)}: its "
-        f"mean {results.measure.label} is {show(winner.mean)} instead of {show(method.mean)}."
-    )
     batches = {kind: means for kind, means in winner.batches.items() if kind != "whole"}
-    if not batches:
-        return text
-    if not winner.holds_up:
+    if batches and winner.holds_up:
+        texts = [f"{show(means['context'])} ({kind})" for kind, means in batches.items()]
+        parts = say("context_parts", results, scores=listed(texts))
+    elif batches:
         kind = min(batches, key=lambda name: batches[name]["context"] - batches[name]["plain"])
-        with_context, without_context = (show(batches[kind][name]) for name in ("context", "plain"))
-        scores_text = f"{kind}: {with_context} instead of {without_context}"
-        return f"{text} Do not use it for only some of the rows ({scores_text})."
-    scores_text = listed([f"{show(means['context'])} ({kind})" for kind, means in batches.items()])
-    return f"{text} With only some of the rows, this score is {scores_text}."
+        score, plain = (show(batches[kind][name]) for name in ("context", "plain"))
+        parts = say("context_worse", results, kind=kind, score=score, plain=plain)
+    values = {"winner": in_sentence(winner), "score": show(winner.mean), "parts": parts}
+    return say("context", results, **values)
 
 
 def expectation(results: Results) -> str:
@@ -342,29 +346,25 @@ def expectation(results: Results) -> str:
 def next_site(results: Results) -> str:
     """The prediction interval for the score measured at the next site."""
     method, measure, text = results.recommended, results.measure, score_format(results)
-    mean, n = text(measure.shown(method.mean)), len(method.known)
-    if results.next_site is not None:
-        low, high = map(text, results.next_site)
-        return (
-            f"{measure.label} between {low} and {high} at the next site, with a probability of "
-            f"90 % (prediction interval). The mean over held-out domains is {mean}."
-        )
-    if n < 2:
-        return f"{measure.label} {mean} on average. One scored domain has no prediction interval."
-    low, *_, high = map(text, sorted(map(measure.shown, method.known.values())))
-    return (
-        f"{measure.label} {mean} on average. A 90 % prediction interval cannot be computed from "
-        f"{in_words(n)} domains: the score at the next site is between {low} and {high} with a "
-        f"probability of {({2: 'one third', 3: 'one half'})[n]}."
-    )
+    n, scores = len(method.known), sorted(map(measure.shown, method.known.values()))
+    low, high = results.next_site or (scores[0], scores[-1])
+    values = {
+        "rounded_mean": text(measure.shown(method.mean)),
+        "low": text(low),
+        "high": text(high),
+    }
+    if results.next_site is not None or n < 2:
+        return say("one_site" if n < 2 else "next_site", results, **values)
+    probability = {2: "one third", 3: "one half"}[n]
+    return say("few_sites", results, n=in_words(n), probability=probability, **values)
 
 
 def cost_of_choice(results: Results) -> str:
     """By how much the score of the best of several methods is too good."""
-    if (cost := results.choice_cost) < 0.1 * results.margin:
+    cost = results.choice_cost
+    if cost < 0.1 * results.margin:
         return ""
-    cost_text = results.show(results.measure.sign * cost)
-    return f"The choice of the method itself costs about {cost_text}."
+    return say("choice", results, cost=results.show(results.measure.sign * cost))
 
 
 def without_leaks(results: Results) -> str:
@@ -372,9 +372,9 @@ def without_leaks(results: Results) -> str:
     rerun = results.differences.get("without_leaks")
     if not rerun or not rerun["scores"]:
         return ""
-    label = max(rerun["scores"], key=lambda name: rerun["scores"][name])
-    score_text = results.show(rerun["scores"][label])
-    return f"Without {listed(rerun['columns'])}, the best score is {score_text} ({label})."
+    name = max(rerun["scores"], key=lambda label: rerun["scores"][label])
+    score = results.show(rerun["scores"][name])
+    return say("without_leaks", results, columns=listed(rerun["columns"]), score=score, name=name)
 
 
 def constant_score(results: Results) -> str:
@@ -382,42 +382,35 @@ def constant_score(results: Results) -> str:
     constant = results.find(TRIVIAL)
     if constant is None or results.recommended.trivial:
         return ""
-    score_text = score_format(results)(results.measure.shown(constant.mean))
-    return f"Always predicting {_constant(results)} scores {score_text}."
+    score = score_format(results)(results.measure.shown(constant.mean))
+    return say("constant_score", results, constant=_constant(results), score=score)
 
 
 def confidence(results: Results) -> tuple[str, str]:
     """Confidence (low, medium or high), and the reason; the guide to the report states the rule."""
-    method, constant = results.recommended, results.find(TRIVIAL)
-    text, sign, n = score_format(results), results.measure.sign, len(method.known)
+    method, constant, sign = results.recommended, results.find(TRIVIAL), results.measure.sign
+    text, n = score_format(results), len(method.known)
     faults = results.differences.get("faults", ())
-    leaking_columns = [name for fault in faults if fault["leak"] for name in fault["columns"]]
-    if leaking_columns:
-        names_text = listed(leaking_columns)
-        return "low", f"The scores may be too good, because {names_text} may contain the answer."
+    if columns := [name for fault in faults if fault["leak"] for name in fault["columns"]]:
+        return "low", say("leak", results, columns=listed(columns))
     if n < MIN_PAIRS:
-        subject = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
-        return "low", f"{subject} not enough to predict the score at the next site reliably."
+        domains = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
+        return "low", say("too_few", results, domains=domains)
     pooled = pool_method(results, method)
     if pooled is None or pooled.true_range is None:
-        return "medium", "The uncertainty of each domain's score is not known for this scorer."
+        return "medium", TEXTS["unknown_errors"]
     low, high = pooled.true_range
-    claim = (
-        f"{'Domains differ' if pooled.differ else 'There is no evidence that domains differ'}: the "
-        f"true {results.measure.label} at the next site is between {text(low)} and {text(high)} "
-        "(90 %)."
-    )
+    name = "differ" if pooled.differ else "no_evidence"
+    claim = say(name, results, low=text(low), high=text(high))
     if constant is None or method.trivial:
         return "medium" if pooled.differ else "high", claim
-    constant_text = f"a constant prediction ({text(results.measure.shown(constant.mean))})"
-    worse_end = low if sign > 0 else -high
+    worse_end, gain = low if sign > 0 else -high, "gain_lost"
     if worse_end >= (method.mean + constant.mean) / 2:
-        gain_text = f"more than half of the gain over {constant_text} remains"
-        return "high", f"{claim} At the worse end, {gain_text}."
-    if worse_end <= constant.mean:
-        return "medium", f"{claim} The worse end is no better than {constant_text}."
-    gain_text = f"more than half of the gain over {constant_text} is lost"
-    return "medium", f"{claim} At the worse end, {gain_text}."
+        gain = "gain_remains"
+    elif worse_end <= constant.mean:
+        gain = "no_gain"
+    gain_text = say(gain, results, score=text(results.measure.shown(constant.mean)))
+    return "high" if gain == "gain_remains" else "medium", f"{claim} {gain_text}"
 
 
 def label_sentence(results: Results) -> str:
@@ -426,45 +419,19 @@ def label_sentence(results: Results) -> str:
     if not scores:
         return ""
     zero, *counts = scores
-    label, show, margin = results.measure.label, results.show, results.margin
-    best_score, initial_score, n_max = max(scores[n] for n in counts), scores[zero], counts[-1]
-    source_text = " (known values of the target) from the next site"
-    if best_score - initial_score < margin:
-        scores_text = f"{show(initial_score)} without labels and {show(scores[n_max])} with {n_max}"
-        worse = initial_score - scores[n_max] >= margin
-        effect = "might make predictions worse" if worse else "would hardly help"
-        return f"Labels{source_text} {effect}: the expected {label} is {scores_text}."
+    show, margin, n_max = results.show, results.margin, counts[-1]
+    best_score, before = max(scores[n] for n in counts), scores[zero]
+    if best_score - before < margin:
+        name = "labels_harmful" if before - scores[n_max] >= margin else "labels_useless"
+        return say(name, results, before=show(before), after=show(scores[n_max]), n=n_max)
     # The smallest number of labels with about the best score.
     n_enough = next(n for n in counts if best_score - scores[n] < margin)
-    n_first = counts[0] if scores[counts[0]] - initial_score >= margin else n_enough
-    more_text = f"; with {n_enough}, it is {show(scores[n_enough])}" * (n_enough != n_first)
-    return (
-        f"With {n_first} labels{source_text}, the expected {label} is {show(scores[n_first])} "
-        f"instead of {show(initial_score)}{more_text}."
-        f"{' More labels add little.' * (n_enough < n_max)}"
-    )
-
-
-def site_columns_sentences(results: Results) -> dict[str, str]:
-    """What columns that describe domains change, and whether to drop them; empty if unknown."""
-    comparison, show, sign = results.site_columns, results.show, results.measure.sign
-    if comparison is None:
-        return {}
-    method = results.find(comparison.method) or results.recommended
-    names_text, label = listed(comparison.columns), results.measure.label
-    shown_scores = (comparison.score_with, comparison.score_without)
-    with_text, without_text = (show(sign * score) for score in shown_scores)
-    effect = f"The mean {label} of {in_sentence(method)} is {with_text} with {names_text}, and "
-    effect += f"{without_text} without"
-    if comparison.error is not None:
-        gain, error = (show(sign * abs(x)) for x in (comparison.gain, comparison.error))
-        effect += f" (a difference of {gain}, with a standard error of {error})"
-    action = f"At a new site, it is safer to use {names_text}, if values are similar there."
-    if not comparison.safer_with:
-        drop_option = f"--drop {shlex.quote(','.join(comparison.columns))}"
-        action = f"At a new site, it is safer not to use {names_text}: evaluate again with "
-        action += f"{drop_option}."
-    return {"effect": f"{effect}.", "action": action}
+    n_first = counts[0] if scores[counts[0]] - before >= margin else n_enough
+    enough = say("labels_enough", results, n=n_enough, after=show(scores[n_enough]))
+    values = {"n_first": n_first, "first": show(scores[n_first]), "before": show(before)}
+    values |= {"enough": enough * (n_enough != n_first)}
+    values |= {"more": " More labels add little." * (n_enough < n_max)}
+    return say("labels_useful", results, **values)
 
 
 def validation_sentence(results: Results) -> str:
@@ -473,15 +440,11 @@ def validation_sentence(results: Results) -> str:
     if method.trivial or not has_outputs(results, method):
         return ""
     size = validation_size(results, method)
-    goal, events_text = "RMSE within a factor of 1.2 and the slope within ±0.3", ""
-    if size.events is not None:
-        goal = "O/E within a factor of 1.2, the calibration slope within ±0.3 and AUC within ±0.05"
-        subject = f"class {classes[1]}" if len(classes) == 2 else "the rarest class"
-        events_text = f" (about {size.events:,} of {subject})"
-    return (
-        f"To know {goal} (95 %) at the next site, collect about {rounded(size.rows):,} rows with "
-        f"known values of the target{events_text}."
-    )
+    if size.events is None:
+        return say("validation_numbers", results, n=rounded(size.rows))
+    class_name = f"class {classes[1]}" if len(classes) == 2 else "the rarest class"
+    values = {"n": rounded(size.rows), "n_events": size.events, "class_name": class_name}
+    return say("validation_classes", results, **values)
 
 
 # The sections below -------------------------------------------------------------------------------
@@ -489,97 +452,93 @@ def validation_sentence(results: Results) -> str:
 
 def rule(results: Results) -> str:
     """The full rule by which a method is recommended."""
-    margin_text = f"{results.margin:.3g}"
-    return (
-        "Methods that predict rows one by one are ranked by their mean score over held-out "
-        "domains, in which domains with few rows have less weight, because their scores are "
-        f"uncertain. Methods whose mean is worse than the best by less than {margin_text} (0.01, "
-        "or 2 % of the error of the best baseline), and whose worst score is worse than the worst "
-        "of the best method by less than three times as much, are considered equally good. Of "
-        "these, the one with the lowest computational cost is recommended, in this order: "
-        "constant, linear model, SVM, DCM and other projections, boosting, InvariantRidge, "
-        "InvariantSVC or InvariantSVR, ensemble."
-    )
+    return say("rule", results, margin=results.margin)
 
 
 def folds(results: Results, noun: str = "domain") -> str:
     """How domains were held out."""
-    n_domains, n_splits = len(results.domains), len(results.recommended.parameters)
-    if n_splits in (0, n_domains):
-        return f"Each of the {n_domains} {noun}s was held out in turn"
-    return f"The {n_domains} {noun}s were held out in {in_words(n_splits)} groups"
+    n, n_splits = len(results.domains), len(results.recommended.parameters)
+    name = "each_held_out" if n_splits in (0, n) else "groups_held_out"
+    return say(name, results, n=n, noun=noun, n_groups=in_words(n_splits))
 
 
 def methods_paragraph(results: Results) -> str:
     """The methods of the evaluation in the words of TRIPOD-Cluster, for a publication."""
-    facts, measure, method = results.facts, results.measure, results.recommended
-    n_scored, labels = sum(results.row_counts.values()), [r.label for r in results.results]
-    pooled, interval_text = pool_method(results, method), ""
-    if pooled is not None and pooled.true_range is not None:
-        text, (low, high) = score_format(results), pooled.true_range
-        tau_low, tau_high = pooled.tau_interval or UNKNOWN
-        interval_text = (
-            f" The pooled {measure.label} was {text(pooled.mean)}; heterogeneity between sites was "
-            f"τ = {pooled.tau:.2f} (90 % confidence interval {tau_low:.2f} to {tau_high:.2f}, "
-            f"{pooled.scale} scale), and the 90 % prediction interval for the true score at a new "
-            f"site was {text(low)} to {text(high)}."
-        )
-    calibration = "observed-to-expected ratio, calibration intercept and calibration slope"
-    if results.classes is None:
-        calibration = "bias and calibration slope"
-    return (
-        "Performance at new sites was estimated by internal-external cross-validation. "
-        f"{folds(results, 'site')}: models were developed on the others, and assessed on those "
-        "held out. Preprocessing and hyperparameters were "
-        "chosen with the development sites only, by holding out sites within them. Models were "
-        f"developed on {facts.get('rows', 0):,} of {facts.get('rows_given', 0):,} rows, and "
-        f"performance was assessed on {n_scored:,} rows. {in_words(len(labels)).capitalize()} "
-        f"method{'s' * (len(labels) > 1)} ({', '.join(labels)}) were compared by {measure.label}; "
-        f"{method.label} was selected. Performance was computed for each site, with a 95 % "
-        "interval from resampled rows, and pooled over sites by random-effects meta-analysis "
-        "(restricted maximum likelihood; Hartung-Knapp interval for the mean and Q-profile "
-        f"interval for the standard deviation τ between sites).{interval_text} Calibration was "
-        f"assessed in each site by {calibration}, and pooled in the same way."
+    facts, labels = results.facts, [result.label for result in results.results]
+    number = f"{in_words(len(labels)).capitalize()} method{'s' * (len(labels) > 1)}"
+    calibration = "calibration_numbers" if results.classes is None else "calibration_classes"
+    return say(
+        "methods",
+        results,
+        folds=folds(results, "site"),
+        n_rows=facts.get("rows", 0),
+        n_given=facts.get("rows_given", 0),
+        n_scored=sum(results.row_counts.values()),
+        compared=f"{number} ({', '.join(labels)})",
+        name=results.recommended.label,
+        heterogeneity=heterogeneity(results),
+        calibration=TEXTS[calibration],
     )
+
+
+def heterogeneity(results: Results) -> str:
+    """The pooled score, and how much domains differ."""
+    pooled, text = pool_method(results, results.recommended), score_format(results)
+    if pooled is None or pooled.true_range is None or pooled.tau_interval is None:
+        return ""
+    low, high = map(text, pooled.true_range)
+    taus = dict(zip(("tau_low", "tau_high"), pooled.tau_interval, strict=True))
+    values = {"pooled": text(pooled.mean), "tau": pooled.tau, "scale": pooled.scale, **taus}
+    return say("heterogeneity", results, low=low, high=high, **values)
+
+
+def site_columns_sentences(results: Results) -> dict[str, str]:
+    """What columns that describe domains change, and whether to drop them; empty if unknown."""
+    comparison, show, sign = results.site_columns, results.show, results.measure.sign
+    if comparison is None:
+        return {}
+    method, test = results.find(comparison.method) or results.recommended, ""
+    if comparison.error is not None:
+        gain, error = (show(sign * abs(x)) for x in (comparison.gain, comparison.error))
+        test = say("site_columns_test", results, gain=gain, error=error)
+    values = {
+        "name": in_sentence(method),
+        "columns": listed(comparison.columns),
+        "with_score": show(sign * comparison.score_with),
+        "without_score": show(sign * comparison.score_without),
+        "option": f"--drop {shlex.quote(','.join(comparison.columns))}",
+    }
+    action = "site_columns_use" if comparison.safer_with else "site_columns_drop"
+    effect = say("site_columns", results, test=test, **values)
+    return {"effect": effect, "action": say(action, results, **values)}
 
 
 def difference_sentence(results: Results) -> str:
     """The columns that distinguish a domain from the others."""
-    differences = results.differences
-    columns = differences["columns"]
-    names = [domain["name"] for domain in differences["domains"]]
+    columns, n_others = results.differences["columns"], results.differences["others"]
+    names = [domain["name"] for domain in results.differences["domains"]]
     descriptions = [
         f"{c['name']} ({names_of(names[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
     ]
-    n_identifying = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
-    if not n_identifying:
-        return (
-            "No single column clearly distinguishes one domain from all others; the best one is "
-            f"{descriptions[0]}."
-        )
-    n_columns = len(columns) + differences["others"]
-    return (
-        f"{n_identifying} of {n_columns} columns clearly distinguish one domain from all others, "
-        "by values or by which values are missing: "
-        f"{listed(descriptions[:n_identifying])}."
-    )
+    n = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
+    if not n:
+        return say("indistinct", results, column=descriptions[0])
+    n_columns, texts = len(columns) + n_others, listed(descriptions[:n])
+    return say("distinct", results, n=n, n_columns=n_columns, columns=texts)
 
 
 def importance_sentence(results: Results) -> str:
     """The most important column."""
-    method, importance = results.recommended, results.recommended.importance
+    importance, sign = results.recommended.importance, results.measure.sign
     if not importance:
         return ""
     column = max(importance, key=lambda name: importance[name])
-    subject = "The most important column on held-out domains is"
-    if importance[column] < results.margin / 2:
-        subject = "No single column is important on held-out domains; the most important one is"
-    verb = "decreases" if results.measure.sign > 0 else "increases"
-    loss_text = results.show(results.measure.sign * importance[column])
-    return (
-        f"{subject} {column}: if its values are shuffled, the {results.measure.label} of "
-        f"{in_sentence(method)} {verb} by {loss_text}."
+    name = "unimportant" if importance[column] < results.margin / 2 else "important"
+    changes, loss = (
+        "decreases" if sign > 0 else "increases",
+        results.show(sign * importance[column]),
     )
+    return say(name, results, column=column, changes=changes, loss=loss)
 
 
 def unused_columns(results: Results) -> str:
@@ -594,9 +553,5 @@ def unused_columns(results: Results) -> str:
         and column["name"] not in faulty_columns
         and importance.get(column["name"], np.inf) < results.margin / 2
     ]
-    if not names:
-        return ""
-    return (
-        f"Consider dropping {listed(names)}: {in_sentence(results.recommended)} hardly uses "
-        f"{'it' if len(names) == 1 else 'them'}, and the values may be different at the next site."
-    )
+    them = "it" if len(names) == 1 else "them"
+    return say("unused", results, columns=listed(names), them=them) if names else ""

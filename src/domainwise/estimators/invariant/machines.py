@@ -74,7 +74,9 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         {source_rows}
         y : array-like of shape (n_samples,)
             Classes, or continuous targets for regression.
-        {row_domains} {row_weights} {returns_self}
+        {row_domains} {row_weights}
+
+        {returns_self}
         """
         self._validate_params()
         with one_thread_if_small(X):

@@ -349,7 +349,9 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         y : array-like of shape (n_samples,)
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row.
-        {row_weights} {returns_self}
+        {row_weights}
+
+        {returns_self}
         """
         self._validate_params()
         prefix, _ = find_machine(self.estimator)

@@ -142,7 +142,9 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         {source_rows}
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Classes or continuous targets.
-        {row_domains} {row_weights} {returns_self}
+        {row_domains} {row_weights}
+
+        {returns_self}
         """
         return self.fit_with(backend_of(X), X, y, sample_domain, sample_weight)
 
