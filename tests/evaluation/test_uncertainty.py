@@ -69,7 +69,7 @@ def test_bootstrap_scores_of_other_measures_come_from_the_scorer():
     decisions = y + rng.normal(size=200)
     site = Prediction(y, (decisions > 0.5).astype(int), None, decisions, row=np.arange(200))
     measure = choose_measure("roc_auc", y, True)
-    draws = resampled(measure, np.array([0, 1]), [site], 0)
+    draws = resampled(measure, np.array([0, 1]), [site])
     rng, rows = np.random.default_rng([0, 200]), np.empty((100, 200), dtype=int)
     for label in (0, 1):  # classes keep their sizes
         own = np.flatnonzero(y == label)
@@ -94,8 +94,8 @@ def test_models_for_a_domain_that_is_held_out_twice_are_scored_on_the_same_drawn
     measure = choose_measure("accuracy", NAMES, True)
     one = record(seed=1)
     two = replace(one, prediction=record(seed=2).prediction)
-    both = resampled(measure, NAMES, [one, two], 3)
-    separate = [resampled(measure, NAMES, [site], 3) for site in (one, two)]
+    both = resampled(measure, NAMES, [one, two])
+    separate = [resampled(measure, NAMES, [site]) for site in (one, two)]
     np.testing.assert_allclose(both, np.mean(separate, axis=0))
 
 
@@ -155,7 +155,7 @@ def test_a_class_without_errors_does_not_make_the_interval_of_a_domain_too_narro
     predicted = np.where(np.arange(100) < 60, target, "a")  # all of a, and 49 of 89
     site = Prediction(target, predicted, row=np.arange(100))
     measure = choose_measure("balanced_accuracy", target, True)
-    draws = resampled(measure, NAMES[:2], [site], 0)
+    draws = resampled(measure, NAMES[:2], [site])
     low, high = domain_interval(measure, [site], draws)
     few, many = (binomtest(*of).proportion_ci(0.95, "exact") for of in ((11, 11), (49, 89)))
     score = (1 + 49 / 89) / 2
@@ -175,7 +175,7 @@ def test_samples_without_a_defined_score_cause_no_nan_and_no_warning():
     measure = choose_measure("roc_auc", y, True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draws = resampled(measure, np.array([0, 1]), [site], 0)
+        draws = resampled(measure, np.array([0, 1]), [site])
     assert np.isfinite(draws).all()
 
 
@@ -246,9 +246,9 @@ def test_samples_of_representative_rows_vary_like_samples_of_all_rows(name, monk
         target, predicted = 1.0 * target, target + rng.exponential(size=4000)
     site = Prediction(target, predicted, row=np.arange(4000))
     measure = choose_measure(name, target, not name.startswith("neg"))
-    representative = resampled(measure, np.arange(3), [site], 0)
+    representative = resampled(measure, np.arange(3), [site])
     monkeypatch.setattr(results, "MANY_ROWS", 5000)
-    all_rows = resampled(measure, np.arange(3), [site], 0)
+    all_rows = resampled(measure, np.arange(3), [site])
     assert representative.mean() == pytest.approx(all_rows.mean(), abs=4 * all_rows.std() / 20)
     assert representative.std() == pytest.approx(all_rows.std(), rel=0.2)
 

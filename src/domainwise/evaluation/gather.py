@@ -183,7 +183,7 @@ def with_intervals(
         seen_scores = dict.fromkeys(result.scores, float("nan"))
         ends = dict.fromkeys(result.known, UNKNOWN)
         errors = dict.fromkeys(result.known, float("nan"))
-        for seed, name in enumerate(result.known):
+        for name in result.known:
             if name in seen_predictions:
                 seen_scores[name] = pooled_score(measure, classes, seen_predictions[name])
             if measure.is_custom:
@@ -194,7 +194,7 @@ def with_intervals(
             if key not in memo:
                 domain_ends = UNKNOWN
                 if measure.name in VECTORIZED or is_main:
-                    bootstrap_scores = resampled(measure, classes, predictions, seed)
+                    bootstrap_scores = resampled(measure, classes, predictions)
                     domain_ends = domain_interval(measure, predictions, bootstrap_scores)
                 inputs = (joined(predictions), result.scores[name], bootstrap_scores)
                 error = score_error(measure, classes, *inputs)

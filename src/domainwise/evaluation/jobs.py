@@ -117,16 +117,11 @@ class MethodJob:
         return rows
 
     def _fit(self) -> Pipeline:
-        """Fit to the source domains; some methods use all rows, not only those drawn."""
+        """Fit to the source domains."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
-        fit_problem, fit_rows, fit_params = problem, train, {}
-        can_use_all_rows = hasattr(model[-1].estimator, "fit_to")
-        if can_use_all_rows and problem.parent is not None and not self.quick:
-            fit_problem, fit_rows = problem.full, problem.full.rows_of(problem.codes[train])
-            fit_params = {"learn_from": np.searchsorted(fit_rows, problem.index[train])}
-        X, y = fit_problem.rows(fit_rows, method.prepare), fit_problem.y[fit_rows]
-        return fit_with_domains(model, X, y, fit_problem.domain_of(fit_rows), **fit_params)
+        X, y = problem.rows(train, method.prepare), problem.y[train]
+        return fit_with_domains(model, X, y, problem.domain_of(train))
 
     def _add_predictions(self, rows: list[Row], context_flags: list[bool]) -> None:
         """Fit the method, and add its predictions to each row, with or without context."""
@@ -146,7 +141,7 @@ class MethodJob:
                 arguments = (outputs, full_problem, domain_rows, problem.y[train], Kind.HELD_OUT)
                 predictions.append(self._prediction(model, *arguments))
                 if context and not (self.quick or problem.measure.is_custom):
-                    predictions += predict_parts(predictor, predictions[-1], problem.seed)
+                    predictions += predict_parts(predictor, predictions[-1], full_problem)
             weights = getattr(search.estimator_, "context_weights_" if context else "weights_", {})
             member_weights = weights.items() if isinstance(weights, dict) else ()  # of an ensemble
             row |= {
@@ -169,7 +164,7 @@ class MethodJob:
         full_problem = problem.full
         context_rows = full_problem.rows_of(problem.codes[rows])
         X, domains = full_problem.rows(context_rows, prepare), full_problem.domain_of(context_rows)
-        scored_rows = np.searchsorted(full_problem.index[context_rows], problem.index[rows])
+        scored_rows = np.searchsorted(context_rows, problem.index[rows])
         return Predictions(model, X, problem.classes, domains, scored_rows)
 
     def _prediction(
@@ -393,7 +388,8 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
         return {}
     max_rows = QUICK_ROWS if job.quick else MAX_ROWS
     test_codes, domain_indices = np.unique(problem.codes[test], return_inverse=True)
-    rows = test[spaced_rows(domain_indices, max(10, max_rows // len(test_codes)))]
+    max_domain_rows = max(10, max_rows // len(test_codes))
+    rows = problem.by_content(test[spaced_rows(domain_indices, max_domain_rows)])
     y, codes, n = problem.y, problem.codes[rows], len(rows)
     groups = [np.flatnonzero(codes == code) for code in np.setdiff1d(test_codes, problem.unscored)]
     y_train, classification = y[train], problem.classification
@@ -439,7 +435,9 @@ def _shuffle(X: Any, start: int, codes: Array, column: str, rng: np.random.Gener
         X.iloc[ordered_rows, j] = X.iloc[shuffled_rows, j].to_numpy()
 
 
-def predict_parts(whole: Predictions, prediction: Prediction, seed: int) -> Iterator[Prediction]:
+def predict_parts(
+    whole: Predictions, prediction: Prediction, problem: Problem
+) -> Iterator[Prediction]:
     """Predict parts of a held-out domain with context, as if each part were a domain of its own.
 
     ``whole`` predicts with the whole domain as context, which gives ``prediction``; it contains all
@@ -447,7 +445,9 @@ def predict_parts(whole: Predictions, prediction: Prediction, seed: int) -> Iter
     """
     n_rows = whole.X.shape[0]
     half_codes = (np.arange(n_rows) >= n_rows // 2).astype(np.intp)
-    tenth_codes = np.random.default_rng(seed).permutation(n_rows) % 10
+    tenth_codes, rows = np.empty(n_rows, dtype=np.intp), problem.rows_of(prediction.domain)
+    order = np.searchsorted(rows, problem.by_content(rows))
+    tenth_codes[order] = np.random.default_rng(problem.seed).permutation(n_rows) % 10
     for kind, part_codes in ((Kind.HALVES, half_codes), (Kind.TENTHS, tenth_codes)):
         with filtered_warnings():
             warnings.simplefilter("ignore", ContextWarning)

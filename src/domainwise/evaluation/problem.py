@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import type_of_target
 
 from domainwise.base import inputs
-from domainwise.base.arrays import Array
+from domainwise.base.arrays import Array, content_keys
 from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
 from domainwise.held_out.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.held_out.scoring.predictions import codes_of
@@ -42,7 +42,7 @@ class Problem:
 
     X: Any  #: features, checked
     raw: Any  #: features as the user passed them
-    index: Array  #: indices of these rows in the user's table
+    index: Array  #: indices of these rows in the user's table, and in :attr:`full`
     #: Converts rows of X to numbers; unfitted, so that it can be fitted to source domains only.
     preprocessor: Any
     y: Array  #: class labels, or a continuous target
@@ -98,7 +98,27 @@ class Problem:
     @cached_property
     def scored(self) -> Array:
         """Indices of the scored rows: at most ``max_scored``, drawn evenly from the domains."""
-        return draw_rows(self.codes, max(self.max_scored, 2 * len(self.domains)), self.seed)
+        return self._draw(max(self.max_scored, 2 * len(self.domains)))
+
+    def _draw(self, max_rows: int | None) -> Array:
+        """Draw rows evenly from the domains, in the order of their content."""
+        rows = self.by_content(np.arange(len(self.y)))
+        return rows[draw_rows(self.codes[rows], max_rows, self.seed)]
+
+    def by_content(self, rows: Array) -> Array:
+        """Sort rows by their content, so that their order in the table changes no result."""
+        return rows[np.argsort(self._content_ranks[rows], kind="stable")]
+
+    @cached_property
+    def _content_ranks(self) -> Array:
+        if self.parent is not None:
+            return np.asarray(self.parent._content_ranks[self.index])
+        if hasattr(self.X, "columns"):
+            keys = import_pandas().util.hash_pandas_object(self.X, index=False).to_numpy()
+        else:
+            keys = content_keys(np.nan_to_num(self.X))
+        targets = np.unique(self.y, return_inverse=True)[1]
+        return np.argsort(np.lexsort([keys, targets]))
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
         """The setting for methods that are fitted to this number of rows."""
@@ -117,7 +137,7 @@ class Problem:
         """Rows of X, or of ``raw`` if not ``prepared``, in a container of the same type."""
         return inputs.take_rows(self.X if prepared else self.raw, index)
 
-    def rows_of(self, domain_codes: Array) -> Array:
+    def rows_of(self, domain_codes: Array | int) -> Array:
         """Indices of all rows in the domains with these codes."""
         return np.flatnonzero(np.isin(self.codes, domain_codes))
 
@@ -127,7 +147,7 @@ class Problem:
 
     def drawn(self, max_rows: int | None) -> Problem:
         """The problem with a subset of rows; see :func:`~domainwise.held_out.folds.draw_rows`."""
-        drawn_rows = draw_rows(self.codes, max_rows, self.seed)
+        drawn_rows = np.sort(self._draw(max_rows))
         if len(drawn_rows) == len(self.y):
             return self
         arrays = {name: getattr(self, name)[drawn_rows] for name in ("index", "y", "codes")}
@@ -169,7 +189,7 @@ class Problem:
             if len(rows) == np.count_nonzero(self.codes == code):
                 rows_by_domain.append(full.scored[full.codes[full.scored] == code])
             else:
-                rows_by_domain.append(np.searchsorted(full.index, self.index[rows]))
+                rows_by_domain.append(self.index[rows])
         return rows_by_domain
 
 
@@ -266,7 +286,8 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
         cv = LeaveDomainsOut(max_splits=MAX_FOLDS, random_state=problem.seed)
     splitter = check_cv(cv, problem.y, classifier=problem.classification)
     n, domain_codes = len(problem.y), problem.codes
-    splits = list(splitter.split(np.zeros((n, 1)), problem.y, domain_codes))
+    table_splits = list(splitter.split(np.zeros((n, 1)), problem.y, domain_codes))
+    splits = [(np.asarray(train), np.asarray(test)) for train, test in table_splits]
     for train, test in splits:
         if (max_index := max(np.max(train, initial=0), np.max(test, initial=0))) >= n:
             advice = "splits of this table" if problem.parent is None else "max_rows=None"
@@ -287,7 +308,7 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
             )
     if not splits:
         raise ValueError("cv yields no splits. Pass a splitter with at least one split")
-    return splits
+    return [(problem.by_content(train), problem.by_content(test)) for train, test in splits]
 
 
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
@@ -304,10 +325,12 @@ def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
 
     ``n_splits`` folds are returned, but at most ``SEEN_FOLDS``.
     """
-    n_splits, strata = min(n_splits, SEEN_FOLDS), problem.codes
+    n_splits, rows = min(n_splits, SEEN_FOLDS), problem.by_content(np.arange(len(problem.y)))
+    strata = problem.codes[rows]
     if problem.classes is not None:
-        strata = strata * len(problem.classes) + codes_of(problem.y, problem.classes)
-    return row_folds(strata, True, max(n_splits, 2), problem.seed)[:n_splits]
+        strata = strata * len(problem.classes) + codes_of(problem.y[rows], problem.classes)
+    folds = row_folds(strata, True, max(n_splits, 2), problem.seed)[:n_splits]
+    return [(rows[train], rows[test]) for train, test in folds]
 
 
 def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadColumns | None]:

@@ -564,9 +564,7 @@ def pooled_score(
     return defined_score(measure.score_outputs, classes, joined(predictions))
 
 
-def resampled(
-    measure: Measure, classes: Array | None, predictions: Sequence[Prediction], seed: int
-) -> Array:
+def resampled(measure: Measure, classes: Array | None, predictions: Sequence[Prediction]) -> Array:
     """Bootstrap scores for a domain: its rows are drawn with replacement.
 
     If a domain was held out more than once, the scores of all models that predict it are averaged.
@@ -577,7 +575,7 @@ def resampled(
     scores_by_model = []
     for outputs in all_outputs:
         n = len(outputs.target)
-        rng = np.random.default_rng([seed, n])
+        rng = np.random.default_rng(n)
         if measure.name in VECTORIZED:
             representatives, row_shares = representative_rows(measure.name, outputs)
             row_counts = rng.multinomial(n, row_shares, size=ROW_DRAWS).astype(np.float64)

@@ -550,8 +550,12 @@ def _seen_domain_jobs(
     """
     described_keys = {result.key for evaluation in evaluations for result in evaluation.described}
     recommended_keys = {evaluation.recommended_ for evaluation in evaluations}
-    n_splits = 1 + max(job.split_number for job in jobs)
-    seen_split_by_number = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
+    problem = jobs[0].problem
+    first_row_by_number = {job.split_number: job.split[1][0] for job in jobs}
+    # The names of domains decide about the numbers of splits, but not about their folds.
+    rows = problem.by_content(np.array([*first_row_by_number.values()]))
+    split_by_row = dict(zip(rows.tolist(), seen_splits(problem, len(rows)), strict=False))
+    seen_split_by_number = {n: split_by_row.get(row) for n, row in first_row_by_number.items()}
     model_by_key = {job_key(row): row.get("settled_model") for row in memory.rows}
     seen_domain_jobs = []
     for job in jobs:

@@ -351,12 +351,17 @@ def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]
 
 
 def draw_rows(domain_codes: Array, max_rows: int | None, random_state: int) -> Array:
-    """Draw row indices evenly from domains: all from small domains, samples from large ones."""
+    """Draw row indices evenly from domains: all from small domains, samples from large ones.
+
+    The rows depend on their order, but not on the order of the codes.
+    """
     n = len(domain_codes)
     check_arguments("evaluate", max_rows=max_rows)
     if max_rows is None or n <= max_rows:
         return np.arange(n)
-    sizes = np.bincount(domain_codes)
+    _, first_rows, codes = np.unique(domain_codes, return_index=True, return_inverse=True)
+    codes = np.argsort(np.argsort(first_rows))[codes]  # in the order of their first rows
+    sizes = np.bincount(codes)
     if max_rows < 2 * len(sizes):
         raise ValueError(
             f"max_rows={max_rows} allows fewer than two rows for each of {len(sizes)} domains. "
@@ -370,7 +375,7 @@ def draw_rows(domain_codes: Array, max_rows: int | None, random_state: int) -> A
     sample_sizes[largest_codes[: max_rows - int(sample_sizes.sum())]] += 1
     rng = np.random.default_rng(random_state)
     samples = [
-        rng.choice(np.flatnonzero(domain_codes == code), size, replace=False)
+        rng.choice(np.flatnonzero(codes == code), size, replace=False)
         for code, size in enumerate(sample_sizes)
     ]
     return np.sort(np.concatenate(samples))

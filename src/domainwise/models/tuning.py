@@ -211,7 +211,7 @@ class MethodSearch(MetaEstimator):
     2
     """
 
-    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True, "learn_from": True}
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__decision_function: ClassVar[dict[str, Any]] = {"sample_domain": True}
@@ -235,12 +235,8 @@ class MethodSearch(MetaEstimator):
     #: The rule for ``curve_`` or for the estimator's probabilities; None if the estimator decides.
     _rule: DecisionRule | None = field(default=None, init=False)
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
-        """Choose arguments on held-out source domains, then fit to all rows.
-
-        ``learn_from`` contains the indices of the training rows, for an estimator with a method
-        ``fit_to``; the other rows only describe their domains.
-        """
+    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+        """Choose arguments on held-out source domains, then fit to all rows."""
         y = np.asarray(y)
         domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
         domains = sample_domain if self.own or sample_domain is None else domain_codes
@@ -249,10 +245,7 @@ class MethodSearch(MetaEstimator):
             model = clone(self.estimator)
             if self.searches:
                 model.set_params(scoring=self.scoring and self._scorer(y, domain_codes)[0])
-            if learn_from is None:
-                fit_with_domains(model, X, y, domains)
-            else:
-                model.fit_to(X, y, domains, learn_from)
+            fit_with_domains(model, X, y, domains)
             if self.searches:
                 model.set_params(scoring=None)
             return self.set_fitted(model, {}, [{}], None)._decide(y, domain_codes)

@@ -252,19 +252,6 @@ def test_a_domain_with_other_shares_of_classes_is_predicted_row_by_row():
         model.predict(X, sample_domain=domain)
 
 
-def test_rows_to_which_members_are_not_fitted_still_describe_their_domain():
-    X, y, domain = table(n_per_domain=60)
-    rows = np.flatnonzero(np.arange(len(X)) % 5 == 0)
-    model = DomainEnsembleClassifier(OWN).fit_to(X, y, domain, rows)
-    Z = DomainContext().fit(X).transform(X, sample_domain=domain)[rows]
-    codes = np.unique(y, return_inverse=True)[1][rows]
-    by_hand = LogisticRegression(C=0.1).fit(Z, codes)
-    (fitted,) = model.members_["context_logistic"].estimators
-    np.testing.assert_allclose(fitted.coef_, by_hand.coef_, rtol=1e-4, atol=1e-6)
-    with pytest.raises(TypeError, match="learn_from"):
-        model.fit(X, y, sample_domain=domain, learn_from=rows)
-
-
 def test_without_domains_folds_of_rows_are_used_with_a_warning():
     X, y, _ = table()
     with pytest.warns(UserWarning, match="Rows are held out instead"):

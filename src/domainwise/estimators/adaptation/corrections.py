@@ -364,12 +364,12 @@ def label_gain(
     codes = [*rows_by_domain]
     codes = [codes[i] for i in evenly_spaced(len(codes), MAX_DOMAINS)]
     priors = leave_one_out_priors(held_out, codes)
-    rng = np.random.default_rng(0)
     gains = np.full((2, len(LABEL_COUNTS), len(codes)), np.nan)
     for i, code in enumerate(codes):
         site, n_rows = held_out.take(rows_by_domain[code]), len(rows_by_domain[code])
         counts = [k for k in LABEL_COUNTS if 2 * k <= n_rows]
-        random_orders = np.array([rng.permutation(n_rows) for _ in range(DRAWS)])
+        rng, by_content = np.random.default_rng(0), np.lexsort([*site.outputs.T, site.y])
+        random_orders = np.array([rng.permutation(by_content) for _ in range(DRAWS)])
         for scheme, orders in enumerate((random_orders, np.arange(n_rows)[None])):
             gains[scheme, : len(counts), i] = _mean_gains(priors[code], site, orders, counts, score)
     is_defined = np.isfinite(gains[0])

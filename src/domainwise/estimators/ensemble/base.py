@@ -105,15 +105,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         -------
         self : object
         """
-        return self.fit_to(X, y, sample_domain)
-
-    def fit_to(self, X: Any, y: Any, sample_domain: Any, training_rows: Any = None) -> Self:
-        """Fit members to ``training_rows`` (indices, or None for all rows).
-
-        The other rows are only used for feature and domain statistics.
-        """
         self._validate_params()
-        table = self._table(X, y, sample_domain, training_rows)
+        table = self._table(X, y, sample_domain)
         held_back = None
         if self.calibration == "split":
             codes = table.domain.codes
@@ -129,7 +122,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             self._calibrate(held_back)
         return self
 
-    def _table(self, X: Any, y: Any, sample_domain: Any, training_rows: Any) -> Table:
+    def _table(self, X: Any, y: Any, sample_domain: Any) -> Table:
         """Check rows, targets, domains and settings."""
         is_classification = is_classifier(self)
         rows, target = self._check_rows(X, y, y_numeric=not is_classification, ensure_min_samples=2)
@@ -142,10 +135,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 "context=True requires at least two domains. Pass rows from several domains, with "
                 "the domain of each row (sample_domain), or use context=False."
             )
-        is_learned = None
-        if training_rows is not None:
-            is_learned = np.isin(np.arange(len(rows)), training_rows)
-        return Table.from_rows(rows, target, domain, is_learned)
+        return Table.from_rows(rows, target, domain)
 
     def _store(self, table: Table, weighting: Weighting) -> None:
         """Set the attributes that follow from the predictions for held-out rows."""

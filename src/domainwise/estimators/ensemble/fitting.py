@@ -48,10 +48,9 @@ class Table:
     domain: Labels
     positions: Array  #: position of each domain among the sorted names of the domains
     rows: Array  #: index of each row in the input
-    learn_from: Array | None = None  #: whether members are fitted to a row; None for all rows
 
     @classmethod
-    def from_rows(cls, X: Array, y: Array, domain: Labels, learn_from: Array | None) -> Table:
+    def from_rows(cls, X: Array, y: Array, domain: Labels) -> Table:
         """Sort domains by the sum of the keys of their rows, and then rows by their keys."""
         y_values = np.unique(y, return_inverse=True)[1] if y.dtype.kind not in "fiu" else y
         keys = row_keys(np.column_stack([X, y_values.astype(np.float64)]), 0)
@@ -63,16 +62,14 @@ class Table:
         new_codes = np.argsort(positions)[domain.codes]
         order = np.lexsort([keys, new_codes])
         new_domain = Labels(new_codes[order], domain.names[positions])
-        is_learned = None if learn_from is None else learn_from[order]
-        return cls(X[order], y[order], new_domain, positions, order, is_learned)
+        return cls(X[order], y[order], new_domain, positions, order)
 
     def take(self, rows: Array) -> Table:
         """Return some of the rows; domains without rows are removed."""
         present, codes = np.unique(self.domain.codes[rows], return_inverse=True)
         positions = np.argsort(np.argsort(self.positions[present]))
         domain = Labels(codes, self.domain.names[present])
-        is_learned = None if self.learn_from is None else self.learn_from[rows]
-        return Table(self.X[rows], self.y[rows], domain, positions, self.rows[rows], is_learned)
+        return Table(self.X[rows], self.y[rows], domain, positions, self.rows[rows])
 
     def by_name(self, values: Array) -> Array:
         """Return values of the domains in the order of their names."""
@@ -148,13 +145,10 @@ def prepare(model: Any, table: Table, y: Array, target: Labels) -> Problem:
     if target.codes is not None:  # class weights refer to class codes
         target = Labels(target.codes, np.arange(target.n_categories))
     training_rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), seed)
-    final_rows = np.arange(len(y))
-    if table.learn_from is not None:
-        training_rows = final_rows = np.flatnonzero(table.learn_from)
     options = {"class_weight": model._code_weights(), "seed": seed}
     all_data = {
         in_context: MemberData(
-            X, y, target=target, domain=domain, sizes=ensemble_sizes(len(final_rows)), **options
+            X, y, target=target, domain=domain, sizes=ensemble_sizes(len(y)), **options
         )
         for in_context, X in features_by_context.items()
     }
@@ -175,7 +169,7 @@ def prepare(model: Any, table: Table, y: Array, target: Labels) -> Problem:
         domain,
         training_rows,
         data,
-        all_data if len(final_rows) == len(domain.codes) else data,
+        all_data,
         splits,
         fewer_splits,
         {key: model._held_out_score(y, codes, rows) for key, rows in rows_by_context.items()},

@@ -65,7 +65,7 @@ def expected_score(
     Bootstrap intervals from few domains are too narrow, and are widened by the ratio of the
     quantiles of Student's t and the normal distribution. ``scoring`` is the scorer or its name.
     """
-    defined_scores = _drop_undefined(scores)
+    defined_scores = np.sort(_drop_undefined(scores))  # names of domains must not matter
     n_domains = len(defined_scores)
     mean = float(defined_scores.mean()) if n_domains else float("nan")
     if n_domains < 2:
