@@ -186,9 +186,14 @@ def test_scores_on_seen_domains_equal_those_of_random_folds_written_by_hand(monk
     X[domain == "site 3"] += 4.0
     evaluation = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
     codes = np.unique(domain, return_inverse=True)[1]
-    folds = StratifiedKFold(4, shuffle=True, random_state=0).split(X, 2 * codes + y)
+    # Rows are divided in the order of their content, which is also that of the searches.
+    order = evaluation.source.by_content(np.arange(len(y)))
+    folds = StratifiedKFold(4, shuffle=True, random_state=0).split(order, (2 * codes + y)[order])
+    searches = list(dict.fromkeys(codes[order].tolist()))
     right = np.zeros(len(y))
-    for (train, test), chosen in zip(folds, evaluation.best.parameters, strict=True):
+    for (train, test), search in zip(folds, searches, strict=True):
+        train, test = order[train], order[test]
+        chosen = evaluation.best.parameters[search]
         scale = StandardScaler().fit(X[train])
         model = LogisticRegression(C=chosen["C"], max_iter=1000)
         model.fit(scale.transform(X[train]), y[train])

@@ -582,7 +582,7 @@ def resampled(measure: Measure, classes: Array | None, predictions: Sequence[Pre
     scores_by_model = []
     for outputs in all_outputs:
         n = len(outputs.target)
-        rng = np.random.default_rng(n)
+        rng = np.random.default_rng([0, n])
         if measure.name in VECTORIZED:
             representatives, row_shares = representative_rows(measure.name, outputs)
             row_counts = rng.multinomial(n, row_shares, size=ROW_DRAWS).astype(np.float64)
