@@ -11,6 +11,7 @@ import domainwise
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.gather import BATCHES, batch_scores
 from domainwise.evaluation.jobs import predict_parts
+from domainwise.evaluation.problem import make_problem
 from domainwise.evaluation.results import Prediction
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.predictions import Predictions
@@ -110,7 +111,8 @@ def test_a_part_is_predicted_without_the_rest_of_its_domain():
     whole = Predictions(model, X[rows], np.array(["no", "yes"]))
     outputs = replace(whole.outputs(y[rows]), domain=2)
     record = Prediction(**vars(outputs), row=rows)
-    halves, tenths = predict_parts(whole, record, 0)
+    options = {"task": "auto", "scoring": None, "max_rows": None, "random_state": 0}
+    halves, tenths = predict_parts(whole, record, make_problem(X, y, domain, **options))
     np.testing.assert_array_equal(halves.prediction[30:], model.predict(X[rows[30:]], np.zeros(30)))
     assert (halves.domain, halves.kind, tenths.kind) == (2, "halves", "tenths")
     assert (tenths.prediction != halves.prediction).any()

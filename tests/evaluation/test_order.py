@@ -22,9 +22,8 @@ def summary(evaluation, old_name):
     numbers = {}
     for result in evaluation.results:
         for row in evaluation.domain_scores(result):
-            fields = {name: row[name] for name in ("score", "low", "high", "within", "error")}
-            fields["seen"] = row["seen"] if not result.context else 0.0
-            numbers |= {(result.key, old_name[row["domain"]], k): v for k, v in fields.items()}
+            names = ("score", "low", "high", "within", "error") + ("seen",) * (not result.context)
+            numbers |= {(result.key, old_name[row.domain], k): getattr(row, k) for k in names}
         numbers |= {(result.key, "expected", i): v for i, v in enumerate(evaluation.expect(result))}
         numbers |= {(result.key, name): value for name, value in result.importance.items()}
         numbers[result.key, "p"] = result.p_value or 0.0
