@@ -185,13 +185,13 @@ DEFECTS = [
     ),
     Defect(
         "the decimal mark of the model is not used for new tables",
-        "mark, form = self.marks.get(name, self.decimal), self.forms.get(name, \"\")",
-        "mark, form = \".\", self.forms.get(name, \"\")",
+        "return self.marks.get(name, self.decimal)",
+        "return \".\"",
         ("tables/test_one_conversion.py",),
     ),
     Defect(
         "the number 1 is not the category 01",
-        "return level_by_value.get(float(cell), text)",
+        "return matches[0] if matches else text",
         "return text",
         ("tables/test_one_conversion.py",),
     ),

@@ -147,10 +147,13 @@ def test_methods_get_rows_of_source_domains_only(monkeypatch):
     spied = replace(METHODS["linear"], build=lambda setting: Spy(), grids=None)
     monkeypatch.setitem(METHODS, "linear", spied)
     evaluate(X, y, domain, methods=["linear"])
-    # The fits after those of all splits are for the scores on seen domains.
-    assert [seen for _, seen in Spy.seen[:5]] == [set(range(4))] * 5
-    assert [seen for _, seen in Spy.seen[5:]] == [set(range(5))] * SEEN_FOLDS
-    for rows, _ in Spy.seen[:5]:
+    # After the fits of all splits come those for the scores on seen domains and, because the third
+    # column is constant within every domain, those of all splits without this column.
+    n_columns, domains = zip(*[(rows.shape[1], seen) for rows, seen in Spy.seen], strict=True)
+    assert domains[:5] == domains[5 + SEEN_FOLDS :] == (set(range(4)),) * 5
+    assert domains[5 : 5 + SEEN_FOLDS] == (set(range(5)),) * SEEN_FOLDS
+    assert n_columns == (X.shape[1],) * (5 + SEEN_FOLDS) + (X.shape[1] - 1,) * 5
+    for rows, _ in [*Spy.seen[:5], *Spy.seen[-5:]]:
         # Standardized with the mean of the sources, which the held-out domain would shift.
         assert len(rows) == 64
         np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
