@@ -22,7 +22,7 @@ from domainwise.algebra.kernels.functions import Kernel
 from domainwise.algebra.labels import RowLabels
 from domainwise.algebra.methods.components import warn_stopped
 from domainwise.algebra.methods.contract import Matrix, Solution
-from domainwise.base.arrays import Array, available_memory, cast, is_tensor, namespace
+from domainwise.base.arrays import Array, available_memory, cast, namespace
 
 #: Smallest relative residual that can be reached with products in float32.
 FLOAT32_TOLERANCE = 1e-5
