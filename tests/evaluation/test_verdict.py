@@ -89,7 +89,7 @@ def test_the_simplest_of_equally_good_methods_is_recommended():
     )
     assert evaluation.answer.reason == (
         "about as good as ENSEMBLE on eight held-out domains (mean accuracy: 0.735 and 0.744); it "
-        "is preferred because it is one model instead of an average of several."
+        "is preferred because it is a single model."
     )
     linear = make_evaluation({"linear": SVM, "dcm": better}).answer.reason
     assert linear.endswith("; it is preferred because it is a linear model.")
@@ -314,6 +314,27 @@ def test_the_answer_has_at_most_ten_lines_in_a_terminal():
     assert (evaluation.answer.certainty, evaluation.answer.certain) == (
         "low", "The scores may be too good, because b may contain the answer."
     )  # fmt: skip
+
+
+def test_a_terminal_shows_as_many_whole_clauses_as_there_is_room_for():
+    fault = {"problem": "A column is 0 at one site. It may be a code.", "action": "Drop it. " * 9}
+    answer = replace(
+        make_evaluation({"svm": SVM}).answer,
+        take="DCM",
+        reason="about as good as the ensemble; "
+        + "it is preferred because it is a single model. " * 2,
+        expect="an accuracy between 0.6 and 0.8. " + "More words follow here. " * 6,
+        faults=[fault, fault, fault, fault],
+        command="domainwise fit",
+    )
+    short, long = (" ".join(" ".join(answer.lines(n_lines=n)).split()) for n in (6, 19))
+    assert "Recommended DCM: about as good as the ensemble. Expect" in short
+    assert "It may be a code. Drop it. Drop it. 3 more problems in the report Next" in short
+    assert "the ensemble; it is preferred because it is a single model." in long
+    assert long.count("A column is 0 at one site.") == 3
+    assert "1 more problem in the report Next domainwise fit" in long
+    assert "…" not in short + long
+    assert [len(answer.lines(n_lines=n)) <= n for n in range(6, 20)] == [True] * 14
 
 
 def test_a_terminal_shows_at_most_twenty_lines_and_no_name_in_two_pieces(monkeypatch, capsys):
