@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 import domainwise as dw
 from domainwise import selection
+from domainwise.algebra.kernels.functions import resolve_gamma
 from domainwise.datasets import make_synthetic
 from domainwise.estimators.projections import exact
 
@@ -302,3 +303,22 @@ def test_steps_of_a_pipeline_get_the_weights_that_they_accept():
     model.fit(X, CLASSES, sample_domain=DOMAIN, sample_weight=WEIGHTS)
     expected = StandardScaler().fit(X, sample_weight=WEIGHTS)
     np.testing.assert_allclose(model.best_estimator_[0].mean_, expected.mean_)
+
+
+@pytest.mark.parametrize("gamma", ["median", "scale"])
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_gamma_of_weighted_rows_is_that_of_repeated_rows(kernel, gamma):
+    rows, weights = X[:30], WEIGHTS[:30].astype(float)
+    expected = resolve_gamma(gamma, kernel, np.repeat(rows, WEIGHTS[:30], axis=0))
+    assert resolve_gamma(gamma, kernel, rows, weights) == pytest.approx(expected, rel=1e-12)
+    assert resolve_gamma(gamma, kernel, rows, np.full(30, 0.1)) == pytest.approx(
+        resolve_gamma(gamma, kernel, rows), rel=1e-12
+    )
+
+
+def test_splits_given_as_indices_refer_to_all_rows():
+    model = dw.InvariantRidgeCV(**RIDGE)
+    splits = list(selection.LeaveDomainsOut().split(X, groups=DOMAIN))
+    by_index = clone(model).set_params(cv=splits)
+    models = [m.fit(X, NUMBERS, DOMAIN, sample_weight=WEIGHTS) for m in (model, by_index)]
+    np.testing.assert_allclose(*(m.cv_results_["mean_test_score"] for m in models), rtol=1e-12)

@@ -143,6 +143,12 @@ def test_methods_must_be_a_list(methods):
         evaluate(X, y, domain, methods=methods, progress=False)
 
 
+def test_a_dict_of_estimators_is_a_list_of_names_and_estimators():
+    X, y, domain = problem()
+    evaluation = evaluate(X, y, domain, methods={"own": LogisticRegression()}, progress=False)
+    assert [result.key for result in evaluation.results] == ["own"]
+
+
 class Failing(ClassifierMixin, BaseEstimator):
     """Raises an error in ``fit`` or ``predict``."""
 

@@ -283,16 +283,18 @@ def continuous_feature(
         return Feature(dense=labels - labels.mean(axis=0))
     if kernel == "rbf" and not np.ptp(labels, axis=0).any():
         return Feature(dense=np.zeros((len(labels), 1)))
-    column_of, diagonal = kernel_columns(label_kernel(labels, kernel, gamma), labels)
+    column_of, diagonal = kernel_columns(label_kernel(labels, kernel, gamma, weights), labels)
     factor, _ = pivoted_cholesky(column_of, diagonal, tolerance, name, weights=weights)
     return Feature(dense=factor)
 
 
-def label_kernel(labels: Array, kernel: Any, gamma: float | str) -> Kernel:
+def label_kernel(
+    labels: Array, kernel: Any, gamma: float | str, weights: Array | None = None
+) -> Kernel:
     """Return the kernel of continuous labels, ``"rbf"`` or a callable, with gamma as a number."""
     if kernel != "rbf":
         return Kernel("callable", function=kernel)
-    return Kernel("rbf", gamma=resolve_gamma(gamma, "rbf", labels)).centred_on(labels)
+    return Kernel("rbf", gamma=resolve_gamma(gamma, "rbf", labels, weights)).centred_on(labels)
 
 
 def kernel_columns(kernel: Kernel, labels: Array) -> tuple[Callable[[int], Array], Array]:

@@ -182,19 +182,26 @@ def evenly_spaced(n: int, max_count: int) -> Array:
     return np.linspace(0, n - 1, min(n, max_count)).astype(int)
 
 
-def median_distance(X: Any, *, l1: bool) -> float | None:
-    """Return the median of non-zero L1 or Euclidean distances between rows; None if all are 0."""
+def median_distance(X: Any, *, l1: bool, weights: Array | None = None) -> float | None:
+    """Return the median of non-zero L1 or Euclidean distances between rows; None if all are 0.
+
+    With integer weights, it is the median for rows that are repeated as often as they say.
+    """
     if is_tensor(X):
-        distances = namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
+        distances = to_host(namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0))
     else:
         distances = pdist(X, "cityblock" if l1 else "euclidean")
-    distances = distances[distances > 0]
-    if not len(distances):
+    is_nonzero = distances > 0
+    if not is_nonzero.any():
         return None
-    if not is_tensor(X):
-        return float(np.median(distances))
-    distances, index = distances.sort().values, len(distances) // 2
-    return float(distances[index] + distances[-index - 1]) / 2
+    if weights is None:
+        return float(np.median(distances[is_nonzero]))
+    pair_weights = np.multiply(*(weights[i] for i in np.triu_indices(len(weights), 1)))
+    distances, pair_weights = distances[is_nonzero], pair_weights[is_nonzero]
+    order = np.argsort(distances)
+    sums = np.cumsum(pair_weights[order])
+    middle = [np.searchsorted(sums, sums[-1] / 2, side) for side in ("left", "right")]
+    return float(distances[order[np.minimum(middle, len(order) - 1)]].mean())
 
 
 def content_keys(X: Any) -> Any:

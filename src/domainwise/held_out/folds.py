@@ -6,6 +6,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -295,6 +296,18 @@ def _check_row_indices(rows: Any, n: int, description: str) -> Array:
             f"({rows.dtype}), but they must be integers from 0 to {n - 1}."
         )
     return rows
+
+
+def without_rows(cv: Any, sample_weight: Any) -> Any:
+    """Return ``cv`` after rows with weight 0 were removed: lists of row indices are renumbered."""
+    if sample_weight is None or cv is None or isinstance(cv, Integral) or hasattr(cv, "split"):
+        return cv
+    is_kept = np.asarray(sample_weight) > 0
+    positions, splits = np.cumsum(is_kept) - 1, []
+    for number, pair in enumerate(cv):
+        sets = [_check_row_indices(rows, len(is_kept), f"split {number}") for rows in pair]
+        splits.append(tuple(positions[rows[is_kept[rows]]] for rows in sets))
+    return splits
 
 
 def row_folds(

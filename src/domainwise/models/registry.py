@@ -6,7 +6,7 @@ an entry to ``METHODS``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -443,13 +443,15 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
     """Look up methods by name; None means the defaults of `evaluate`, and "all" means all methods.
 
     ``names`` is a list of names (or a str of names separated by commas), methods, and a user's own
-    estimators as ``(name, estimator)`` or ``(name, estimator, grid)`` tuples. ``prepare`` says
-    whether these get preprocessed rows. Methods from the registry come first, in its order.
+    estimators as ``(name, estimator)`` or ``(name, estimator, grid)`` tuples, or a dict of
+    estimators by name. ``prepare`` says whether these get preprocessed rows. Methods from the registry come first, in its order.
     """
     if names is None:
         return [method for method in METHODS.values() if method.is_default]
     if isinstance(names, str):
         names = names.replace(",", " ").split()
+    if isinstance(names, Mapping):
+        names = names.items()
     if not isinstance(names, Iterable):
         raise TypeError(f"methods must be a list of names or of (name, estimator); got {names!r}")
     if not names:

@@ -207,6 +207,7 @@ class LabelMap:
         tolerance: float,
         name: str,
         points: Any = None,
+        weights: Array | None = None,
     ) -> LabelMap:
         """Choose landmarks from ``points``, or from ``labels``, the labels of the first batch.
 
@@ -219,7 +220,7 @@ class LabelMap:
             return cls(None, labels[:0], np.zeros((0, 0)))
         if gamma == "median" and not np.ptp(labels, axis=0).any():
             gamma = 1.0  # constant labels have no median distance
-        resolved_kernel = label_kernel(labels, kernel, gamma)
+        resolved_kernel = label_kernel(labels, kernel, gamma, weights)
         if points is not None:
             candidates = _target_landmarks(points, labels, resolved_kernel)
         else:

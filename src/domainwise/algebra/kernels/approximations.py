@@ -62,10 +62,9 @@ def choose_landmarks(
 
     The rule "stratified" uses ``domains``, the domain of each row; "leverage" uses ``kernel``.
     """
-    n = len(X)
+    n, order = len(X), np.argsort(to_host(content_keys(X)), kind="stable")
     if m == n:
-        return np.arange(n)
-    order = np.argsort(to_host(content_keys(X)), kind="stable")
+        return order
     if rule == "stratified" and domains is not None:
         # Take a random row from each domain in turn until m rows are selected.
         sorted_domains = domains[order]

@@ -323,6 +323,7 @@ def make_kernel(
     degree: float = 3,
     coef0: float = 1,
     kernel_params: Mapping[str, Any] | None = None,
+    weights: Array | None = None,
 ) -> Kernel:
     """Return the kernel of an estimator, with its parameters computed from the training rows X."""
     params = dict(kernel_params or {})
@@ -333,7 +334,7 @@ def make_kernel(
             f"kernel_params={kernel_params!r} needs a callable kernel; got kernel={kernel!r}. Pass "
             "gamma, degree and coef0 instead."
         )
-    gamma = resolve_gamma(gamma, kernel, X)
+    gamma = resolve_gamma(gamma, kernel, X, weights)
     resolved_kernel = Kernel(kernel, gamma=gamma, degree=degree, coef0=float(coef0)).centred_on(X)
     if kernel not in ("poly", "linear"):
         return resolved_kernel
@@ -353,13 +354,13 @@ def make_kernel(
     return resolved_kernel
 
 
-def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
+def resolve_gamma(gamma: float | str, kernel: str, X: Any, weights: Array | None = None) -> float:
     """Return gamma as a number, given ``"median"``, ``"scale"`` or a number (theory 11.2).
 
     With the median m of the non-zero distances between rows (L1 distances for the Laplacian
     kernel), ``"median"`` is ``1 / (2 m^2)`` for RBF and ``1 / m`` for the Laplacian kernel. At most
     ``MEDIAN_ROWS`` evenly spaced rows are used. ``"median"`` is ``1 / n_features`` for the other
-    kernels. ``"scale"`` is the rule of :class:`sklearn.svm.SVC`.
+    kernels. ``"scale"`` is the rule of :class:`sklearn.svm.SVC`. ``weights`` are those of rows.
 
     >>> import numpy as np
     >>> resolve_gamma("median", "rbf", np.array([[0.0], [2.0]]))
@@ -371,11 +372,20 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
         return 1.0
     (n, p), xp = X.shape, namespace(X)
     if gamma == "scale":
-        variance = float(xp.var(cast(X, xp.float64), correction=0))
+        values = cast(X, xp.float64)
+        if weights is None:
+            variance = float(xp.var(values, correction=0))
+        else:
+            values = to_host(values)
+            mean = np.average(values.mean(axis=1), weights=weights)
+            variance = np.average(((values - mean) ** 2).mean(axis=1), weights=weights)
         return 1.0 / (p * variance) if variance > 0 else 1.0
     if kernel not in ("rbf", "laplacian"):
         return 1.0 / p
-    rows = cast(X if n <= MEDIAN_ROWS else X[evenly_spaced(n, MEDIAN_ROWS)], xp.float64)
+    if n > MEDIAN_ROWS:
+        indices = evenly_spaced(n, MEDIAN_ROWS)
+        X, weights = X[indices], None if weights is None else weights[indices]
+    rows = cast(X, xp.float64)
     max_abs = float(abs(rows).max())
     if kernel == "rbf" and max_abs > 0 and not MIN_MAGNITUDE < max_abs < MAX_MAGNITUDE:
         raise ValueError(
@@ -383,7 +393,7 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
             "so squared distances overflow or underflow. Rescale the values, or pass gamma as a "
             "number."
         )
-    median = median_distance(rows, l1=kernel == "laplacian")
+    median = median_distance(rows, l1=kernel == "laplacian", weights=weights)
     if median is None:
         raise ValueError(
             f"gamma={gamma!r} cannot be computed: the {len(rows)} rows used for it are identical. "

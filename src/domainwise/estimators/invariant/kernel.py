@@ -200,7 +200,7 @@ class InvariantKernel(
         if weights is not None and not weights.all():
             raise ValueError("sample_weight contains zeros. Remove the rows with weight 0.")
         F = domain_factor(self, len(X), domains, classes, self.domain_weight, weights)
-        kernel = resolved_kernel(self, Backend(), X)
+        kernel = resolved_kernel(self, Backend(), X, weights)
         if store_gram and kernel.name != "precomputed":
             advice = (
                 "use InvariantFeatures with a linear model, or InvariantSVC or InvariantSVR with "

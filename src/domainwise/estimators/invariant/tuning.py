@@ -50,7 +50,7 @@ from domainwise.estimators.projections.exact import make_gram
 from domainwise.estimators.projections.projection import one_thread_if_small, resolved_kernel
 from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import Decisions
-from domainwise.held_out.folds import Split, domain_folds
+from domainwise.held_out.folds import Split, domain_folds, without_rows
 from domainwise.held_out.scoring.measures import check_task, counts_by_domain
 from domainwise.held_out.scoring.predictions import HeldOut, MetaEstimator, fit_with_domains
 from domainwise.held_out.search import driver
@@ -188,7 +188,7 @@ class InvariantSearchKind:
             validate_arguments(machines[-1])
         with filtered_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            kernel = resolved_kernel(machine, Backend(), X_train)
+            kernel = resolved_kernel(machine, Backend(), X_train, weights)
         # Values cannot be shared if each fit chooses landmarks or modifies an indefinite kernel.
         if not (machine._is_exact(len(train)) and kernel.sound):
             with inputs.quiet_about_domains(), filtered_warnings():
@@ -372,7 +372,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
             y_array,
             domain_codes,
             classification=is_classification,
-            cv=self.cv,
+            cv=without_rows(self.cv, sample_weight),
             max_splits=None,
             X=rows,
         )

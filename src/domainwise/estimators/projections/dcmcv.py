@@ -28,7 +28,7 @@ from domainwise.estimators.projections import path
 from domainwise.estimators.projections.exact import DCM
 from domainwise.estimators.projections.fast import FastDCM, refuse_descriptors
 from domainwise.estimators.projections.projection import Projection
-from domainwise.held_out.folds import Split, domain_folds
+from domainwise.held_out.folds import Split, domain_folds, without_rows
 from domainwise.held_out.scoring.measures import check_task
 from domainwise.held_out.search import driver
 from domainwise.held_out.search.driver import Candidate, Data, Outcomes, Rule
@@ -156,6 +156,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
             "or use InvariantRidgeClassifierCV or InvariantRidgeCV",
         )
         X = validate_rows(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        cv = without_rows(self.cv, weights)
         weights, X, y, sample_domain = rows_with_weight(weights, X, y, sample_domain)
         if self.kernel == "precomputed":
             raise ValueError(
@@ -186,7 +187,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
             y_array = y_array[:, 0]
         search_kind = DCMSearchKind(
             self.unfitted(),
-            self._grid(X),
+            self._grid(X, weights),
             self._fold,
             self.estimator or (Ridge() if is_continuous else LinearDiscriminantAnalysis()),
             is_fast and self.estimator is None and len(X) > MAX_ROWS_FOR_SPLIT_LANDMARKS,
@@ -197,7 +198,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
             if not is_continuous:
                 scoring = SmoothScore(y_array, domain.codes, target.names, weights=weights)
         has_classes = not is_continuous
-        splits, _ = domain_folds(y_array, domain.codes, classification=has_classes, cv=self.cv, X=X)
+        splits, _ = domain_folds(y_array, domain.codes, classification=has_classes, cv=cv, X=X)
         search_result = driver.search(
             search_kind,
             Data(X, y_array, sample_domain, target, domain, weights=weights),
@@ -216,14 +217,14 @@ class DCMSearch(driver.SearchAttributes, Projection):
         defaults, params = self._estimator().get_params(), self.get_params(deep=False)
         return self._estimator(**{name: params[name] for name in defaults if name in params})
 
-    def _grid(self, X: Any) -> list[Candidate]:
+    def _grid(self, X: Any, row_weights: Any) -> list[Candidate]:
         """Return all candidates; the last argument varies fastest."""
         gammas, weights, ridges = self.gammas, self.domain_weights, self.ridges
         if isinstance(gammas, str):
             if callable(self.kernel) or self.kernel in ("linear", "cosine"):
                 gammas = (1.0,)  # these kernels do not depend on gamma
             else:
-                median_gamma = resolve_gamma("median", self.kernel, X)
+                median_gamma = resolve_gamma("median", self.kernel, X, row_weights)
                 gammas = [median_gamma * factor for factor in DCM_GAMMAS]
         grid = {
             "gamma": map(float, gammas),

@@ -59,7 +59,7 @@ class KernelProjection(MethodProjection):
         self._warn_about_domains(sample_domain, domain, len(rows))
         used_domain = domain if self._uses_domain else None
         labels = self._label_rows(backend, rows, target, used_domain, weights)
-        kernel = resolved_kernel(self, backend, rows)
+        kernel = resolved_kernel(self, backend, rows, weights)
         gram, indefinite_K, eigenvectors = self._gram(backend, rows, kernel, labels)
         is_continuous = target is not None and target.values is not None
         solution = self._solve(gram, labels.space, is_continuous)

@@ -128,7 +128,8 @@ class ExactFold(RowFold):
     @cached_property
     def kernel(self) -> Kernel:
         """The kernel with its resolved gamma."""
-        return resolved_kernel(self.template, backend_of(self.data.X), self.data.X)
+        X = self.data.X
+        return resolved_kernel(self.template, backend_of(X), X, self.data.weights)
 
     @cached_property
     def _operator(self) -> Any:

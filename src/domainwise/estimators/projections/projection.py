@@ -294,12 +294,14 @@ class MethodProjection(Projection):
         return self._method(gram, labels, **options)
 
 
-def resolved_kernel(estimator: Any, backend: Backend, rows: Any) -> Kernel:
+def resolved_kernel(
+    estimator: Any, backend: Backend, rows: Any, weights: Array | None = None
+) -> Kernel:
     """Check the kernel of an estimator, and compute its parameters from the rows."""
     is_sound = estimator.kernel != "precomputed" or backend.check_precomputed(rows)
     names = ("gamma", "degree", "coef0", "kernel_params")
     arguments = {name: getattr(estimator, name) for name in names}
-    kernel = backend.resolve_kernel(estimator.kernel, rows, **arguments)
+    kernel = backend.resolve_kernel(estimator.kernel, rows, weights=weights, **arguments)
     return kernel if is_sound else replace(kernel, sound=False)
 
 

@@ -57,7 +57,7 @@ from domainwise.estimators.ridge.tuning import (
     kernel_of,
     problem_of,
 )
-from domainwise.held_out.folds import Split, draw_rows, leaves_domains_out
+from domainwise.held_out.folds import Split, draw_rows, leaves_domains_out, without_rows
 from domainwise.held_out.scoring.measures import counts_by_domain
 from domainwise.held_out.scoring.predictions import HeldOut
 from domainwise.held_out.search.driver import (
@@ -123,9 +123,10 @@ class RidgeCandidates(RidgeArguments):
         domain: Labels,
         n_rows: int,
         kernels: list[tuple[str, float]] | None = None,
+        weights: Array | None = None,
     ) -> list[NystromMap]:
         """Return a feature map for each kernel; all splits share the landmarks."""
-        kernels = self._kernels(rows) if kernels is None else kernels
+        kernels = self._kernels(rows, weights) if kernels is None else kernels
         if self.feature_map == "fourier":
             n_features = self._landmark_count(n_rows, among_rows=False)
             return [fourier_map(self, *kernel, rows.shape[1], n_features) for kernel in kernels]
@@ -143,7 +144,7 @@ class RidgeCandidates(RidgeArguments):
             return min(AUTO_LANDMARKS, n_rows)
         return landmark_count(self.n_landmarks, n_rows, **options)
 
-    def _kernels(self, X: Any) -> list[tuple[str, float]]:
+    def _kernels(self, X: Any, weights: Any) -> list[tuple[str, float]]:
         kernels: dict[tuple[str, float], None] = {}
         for name in self.kernels:
             if not isinstance(self.gammas, str):
@@ -151,7 +152,8 @@ class RidgeCandidates(RidgeArguments):
             elif name in ("linear", "cosine"):
                 gammas = (1.0,)
             else:
-                median_gamma = backend_of(X).resolve_kernel(name, X, gamma="median").gamma
+                options: Any = {"gamma": "median", "weights": weights}
+                median_gamma = backend_of(X).resolve_kernel(name, X, **options).gamma
                 gammas = [median_gamma * factor for factor in RIDGE_GAMMAS]
             kernels |= dict.fromkeys((str(name), float(gamma)) for gamma in gammas)
         return list(kernels)
@@ -256,7 +258,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             target, domain = self._check_labels(backend, y, domains, rows, min_classes=1)
             if is_first_batch:
                 self._first_batch = batch_record(self, sample_domain)
-                self._begin(backend, rows, target, domain)
+                self._begin(backend, rows, target, domain, weights=weights)
             check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain, weights)
@@ -369,7 +371,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         penalties = self._penalties(rows.n_samples, rows.domain, rows.target.names)
         use_fewer = n_rows > SEARCH_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
         template = clone(self).set_params(n_landmarks=SEARCH_LANDMARKS) if use_fewer else self
-        maps, domain_codes = template._feature_maps(*map_args), to_host(rows.codes()[1])
+        maps = template._feature_maps(*map_args, weights=rows.weights)
+        domain_codes = to_host(rows.codes()[1])
         max_predicted_rows = max(MAX_HELD_OUT_ROWS, 2 * len(np.unique(domain_codes)))
         predicted_rows = draw_rows(domain_codes, max_predicted_rows, 0)
         self._record_labels(rows.target.names, rows.domain.names, self._count_classes(rows))
@@ -478,14 +481,20 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     # The search over sums, without rows.
 
     def _begin(
-        self, backend: Backend, rows: Any, target: Any, domain: Labels, n_rows: int | None = None
+        self,
+        backend: Backend,
+        rows: Any,
+        target: Any,
+        domain: Labels,
+        n_rows: int | None = None,
+        weights: Array | None = None,
     ) -> None:
         if domain.values is not None:
             raise ValueError(
                 "sample_domain contains continuous descriptors, but sums are computed by domain "
                 "label. Pass one domain label per row, or call fit with all rows in memory."
             )
-        self._maps = self._feature_maps(backend, rows, domain, n_rows or len(rows))
+        self._maps = self._feature_maps(backend, rows, domain, n_rows or len(rows), weights=weights)
         self._kinds = kinds_of_labels(target, domain)
 
     def _sum_rows(
@@ -538,7 +547,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     ) -> Rows:
         X, y = self._check_rows(backend, X, y)
         weights, X, y, sample_domain = rows_with_weight(sample_weight, X, y, sample_domain)
-        return Rows(X, *self._check_labels(backend, y, sample_domain, X), weights)
+        labels = self._check_labels(backend, y, sample_domain, X)
+        return Rows(X, *labels, weights, without_rows(self.cv, sample_weight))
 
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
         if is_tensor(X):

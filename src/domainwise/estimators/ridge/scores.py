@@ -95,6 +95,7 @@ class Rows:
     target: Labels
     domain: Labels
     weights: Array | None = None  #: weights of rows; None without weights
+    cv: Any = None  #: splitter, or splits of these rows
 
     @property
     def n_samples(self) -> float:

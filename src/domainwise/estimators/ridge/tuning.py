@@ -79,7 +79,7 @@ class RidgeSearch:
     splits: list[Any]  #: pairs of training parts and test parts (sets of rows or domains)
 
     def __init__(self, estimator: Any, maps: list[NystromMap], penalties: Penalties) -> None:
-        self.maps, self.penalties, self.cv = maps, penalties, estimator.cv
+        self.maps, self.penalties = maps, penalties
         self.scorer = None
         if estimator.scoring is not None:
             self.scorer = candidate_scorer(estimator.scoring, estimator._scored_rule())
@@ -157,18 +157,18 @@ class RowSearch(RidgeSearch):
     ) -> None:
         super().__init__(estimator, maps, penalties)
         self.rows, self.predicted_rows = rows, predicted_rows
-        self.descriptors = descriptors_of(estimator, rows.domain, penalties)
+        self.descriptors = descriptors_of(estimator, rows, penalties)
         n_domains, domain_codes = rows.domain.n_categories, rows.codes()[1]
-        if leaves_domains_out(self.cv) and n_domains > 1 and len(rows.X) > MAX_CHECKED_ROWS:
+        if leaves_domains_out(rows.cv) and n_domains > 1 and len(rows.X) > MAX_CHECKED_ROWS:
             codes, targets = to_host(domain_codes), target_numbers(rows.y)
             weights = np.ones(len(codes)) if rows.weights is None else rows.weights
             sizes = np.bincount(codes, weights)
             sums = np.column_stack([np.bincount(codes, weights * t) for t in targets.T])
-            domain_parts, splits = split_domains(self.cv, sizes, sums / sizes[:, None])
+            domain_parts, splits = split_domains(rows.cv, sizes, sums / sizes[:, None])
             passes: list[Any] = [(to_device_of(domain_parts, domain_codes)[domain_codes], splits)]
         else:
             host_domain_codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
-            options: Any = {"classification": rows.target.codes is not None, "cv": self.cv}
+            options: Any = {"classification": rows.target.codes is not None, "cv": rows.cv}
             X = to_host(rows.X) if len(rows.X) <= MAX_CHECKED_ROWS else None
             row_splits, _ = domain_folds(rows.y, host_domain_codes, X=X, **options)
             passes = [
@@ -266,19 +266,20 @@ class RowSearch(RidgeSearch):
         return np.asarray(np.mean(member_values, axis=0))
 
 
-def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Array | None:
+def descriptors_of(estimator: Any, rows: Rows, penalties: Penalties) -> Array | None:
     """Return features of continuous domain descriptors; None if domains are labels."""
-    if domain.values is None:
+    if rows.domain.values is None:
         return None
     max_weight = max(weight for weight, _ in penalties.domain_penalties)
     label_map = LabelMap.choose(
-        domain.values,
+        rows.domain.values,
         "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
         estimator.domain_gamma,
         max_residual_trace(estimator.domain_epsilon, max_weight),
         name="the domain kernel",
+        weights=rows.weights,
     )
-    return label_map.features(domain.values)
+    return label_map.features(rows.domain.values)
 
 
 def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
@@ -342,7 +343,7 @@ def problem_of(
     estimator: Any, nystrom: NystromMap, rows: Rows, penalties: Penalties
 ) -> RidgeProblem:
     """Create the ridge problem for all rows."""
-    descriptors = descriptors_of(estimator, rows.domain, penalties)
+    descriptors = descriptors_of(estimator, rows, penalties)
     by_class = _needs_class_moments(penalties, descriptors)
     cell_rows = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), by_class, descriptors)
     sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cell_rows)
