@@ -79,8 +79,9 @@ class Answer:
         recommendation = f"{self.take}: {self.reason}" if self.take else self.reason
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …", break_on_hyphens=False)
         outlook = _whole_sentences(self.expect, 2, wrap)
-        if outlook.count(". ") < 1 < self.expect.count(". "):
-            outlook = _whole_sentences(self.expect, 3, wrap)
+        # A reason that does not fit is left out; the report gives all of them.
+        while len(wrap(recommendation)) > 3 and " and it " in recommendation:
+            recommendation = f"{recommendation.rpartition(' and it ')[0]}."
         sections = {
             "Recommended": wrap(recommendation, max_lines=3),
             "Expect": wrap(outlook, max_lines=3),
@@ -88,16 +89,19 @@ class Answer:
         n_free = 7 - sum(map(len, sections.values()))
         confidence = _whole_sentences(f"{self.certainty}. {self.certain}", n_free, wrap)
         sections["Confidence"] = wrap(confidence, max_lines=n_free)
-        # One line each for the number of other faults and for the command. Of at most three faults,
-        # the first ones get a second line if enough lines are free.
+        # One line each for the number of other faults and for the command.
         n_free = 8 - sum(map(len, sections.values()))
-        fault_texts = [" ".join(fault.values()) for fault in self.faults[: min(3, n_free)]]
-        n_hidden = len(self.faults) - len(fault_texts) + self.more_faults
-        fault_texts = fault_texts or [NO_FAULT]
-        n_extra = n_free - len(fault_texts)
         fault_lines: list[str] = []
-        for i, text in enumerate(fault_texts):
-            fault_lines += wrap(text, max_lines=1 + (i < n_extra))
+        n_hidden = len(self.faults) + self.more_faults
+        for fault in self.faults:
+            texts = [wrap(" ".join(fault.values()).strip()), wrap(fault["problem"])]
+            fitting = [lines for lines in texts if len(lines) <= n_free - len(fault_lines)]
+            if fault_lines and not fitting:
+                break
+            fault_lines += fitting[0] if fitting else wrap(fault["problem"], max_lines=n_free)
+            n_hidden -= 1
+        if not self.faults:
+            fault_lines = wrap(NO_FAULT, max_lines=n_free)
         if n_hidden:
             problems_text = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
             fault_lines.append(f"{n_hidden} {problems_text} in {report}")
