@@ -107,7 +107,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         """
         return self.fit_to(X, y, sample_domain)
 
-    def fit_to(self, X: Any, y: Any, sample_domain: Any, training_rows: Any = None) -> Self:
+    def fit_to(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray,
+        training_rows: MaybeArray = None,
+    ) -> Self:
         """Fit members to ``training_rows`` (indices, or None for all rows).
 
         The other rows are only used for feature and domain statistics.
