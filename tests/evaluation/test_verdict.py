@@ -170,8 +170,8 @@ def test_the_range_is_a_prediction_interval_from_students_t_distribution():
     assert evaluation.next_site == pytest.approx((0.735 - reach, 0.735 + reach))
     low, high = evaluation.next_site
     assert evaluation.answer.expect == (
-        f"accuracy between {low:.2f} and {high:.2f} at the next site, with a probability of 90 % "
-        "(prediction interval). The mean over held-out domains is 0.73."
+        f"accuracy between {low:.2f} and {high:.2f} at the next site (90 % prediction "
+        "interval). The mean over held-out domains is 0.73."
     )
     assert evaluation.to_dict()["answer"]["range"] == pytest.approx([low, high])
 
@@ -206,7 +206,7 @@ def test_scores_that_are_not_defined_for_one_method_on_one_domain_are_ignored():
     assert evaluation.recommended.key == "dcm"
     assert evaluation.choose("site 0").key == "svm"  # which has no score on this site
     assert evaluation.next_site == pytest.approx(expected_range(scores, "accuracy"))
-    assert "at the next site, with a probability of 90 %" in evaluation.answer.expect
+    assert "at the next site (90 % prediction interval)" in evaluation.answer.expect
     check = compare_with_constant("accuracy", {"a": 0.9, "b": 0.8, "c": 0.8}, {"a": 0.5, "c": 0.5})
     assert (check.better, check.n_domains) == (True, 2)
 
@@ -215,7 +215,7 @@ def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_o
     constant = [0.5] * 8
     few = make_evaluation({"constant": [0.5] * 5, "svm": SVM[:5]}).answer
     assert few.certainty == "low"
-    expected = "Five domains are not enough to predict the score at the next site reliably."
+    expected = "Five domains are too few to predict the next site reliably."
     assert few.certain == expected
     clear = make_evaluation({"constant": constant, "svm": SVM}, error=0.03)
     assert not clear.between_sites().differ
