@@ -82,7 +82,6 @@ class Answer:
         up to two other problems follow. A clause is cut only if there is no room for the first one.
         """
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …", break_on_hyphens=False)
-<<<<<<< HEAD
         recommendation = f"{self.take}: {self.reason}" if self.take else self.reason
         faults = [" ".join(fault.values()) for fault in self.faults[:3]] or [NO_FAULT]
         texts = [recommendation, self.expect, f"{self.certainty}. {self.certain}", *faults]
@@ -105,39 +104,6 @@ class Answer:
         checks = [*chain(*sections[3:]), f"{last} {report}"]
         command = [self.command] * bool(self.command)
         titles = ("Recommended", "Expect", "Confidence", "Check first", "Next")
-=======
-        outlook = _whole_sentences(self.expect, 2, wrap)
-        # A reason that does not fit is left out; the report gives all of them.
-        while len(wrap(recommendation)) > 3 and " and it " in recommendation:
-            recommendation = f"{recommendation.rpartition(' and it ')[0]}."
-        sections = {
-            "Recommended": wrap(recommendation, max_lines=3),
-            "Expect": wrap(outlook, max_lines=3),
-        }
-        n_free = 7 - sum(map(len, sections.values()))
-        confidence = _whole_sentences(f"{self.certainty}. {self.certain}", n_free, wrap)
-        sections["Confidence"] = wrap(confidence, max_lines=n_free)
-        # One line each for the number of other faults and for the command.
-        n_free = 8 - sum(map(len, sections.values()))
-        fault_lines: list[str] = []
-        n_hidden = len(self.faults) + self.more_faults
-        for fault in self.faults:
-            texts = [wrap(" ".join(fault.values()).strip()), wrap(fault["problem"])]
-            fitting = [lines for lines in texts if len(lines) <= n_free - len(fault_lines)]
-            if fault_lines and not fitting:
-                break
-            fault_lines += fitting[0] if fitting else wrap(fault["problem"], max_lines=n_free)
-            n_hidden -= 1
-        if not self.faults:
-            fault_lines = wrap(NO_FAULT, max_lines=n_free)
-        if n_hidden:
-            problems_text = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
-            fault_lines.append(f"{n_hidden} {problems_text} in {report}")
-        else:
-            fault_lines.append(f"Details are in {report}")
-        sections["Check first"] = fault_lines
-        sections["Next"] = [self.command] * bool(self.command)
->>>>>>> main
         return [
             f"{'' if i else title:13}{line}"
             for title, lines in zip(titles, (*sections[:3], checks, command), strict=True)
