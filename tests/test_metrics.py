@@ -87,7 +87,7 @@ def test_g_mean_accepts_pandas_categories():
         ([0, 1, 1], [0, 1], "y_pred has 2 entries, but y_true has 3"),
         ([0.5, 1.5], [0, 1], "y_true must contain class labels"),
         ([0, 1], [0.2, 0.7], "y_pred must contain class labels"),
-        ([0, np.nan], [0, 1], "y_true has missing or infinite entries"),
+        ([0, np.nan], [0, 1], "y_true has 1 missing or infinite entries"),
         ([[0, 1]], [[0, 1]], "y_true must be 1-D"),
         ([], [], "y_true is empty"),
     ],
@@ -277,7 +277,7 @@ def test_mmd_explains_bad_input(sample):
         mmd(Z[:, 0], domain)
     with pytest.raises(ValueError, match="sample_domain must be 1-D"):
         mmd(Z, domain[:, None])
-    with pytest.raises(ValueError, match="sample_domain has missing or infinite"):
+    with pytest.raises(ValueError, match="sample_domain has 1 missing or infinite"):
         mmd(Z[:2], pd.array([1, pd.NA], dtype="Int64"))
 
 

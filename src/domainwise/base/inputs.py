@@ -500,8 +500,8 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
         raise ValueError(f"{name} must be 1-D, got shape {labels.shape}. Pass one label per row.")
     if len(labels) == 0:
         raise ValueError(f"{name} is empty. Pass at least one row.")
-    if labels.dtype.kind in "fc" and not np.isfinite(labels).all():
-        raise ValueError(f"{name} has missing or infinite entries. Remove the affected rows.")
+    if labels.dtype.kind in "fc" and (n_bad := len(labels) - np.isfinite(labels).sum()):
+        raise ValueError(f"{name} has {n_bad} missing or infinite entries. Remove these rows.")
     return as_sortable(labels, name)
 
 

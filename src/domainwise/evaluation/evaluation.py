@@ -168,7 +168,7 @@ class Evaluation(Results):
             the score), and worst (True or False).
         """
         rows = [
-            {"method": result.label, **row, "worst": row["domain"] == result.worst_domain}
+            {"method": result.label, **vars(row), "worst": row.domain == result.worst_domain}
             for result in self.results
             for row in self.domain_scores(result)
         ]
@@ -463,7 +463,7 @@ class Evaluation(Results):
         """A method's entry in :meth:`to_dict`."""
         predictions, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
-        rows, pooled = self.domain_scores(result), sites.pool_method(self, result)
+        pooled = sites.pool_method(self, result)
         return {
             **to_json(result),
             **summary,
@@ -475,7 +475,7 @@ class Evaluation(Results):
             "price": result.generalization_gap,
             # Unlike in "expected", larger is always better here.
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
-            "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in rows],
+            "per_domain": self.domain_scores(result),
             "between_sites": pooled and pooled.to_dict(),
         }
 

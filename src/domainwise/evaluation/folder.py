@@ -45,6 +45,7 @@ from domainwise.evaluation.jobs import SMALLER, Memo, MethodJob, job_key
 from domainwise.evaluation.plan import Plan
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import (
+    DomainScore,
     Kind,
     LabelGain,
     MethodResult,
@@ -67,15 +68,6 @@ _Task = Literal["classification", "regression"]
 
 
 # The content of evaluation.json and of the lines in results.jsonl; see from_json.
-class _DomainScore(TypedDict):
-    domain: Hashable
-    ends: tuple[float, float]
-    score: float
-    within: float
-    seen: float
-    error: float
-
-
 class _Calibration(TypedDict):
     promise: str
     n_domains: int
@@ -93,7 +85,7 @@ class _BetweenSites(TypedDict):
 class _StoredMethod(MethodResult):
     """A method's result, with its scores as displayed."""
 
-    per_domain: list[_DomainScore]
+    per_domain: list[DomainScore]
     calibration: _Calibration | None
     between_sites: _BetweenSites | None
 
@@ -424,9 +416,9 @@ def _read_content(folder: Path) -> tuple[dict[str, Any], _Content]:
         first_keys = [method.key for method in methods[:1]]
         require(first_keys == [results["best"]], "best is not the first method")
         for method in methods:
-            has_same_domains = [entry["domain"] for entry in method.per_domain] == domains
+            has_same_domains = [entry.domain for entry in method.per_domain] == domains
             require(has_same_domains, f"{method.key} is not scored on the listed domains")
-            has_score = any(np.isfinite(entry["score"]) for entry in method.per_domain)
+            has_score = any(np.isfinite(entry.score) for entry in method.per_domain)
             require(has_score, f"{method.key} has no score")
     is_described = not described_names or described_names.issuperset(map(str, stored["domains"]))
     require(is_described, "differences do not describe all scored domains")
@@ -477,10 +469,10 @@ def _build_evaluation(content: _Content) -> Evaluation:
         attributes: dict[str, Any] = {name: getattr(method, name) for name in names}
         for name in ("score", "within", "seen"):
             key = "scores" if name == "score" else name
-            attributes[key] = {e["domain"]: sign * e[name] for e in method.per_domain}
-        attributes["errors"] = {entry["domain"]: entry["error"] for entry in method.per_domain}
+            attributes[key] = {e.domain: sign * getattr(e, name) for e in method.per_domain}
+        attributes["errors"] = {entry.domain: entry.error for entry in method.per_domain}
         attributes["ends"] = {
-            entry["domain"]: tuple(sign * end for end in entry["ends"][::sign])
+            entry.domain: (sign * entry.low, sign * entry.high)[::sign]
             for entry in method.per_domain
         }
         results.append(MethodResult(**attributes))

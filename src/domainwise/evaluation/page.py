@@ -55,8 +55,9 @@ def sites_csv(evaluation: Results) -> str:
     writer.writerow(["method", "domain", "rows", heading or "target", *numbers])
     for method in evaluation.results:
         for row in evaluation.domain_scores(method):
-            texts = ["" if np.isnan(row[name]) else repr(row[name]) for name in numbers]
-            domain = row["domain"]
+            values = (getattr(row, name) for name in numbers)
+            texts = ["" if np.isnan(value) else repr(value) for value in values]
+            domain = row.domain
             target_text = target_texts.get(domain, "").replace(",", "")
             n_rows = evaluation.row_counts.get(domain, "")
             writer.writerow([method.label, domain, n_rows, target_text, *texts])

@@ -159,6 +159,19 @@ class MethodResult:
         return self.seen_mean - self.mean
 
 
+@dataclass(frozen=True)
+class DomainScore:
+    """Scores of a method on a domain, as displayed (errors are positive)."""
+
+    domain: Label
+    score: float
+    low: float  #: ends of the 95 % interval
+    high: float
+    seen: float
+    within: float
+    error: float  #: standard error
+
+
 class LabelGain(TypedDict):
     """Expected score, as displayed, with some labels from a new domain."""
 
@@ -219,7 +232,7 @@ class Results:
     lacking: str = ""
     weights: dict[Label, float] = field(default_factory=dict)
     row_counts: dict[Label, int] = field(default_factory=dict)
-    plan: Any = None
+    plan: object = None
 
     @property
     def classes(self) -> Array | None:
@@ -421,20 +434,14 @@ class Results:
         """Ends of the 95 % interval for the score on a domain, as displayed."""
         return self._shown(result.ends.get(domain, UNKNOWN))
 
-    def domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:
-        """Scores of a method on each domain, as displayed (errors are positive)."""
-        to_displayed = self.measure.shown
-        return [
-            {
-                "domain": domain,
-                "score": to_displayed(score),
-                **dict(zip(("low", "high"), self.ends(result, domain), strict=True)),
-                "seen": to_displayed(result.seen.get(domain, float("nan"))),
-                "within": to_displayed(result.within[domain]),
-                "error": result.errors.get(domain, float("nan")),
-            }
-            for domain, score in result.scores.items()
-        ]
+    def domain_scores(self, result: MethodResult) -> list[DomainScore]:
+        """Scores of a method on each domain."""
+        rows, shown, nan = [], self.measure.shown, float("nan")
+        for domain, score in result.scores.items():
+            seen, within = (shown(s.get(domain, nan)) for s in (result.seen, result.within))
+            (low, high), error = self.ends(result, domain), result.errors.get(domain, nan)
+            rows.append(DomainScore(domain, shown(score), low, high, seen, within, error))
+        return rows
 
     def find(self, name: str) -> MethodResult | None:
         """Find a method by its key or its label; None if it was not evaluated."""

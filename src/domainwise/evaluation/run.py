@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -81,7 +81,7 @@ def evaluate(
     threshold: float | None = None,
     quick: bool = False,
     time_budget: float | str = "auto",
-    plan: Any = None,
+    plan: Evaluation | Plan | Mapping[str, object] | str | Path | None = None,
     out: str | Path | None = None,
     force: bool = False,
 ) -> Evaluation:

@@ -118,11 +118,11 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
     def fit_to(
         self,
-        X: Any,
-        y: Any,
-        sample_domain: Any,
-        training_rows: Any = None,
-        sample_weight: Any = None,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray,
+        training_rows: MaybeArray = None,
+        sample_weight: MaybeArray = None,
     ) -> Self:
         """Fit members to ``training_rows`` (indices, or None for all rows).
 
