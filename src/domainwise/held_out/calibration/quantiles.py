@@ -88,8 +88,8 @@ class DomainQuantiles(Thresholds):
         domain_codes = np.unique(domains, return_inverse=True)[1]
         n_domains, order = int(domain_codes.max()) + 1, np.argsort(scores, kind="stable")
         row_weights = equal_weights(domain_codes, sample_weight=weights)[order]
-        row_weights *= n_domains / (n_domains + 1.0)
-        return cls(scores[order], np.cumsum(row_weights), n_domains)
+        levels = np.cumsum(row_weights) * (n_domains / (n_domains + 1.0))
+        return cls(scores[order], levels, n_domains)
 
     @classmethod
     def approximately(
