@@ -444,7 +444,8 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
 
     ``names`` is a list of names (or a str of names separated by commas), methods, and a user's own
     estimators as ``(name, estimator)`` or ``(name, estimator, grid)`` tuples, or a dict of
-    estimators by name. ``prepare`` says whether these get preprocessed rows. Methods from the registry come first, in its order.
+    estimators by name. ``prepare`` says whether these get preprocessed rows. Methods from the
+    registry come first, in its order.
     """
     if names is None:
         return [method for method in METHODS.values() if method.is_default]
