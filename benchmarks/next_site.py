@@ -215,8 +215,8 @@ def report(paths: list[Path]) -> str:
     n_inside = len(scored_lines) - n_below - n_above
     return f"""## Held-out domains of real data
 
-The 90 % range contained {n_inside / len(scored_lines):.0%} of {len(scored_lines)} scores of models
-on new domains; {n_below} scores were worse than the range, and {n_above} were better.
+The 90 % range contained {100 * n_inside / len(scored_lines):.0f} % of {len(scored_lines)} scores
+of models on new domains; {n_below} scores were worse than the range, and {n_above} were better.
 
 Written by `benchmarks/next_site.py report`. Domains are held out one at a time, or in {FOLDS}
 groups if there are more, of which up to {n_folds} were run. `expected_range_` is computed from the
@@ -278,13 +278,13 @@ def simulation(runs: int) -> str:
     coverages = [float(row[3]) for row in rows]
     return f"""## Simulated sites
 
-Sites that do not differ are said to differ in {min(shares):.0%} to {max(shares):.0%} of the runs,
-and the 90 % range for the true score contains {min(coverages):.0%} to {max(coverages):.0%} of new
-sites.
+Sites that do not differ are said to differ in {100 * min(shares):.0f} to
+{100 * max(shares):.0f} % of the runs, and the 90 % range for the true score contains
+{100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of new sites.
 
 Written by `benchmarks/next_site.py simulate`, with {runs} runs per setting. Sites have {N_ROWS}
-rows and {EVENTS:.0%} events each. The logit of the true AUC varies between sites with standard
-deviation tau around logit({AUC}); with tau = 0, one population is dealt out to the sites.
+rows and {100 * EVENTS:.0f} % events each. The logit of the true AUC varies between sites with
+standard deviation tau around logit({AUC}); with tau = 0, one population is dealt out to the sites.
 `pool_scores` gets the AUCs of the sites and their standard errors.
 
 "differ" is the share of runs in which the sites are said to differ (5 % are expected with tau = 0).

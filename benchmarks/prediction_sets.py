@@ -201,7 +201,8 @@ def answer(simulated_lines: list[str], sets: list[str]) -> str:
         _, _, _, nominal, coverage, *_ = line.split("|")
         coverages.setdefault(nominal.strip(), []).append(float(coverage))
     texts = [
-        f"{np.mean(c):.0%} at {float(nominal):.0%}" for nominal, c in sorted(coverages.items())
+        f"{100 * np.mean(c):.0f} % at {100 * float(nominal):.0f} %"
+        for nominal, c in sorted(coverages.items())
     ]
     return (
         f"On held-out domains of real data, prediction sets contain the target in {listed(texts)} "

@@ -42,12 +42,15 @@ PAGES = {
     "docs/guide/sites.md": ("expect",),
 }
 #: The hospital that is new in the demo, and methods that are quick to evaluate.
-NEW, METHODS = "switzerland", "constant,linear,invariantridge,ensemble"
+NEW, METHODS = "switzerland", "constant,linear,invariantridge"
 N_LABELS = 10
 
 
 def run(command: str, folder: Path, show: str = r".", messages: bool = False) -> None:
-    """Run a command, and print it and the lines of its output that match ``show``."""
+    """Run a command, and print it and what matches ``show`` in its output, in 80 columns.
+
+    Indented lines belong to the line before them.
+    """
     print(" \\\n    ".join(textwrap.wrap(f"$ {command}", 76)), flush=True)
     result = subprocess.run(
         [sys.executable, "-m", *shlex.split(command)],
@@ -59,8 +62,13 @@ def run(command: str, folder: Path, show: str = r".", messages: bool = False) ->
     )
     if result.returncode:
         raise SystemExit(result.stdout + result.stderr)
-    lines = (result.stderr * messages + result.stdout).splitlines()
-    print("\n".join(line.rstrip() for line in lines if re.search(show, line)), flush=True)
+    shown = False
+    for line in (result.stderr * messages + result.stdout).splitlines():
+        shown = bool(re.search(show, line)) or (shown and line.startswith("  "))
+        if shown and line.strip():
+            print(
+                textwrap.fill(line, 80, subsequent_indent="  ") if len(line) > 80 else line.rstrip()
+            )
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -86,11 +94,11 @@ def life_of_a_model(folder: Path) -> dict[str, Any]:
     new.drop(columns="label").to_csv(folder / "fourth.csv", index=False)
     new[:N_LABELS].to_csv(folder / "ten.csv", index=False)
     columns = "--target label --domain domain"
-    run(f"domainwise evaluate three.csv {columns} --methods {METHODS} --out three", folder)
+    run(f"domainwise evaluate three.csv {columns} --methods {METHODS} --out three", folder, "^[^N]")
     run("domainwise fit --from three -o model.skops", folder, "^wrote")
-    run("domainwise predict model.skops fourth.csv -o predictions.csv", folder, messages=True)
-    run("domainwise adapt model.skops ten.csv -o adapted.skops", folder)
-    run("domainwise predict adapted.skops fourth.csv -o adapted.csv", folder)
+    run("domainwise predict model.skops fourth.csv -o predictions.csv", folder, "^shift", True)
+    run("domainwise adapt model.skops ten.csv -o adapted.skops", folder, "^[^w]")
+    run("domainwise predict adapted.skops fourth.csv -o adapted.csv", folder, "^shift")
     # The labelled rows are not scored.
     labels, scores, means = new["label"][N_LABELS:], [], []
     for name in ("predictions.csv", "adapted.csv"):
@@ -117,7 +125,7 @@ def four_hospitals(folder: Path) -> dict[str, Any]:
     """Evaluate all four hospitals with the default methods, and fit the recommended one."""
     columns = "--target label --domain domain"
     out = "domainwise-evaluation/hospitals"
-    run(f"domainwise evaluate hospitals.csv {columns} --out {out}", folder, "^Expect|%")
+    run(f"domainwise evaluate hospitals.csv {columns} --out {out}", folder, "^Expect")
     results = read(folder / out)
     method = recommended(results)
     return {
@@ -199,7 +207,7 @@ def show_paper() -> None:
     from domainwise import COIR, DCM
     from domainwise.datasets import make_synthetic
 
-    print("\nThe paper's first case, 10 of 20 draws: accuracy (%) on three unseen domains of ten")
+    print("\nThe paper's first case, 10 of 20 draws: accuracy on three unseen domains")
     projections: dict[str, Any] = {"SVM": None, "COIR": COIR(gamma=0.1), "DCM": DCM(gamma=0.1)}
     paper = {"SVM": 69.96, "COIR": 69.89, "DCM": 70.31}  # reproduction/printed.toml
     for name, projection in projections.items():
@@ -215,8 +223,8 @@ def show_paper() -> None:
             svm.fit(X[is_source], y[is_source])
             scores.append(100 * svm.score(X[~is_source], y[~is_source]))
         error = np.std(scores, ddof=1) / np.sqrt(len(scores))
-        print(f"  {name:5} {np.mean(scores):.1f} ± {error:.1f}   paper: {paper[name]:.1f}")
-    print("± is the standard error of the mean. DCM is the paper's method, COIR an older one.")
+        print(f"  {name:5} {np.mean(scores):.1f} ± {error:.1f} %   paper: {paper[name]:.1f} %")
+    print("DCM is the paper's method, COIR an older one; ± is a standard error.")
 
 
 def main() -> None:
@@ -231,16 +239,16 @@ def main() -> None:
     summary = (
         f"Promised for {life['new']}: balanced accuracy {life['mean']:.2f} ({lowest:.2f} to "
         f"{highest:.2f} at the other three hospitals). Scored there: {life['score']:.2f}, and "
-        f"{life['adapted']:.2f} with ten labels. {life['ill']:.0%} of its patients are ill; the "
-        f"mean probability is {life['predicted']:.0%}, and {life['predicted_adapted']:.0%} with "
-        "ten labels. Now all four hospitals:"
+        f"{life['adapted']:.2f} with ten labels. {100 * life['ill']:.0f} % of its patients are "
+        f"ill; the mean probability is {100 * life['predicted']:.0f} %, and "
+        f"{100 * life['predicted_adapted']:.0f} % with ten labels. Now all four hospitals:"
     )
     print("\n".join(["", *textwrap.wrap(summary, 78)]))
     four = four_hospitals(options.folder)
     page = options.folder / "domainwise-evaluation" / "hospitals" / "report.html"
     if not options.record:
         show_paper()
-        print(f"\nOpen the report in a browser: {page}")
+        print(f"\nReport: {page}")
         print("Your own table: domainwise evaluate TABLE.csv --target COLUMN --domain COLUMN")
         return
     end = resource.getrusage(resource.RUSAGE_CHILDREN)

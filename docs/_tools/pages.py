@@ -123,7 +123,7 @@ def benchmark_pages() -> dict[Path, str]:
     for name in report_names:
         text = (REPORTS / name).read_text(encoding="utf-8")
         pages[BENCHMARKS / name] = text.replace("](../docs/", "](../")
-        opening = re.match(r"# ([^\n]+)\n\n(.+?[.])(?=\**\s)", text, re.DOTALL)
+        opening = re.match(r"# ([^\n]+\?)\n\n(?!Written)(.+?[.])(?=\**\s)", text, re.DOTALL)
         assert opening is not None, f"{name} must start with a question and its answer"
         rows.append(f"| [{opening[1]}]({name}) | {' '.join(opening[2].strip('*').split())} |")
     listed, tree = "\n".join(rows), "\n".join(report_names)

@@ -124,7 +124,7 @@ DEFECTS = [
     ),
     Defect(
         "the order of rows changes an ensemble",
-        "order = np.lexsort([keys, new_codes])",
+        "order = np.lexsort([keys if weights is None else weights, keys, new_codes])",
         "order = np.argsort(new_codes, kind='stable')",
         ("estimators/ensemble/test_ensemble.py",),
     ),
@@ -160,8 +160,8 @@ DEFECTS = [
     ),
     Defect(
         "conformal quantile without the place of the new domain",
-        "(len(domain_sizes) + 1.0)",
-        "len(domain_sizes)",
+        "n_domains / (n_domains + 1.0)",
+        "1.0",
         ("held_out/calibration/test_conformal.py",),
     ),
     Defect(
@@ -191,8 +191,8 @@ DEFECTS = [
     ),
     Defect(
         "the number 1 is not the category 01",
-        "return matches[0] if matches else text",
-        "return text",
+        "return matches[0] if matches else text_of(cell)",
+        "return text_of(cell)",
         ("tables/test_one_conversion.py",),
     ),
     Defect(

@@ -5,8 +5,10 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 import domainwise as dw
 from domainwise import selection
@@ -18,6 +20,7 @@ DATA = make_synthetic(n_domains=4, n_per_domain=25, random_state=0)
 X, CLASSES, DOMAIN = DATA.data, DATA.target, DATA.sample_domain
 RNG = np.random.default_rng(0)
 NUMBERS = X[:, 0] + 0.1 * RNG.normal(size=len(X))
+NOISY = NUMBERS + 2.0 * np.random.default_rng(1).normal(size=len(X))
 WEIGHTS = RNG.integers(0, 4, len(X))
 COPIES = np.repeat(np.arange(len(X)), WEIGHTS)
 LANDMARKS = X[::4]
@@ -163,7 +166,19 @@ def test_moments_of_all_splits_are_weighted(monkeypatch):
         (["heavy"] * len(X), "sample_weight must contain numbers"),
     ],
 )
-@pytest.mark.parametrize("model", [dw.DCM(), dw.FastDCM()], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model",
+    [
+        dw.DCM(),
+        dw.FastDCM(),
+        dw.InvariantSVC(),
+        dw.InvariantRidgeClassifierCV(),
+        dw.DomainEnsembleClassifier(["linear"]),
+        dw.SiteAdapter(LogisticRegression()),
+        selection.DomainConformal(LogisticRegression()),
+    ],
+    ids=lambda m: type(m).__name__,
+)
 def test_invalid_weights_are_rejected(model, weights, message):
     with pytest.raises(ValueError, match=message):
         clone(model).fit(X, CLASSES, sample_domain=DOMAIN, sample_weight=weights)
@@ -322,3 +337,85 @@ def test_splits_given_as_indices_refer_to_all_rows():
     by_index = clone(model).set_params(cv=splits)
     models = [m.fit(X, NUMBERS, DOMAIN, sample_weight=WEIGHTS) for m in (model, by_index)]
     np.testing.assert_allclose(*(m.cv_results_["mean_test_score"] for m in models), rtol=1e-12)
+
+
+WRAPPERS = {
+    "DomainConformal of classes": (
+        selection.DomainConformal(LogisticRegression(tol=1e-10)),
+        CLASSES,
+    ),
+    "DomainConformal of numbers": (selection.DomainConformal(Ridge()), NUMBERS),
+    "split conformal": (
+        selection.DomainConformal(Ridge(), calibration="split", cv=selection.LeaveDomainsOut()),
+        NUMBERS,
+    ),
+    "SiteAdapter of classes": (dw.SiteAdapter(LogisticRegression(tol=1e-10)), CLASSES),
+    "SiteAdapter of an SVM": (dw.SiteAdapter(LinearSVC(tol=1e-10, max_iter=100_000)), CLASSES),
+    "SiteAdapter of numbers": (dw.SiteAdapter(Ridge()), NUMBERS),
+    "ensemble of classes": (
+        dw.DomainEnsembleClassifier([("linear", LogisticRegression(tol=1e-10))], context=False),
+        CLASSES,
+    ),
+    "ensemble scored by AUC": (
+        dw.DomainEnsembleClassifier(
+            [("linear", LogisticRegression(tol=1e-10))], context=False, scoring="roc_auc"
+        ),
+        CLASSES,
+    ),
+    "ensemble of numbers": (
+        dw.DomainEnsembleRegressor([("ridge", Ridge()), ("mean", Ridge(1e6))], context=False),
+        NUMBERS,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_scores_and_calibration_of_weighted_rows_equal_those_of_repeated_rows(name):
+    weighted, repeated = fitted_pair(*WRAPPERS[name])
+    is_class = WRAPPERS[name][1] is CLASSES
+    method = "predict_proba" if is_class else "predict"
+    outputs = [getattr(model, method)(X) for model in (weighted, repeated)]
+    np.testing.assert_allclose(*outputs, atol=1e-6)
+    method = "predict_set" if is_class else "predict_interval"
+    sets = [getattr(model, method)(X, coverage=0.5) for model in (weighted, repeated)]
+    np.testing.assert_allclose(*sets, atol=1e-6)
+    if hasattr(weighted, "domain_scores_"):
+        np.testing.assert_allclose(weighted.domain_scores_, repeated.domain_scores_, atol=1e-6)
+        np.testing.assert_allclose(weighted.expected_score_, repeated.expected_score_, atol=1e-6)
+    if isinstance(weighted, dw.DomainEnsembleClassifier | dw.DomainEnsembleRegressor):
+        assert weighted.weights_ == pytest.approx(repeated.weights_, abs=1e-6)
+
+
+@pytest.mark.parametrize("members", [["boosting"], ["extra_trees"], ["invariant_svm"],
+                                     ["invariant_ridge"], ["linear"]])  # fmt: skip
+@pytest.mark.parametrize("y", [CLASSES, NOISY], ids=["classes", "numbers"])
+def test_members_of_an_ensemble_are_fitted_to_weights(members, y):
+    cls = dw.DomainEnsembleClassifier if y is CLASSES else dw.DomainEnsembleRegressor
+    model = cls(members, context=False)
+    # Rows with a target above the median count a hundred times.
+    weights = np.where(y > np.median(y) if y is NOISY else y == y.max(), 100.0, 1.0)
+    plain, weighted = clone(model).fit(X, y, DOMAIN), model.fit(X, y, DOMAIN, weights)
+    method = "predict" if y is NOISY else "predict_proba"
+    outputs = [getattr(m, method)(X) for m in (plain, weighted)]
+    means = [o.mean() if y is NOISY else o[:, -1].mean() for o in outputs]
+    assert means[1] > means[0] + 0.05 * (1.0 if y is CLASSES else y.std())
+
+
+def test_an_estimator_without_weights_is_named():
+    from sklearn.neighbors import KNeighborsClassifier
+
+    for model in (
+        dw.DomainEnsembleClassifier([("neighbours", KNeighborsClassifier())]),
+        dw.SiteAdapter(KNeighborsClassifier()),
+    ):
+        with pytest.raises(ValueError, match="KNeighborsClassifier does not accept sample_weight"):
+            model.fit(X, CLASSES, DOMAIN, sample_weight=WEIGHTS)
+
+
+def test_an_ensemble_with_context_and_weights_predicts():
+    model = dw.DomainEnsembleClassifier(["boosting"]).fit(X, CLASSES, DOMAIN, WEIGHTS)
+    assert model.uses_context
+    assert np.isfinite(model.predict_proba(X, sample_domain=DOMAIN)).all()
+    kept = WEIGHTS > 0
+    removed = clone(model).fit(X[kept], CLASSES[kept], DOMAIN[kept], WEIGHTS[kept])
+    np.testing.assert_array_equal(model.predict_proba(X), removed.predict_proba(X))

@@ -89,7 +89,7 @@ def test_the_simplest_of_equally_good_methods_is_recommended():
     )
     assert evaluation.answer.reason == (
         "about as good as ENSEMBLE on eight held-out domains (mean accuracy: 0.735 and 0.744); it "
-        "is preferred because it is one model instead of an average of several."
+        "is preferred because it is a single model."
     )
     linear = make_evaluation({"linear": SVM, "dcm": better}).answer.reason
     assert linear.endswith("; it is preferred because it is a linear model.")
@@ -170,8 +170,8 @@ def test_the_range_is_a_prediction_interval_from_students_t_distribution():
     assert evaluation.next_site == pytest.approx((0.735 - reach, 0.735 + reach))
     low, high = evaluation.next_site
     assert evaluation.answer.expect == (
-        f"accuracy between {low:.2f} and {high:.2f} at the next site, with a probability of 90 % "
-        "(prediction interval). The mean over held-out domains is 0.73."
+        f"accuracy between {low:.2f} and {high:.2f} at the next site (90 % prediction "
+        "interval). The mean over held-out domains is 0.73."
     )
     assert evaluation.to_dict()["answer"]["range"] == pytest.approx([low, high])
 
@@ -206,7 +206,7 @@ def test_scores_that_are_not_defined_for_one_method_on_one_domain_are_ignored():
     assert evaluation.recommended.key == "dcm"
     assert evaluation.choose("site 0").key == "svm"  # which has no score on this site
     assert evaluation.next_site == pytest.approx(expected_range(scores, "accuracy"))
-    assert "at the next site, with a probability of 90 %" in evaluation.answer.expect
+    assert "at the next site (90 % prediction interval)" in evaluation.answer.expect
     check = compare_with_constant("accuracy", {"a": 0.9, "b": 0.8, "c": 0.8}, {"a": 0.5, "c": 0.5})
     assert (check.better, check.n_domains) == (True, 2)
 
@@ -215,7 +215,7 @@ def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_o
     constant = [0.5] * 8
     few = make_evaluation({"constant": [0.5] * 5, "svm": SVM[:5]}).answer
     assert few.certainty == "low"
-    expected = "Five domains are not enough to predict the score at the next site reliably."
+    expected = "Five domains are too few to predict the next site reliably."
     assert few.certain == expected
     clear = make_evaluation({"constant": constant, "svm": SVM}, error=0.03)
     assert not clear.between_sites().differ
@@ -314,6 +314,27 @@ def test_the_answer_has_at_most_ten_lines_in_a_terminal():
     assert (evaluation.answer.certainty, evaluation.answer.certain) == (
         "low", "The scores may be too good, because b may contain the answer."
     )  # fmt: skip
+
+
+def test_a_terminal_shows_as_many_whole_clauses_as_there_is_room_for():
+    fault = {"problem": "A column is 0 at one site. It may be a code.", "action": "Drop it. " * 9}
+    answer = replace(
+        make_evaluation({"svm": SVM}).answer,
+        take="DCM",
+        reason="about as good as the ensemble; "
+        + "it is preferred because it is a single model. " * 2,
+        expect="an accuracy between 0.6 and 0.8. " + "More words follow here. " * 6,
+        faults=[fault, fault, fault, fault],
+        command="domainwise fit",
+    )
+    short, long = (" ".join(" ".join(answer.lines(n_lines=n)).split()) for n in (6, 19))
+    assert "Recommended DCM: about as good as the ensemble. Expect" in short
+    assert "It may be a code. Drop it. Drop it. 3 more problems in the report Next" in short
+    assert "the ensemble; it is preferred because it is a single model." in long
+    assert long.count("A column is 0 at one site.") == 3
+    assert "1 more problem in the report Next domainwise fit" in long
+    assert "…" not in short + long
+    assert [len(answer.lines(n_lines=n)) <= n for n in range(6, 20)] == [True] * 14
 
 
 def test_a_terminal_shows_at_most_twenty_lines_and_no_name_in_two_pieces(monkeypatch, capsys):

@@ -232,8 +232,9 @@ def print_evaluation(
     if page is None:
         common.print_notes(console, [n for n in evaluation.notes if n not in printed_notes])
     console.print()
-    # Each line starts with a label of 13 characters.
-    for line in evaluation.answer.lines(report=str(page or "the notes above")):
+    # Each line starts with a label of 13 characters. The table has a header and a blank line.
+    n_lines = 18 - min(len(evaluation.results), MAX_METHODS)
+    for line in evaluation.answer.lines(report=str(page or "the notes above"), n_lines=n_lines):
         console.print(f"[bold]{escaped(line[:13])}[/]{escaped(line[13:])}", soft_wrap=True)
 
 

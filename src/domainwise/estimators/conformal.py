@@ -25,7 +25,7 @@ from domainwise.held_out.calibration.quantiles import (
     promise,
     scores_by_class,
 )
-from domainwise.held_out.folds import LeaveDomainsOut, Split, domain_folds
+from domainwise.held_out.folds import LeaveDomainsOut, Split, domain_folds, without_rows
 from domainwise.held_out.scoring.predictions import (
     MetaEstimator,
     Predictions,
@@ -72,9 +72,12 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
     def _check_inputs(
-        self, X: Any, y: Any, sample_domain: Any
-    ) -> tuple[Any, Array, Labels, Labels]:
-        """Check arguments and rows, set ``classes_``, and return X, y, targets and domains."""
+        self, X: Any, y: Any, sample_domain: Any, sample_weight: Any
+    ) -> tuple[Any, Array, Any, Array | None, Labels, Labels]:
+        """Check arguments and rows, and set ``classes_``.
+
+        Return X, y, domains and weights of the rows whose weight is not 0, and their labels.
+        """
         self._validate_params()
         is_instance = hasattr(self.estimator, "fit") and not isinstance(self.estimator, type)
         is_classification = is_instance and is_classifier(self.estimator)
@@ -90,25 +93,27 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
                 f"X has n_samples={n_rows}, but at least 2 rows are needed to hold some of them "
                 "out. Pass more rows."
             )
+        weights, X, y, sample_domain = inputs.rows_with_weight(sample_weight, X, y, sample_domain)
+        n_rows = inputs.count_rows(X)
         domain = inputs.check_sample_domain(sample_domain, n_rows, "delta")
         self.__dict__.pop("classes_", None)  # from an earlier fit
         if is_classification:
             target = inputs.check_classes(y, n_rows)
             self.classes_ = target.names
-            return X, target.names[target.codes], target, domain
+            return X, target.names[target.codes], sample_domain, weights, target, domain
         target = inputs.check_target(y, n_rows, "rbf", min_classes=1)
         if target.values.shape[1] > 1:
             raise ValueError(
                 f"y must have one column; got {target.values.shape[1]}. Fit one "
                 f"{type(self).__name__} per column."
             )
-        return X, target.values[:, 0], target, domain
+        return X, target.values[:, 0], sample_domain, weights, target, domain
 
     def _held_out_predictions(
-        self, X: Any, y: Array, sample_domain: Any, train: Array, test: Array
+        self, X: Any, y: Array, sample_domain: Any, weights: Any, train: Array, test: Array
     ) -> dict[str, Predictions]:
         """Predict test rows one by one ("plain") and, if supported, together ("context")."""
-        model = fit_rows(self.estimator, X, y, sample_domain, train)
+        model = fit_rows(self.estimator, X, y, sample_domain, train, weights)
         domains_by_mode = {"plain": None}
         if sample_domain is not None and requests_domains(self.estimator, "predict"):
             domains_by_mode["context"] = inputs.take_rows(sample_domain, test)
@@ -228,7 +233,13 @@ class DomainConformal(DomainMetaEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {"estimator": "no_validation"}
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
+    ) -> Self:
         """Fit the estimator, and score it on rows from held-out domains.
 
         Parameters
@@ -238,10 +249,13 @@ class DomainConformal(DomainMetaEstimator):
             Classes or numbers.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row. None treats all rows as one domain, which limits the coverage.
+        {row_weights}
 
         {returns_self}
         """
-        X, y, target, domain = self._check_inputs(X, y, sample_domain)
+        cv = without_rows(self.cv, sample_weight)
+        labels = y, sample_domain, sample_weight
+        X, y, sample_domain, weights, target, domain = self._check_inputs(X, *labels)
         is_classification, all_rows = target.names is not None, np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             if self.calibration != "split":
@@ -252,23 +266,24 @@ class DomainConformal(DomainMetaEstimator):
                 )
             splits = [(all_rows, all_rows)]
         elif self.calibration == "split":
-            splits = [calibration_split(X, y, domain.codes, is_classification, self.cv)]
+            splits = [calibration_split(X, y, domain.codes, is_classification, cv)]
         else:
-            splits, _ = domain_folds(
-                y, domain.codes, classification=is_classification, cv=self.cv, X=X
-            )
+            splits, _ = domain_folds(y, domain.codes, classification=is_classification, cv=cv, X=X)
         scores_by_mode: dict[str, list[Array]] = {}
         output_name = ""
         for train, test in splits:
-            predictions_by_mode = self._held_out_predictions(X, y, sample_domain, train, test)
+            predictions_by_mode = self._held_out_predictions(
+                X, y, sample_domain, weights, train, test
+            )
             for mode, predictions in predictions_by_mode.items():
                 outputs = predictions.outputs(y[test])
                 output_name, _, target_scores = nonconformity(outputs, predictions.classes)
                 scores_by_mode.setdefault(mode, []).append(target_scores)
             self.estimator_ = predictions_by_mode["plain"].estimator
         if self.calibration == "cv":
-            self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
-        domain_codes = domain.codes[np.concatenate([test for _, test in splits])]
+            self.estimator_ = fit_rows(self.estimator, X, y, sample_domain, weights=weights)
+        rows = np.concatenate([test for _, test in splits])
+        domain_codes, weights = domain.codes[rows], None if weights is None else weights[rows]
         self.calibration_domains_ = domain.names[np.unique(domain_codes)]
         self.promise_ = promise(self.calibration, len(self.calibration_domains_))
         quantiles = (
@@ -279,7 +294,7 @@ class DomainConformal(DomainMetaEstimator):
             )
         )
         self._quantiles = {
-            mode: quantiles(np.concatenate(split_scores), domain_codes)
+            mode: quantiles(np.concatenate(split_scores), domain_codes, weights)
             for mode, split_scores in scores_by_mode.items()
         }
         return self

@@ -199,7 +199,7 @@ def _selected_parameters(result: MethodResult) -> str:
 
 def scores_figure(evaluation: Results) -> Figure:
     """Return a matplotlib figure of the scores of the best methods on each domain."""
-    measure, n_domains = evaluation.measure, len(evaluation.domains)
+    measure = evaluation.measure
     main_keys = [result.key for result in evaluation.main]
     results = sorted(evaluation.results, key=lambda r: r.key not in main_keys)[:MAX_METHODS]
     display = DomainScoresDisplay(
@@ -210,9 +210,7 @@ def scores_figure(evaluation: Results) -> Figure:
         greater_is_better=measure.sign > 0,
     )
     main_labels = [result.label for result in evaluation.main]
-    with drawing(7.2, 1.3 + min(0.34 * n_domains, 3.0 + 0.19 * n_domains)) as figure:
-        display.plot(figure.subplots(), highlight=main_labels)
-        return figure
+    return display.plot(highlight=main_labels).figure_
 
 
 def shift_picture(evaluation: Results) -> Picture | None:

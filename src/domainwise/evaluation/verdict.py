@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -74,52 +75,40 @@ class Answer:
         texts = (self.limits, *texts, self.labels, self.validation, command)
         return [text for text in texts if text]
 
-    def lines(self, width: int = 80, report: str = "the report") -> list[str]:
-        """The sentences as at most ten lines; only the command and ``report`` may be wider."""
-        recommendation = f"{self.take}: {self.reason}" if self.take else self.reason
+    def lines(self, width: int = 80, report: str = "the report", n_lines: int = 10) -> list[str]:
+        """The sentences in at most ``n_lines`` lines; only ``command`` and ``report`` may be wider.
+
+        Recommendation, outlook, confidence and the first problem have as many whole clauses as fit;
+        up to two other problems follow. A clause is cut only if there is no room for the first one.
+        """
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …", break_on_hyphens=False)
-        outlook = _whole_sentences(self.expect, 2, wrap)
-        if outlook.count(". ") < 1 < self.expect.count(". "):
-            outlook = _whole_sentences(self.expect, 3, wrap)
-        sections = {
-            "Recommended": wrap(recommendation, max_lines=3),
-            "Expect": wrap(outlook, max_lines=3),
-        }
-        n_free = 7 - sum(map(len, sections.values()))
-        confidence = _whole_sentences(f"{self.certainty}. {self.certain}", n_free, wrap)
-        sections["Confidence"] = wrap(confidence, max_lines=n_free)
-        # One line each for the number of other faults and for the command. Of at most three faults,
-        # the first ones get a second line if enough lines are free.
-        n_free = 8 - sum(map(len, sections.values()))
-        fault_texts = [" ".join(fault.values()) for fault in self.faults[: min(3, n_free)]]
-        n_hidden = len(self.faults) - len(fault_texts) + self.more_faults
-        fault_texts = fault_texts or [NO_FAULT]
-        n_extra = n_free - len(fault_texts)
-        fault_lines: list[str] = []
-        for i, text in enumerate(fault_texts):
-            fault_lines += wrap(text, max_lines=1 + (i < n_extra))
-        if n_hidden:
-            problems_text = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
-            fault_lines.append(f"{n_hidden} {problems_text} in {report}")
-        else:
-            fault_lines.append(f"Details are in {report}")
-        sections["Check first"] = fault_lines
-        sections["Next"] = [self.command] * bool(self.command)
+        recommendation = f"{self.take}: {self.reason}" if self.take else self.reason
+        faults = [" ".join(fault.values()) for fault in self.faults[:3]] or [NO_FAULT]
+        texts = [recommendation, self.expect, f"{self.certainty}. {self.certain}", *faults]
+        clauses = [re.split(r"(?<=[.;]) ", text) for text in texts]
+        sections = [
+            wrap(parts[0], max_lines=n) for parts, n in zip(clauses, (3, 3, 1, 1), strict=False)
+        ]
+        sections += [[]] * (len(faults) - 1)
+        n_text = n_lines - 1 - bool(self.command)  # one line for the number of other problems
+        others = range(3, len(clauses))
+        for i, n_most in [*((i, 1) for i in range(4)), *((i, None) for i in (0, 2, 1, *others))]:
+            for n in range(len(clauses[i][:n_most])):
+                longer = wrap(re.sub(";$", ".", " ".join(clauses[i][: n + 1])))
+                if sum(map(len, sections)) - len(sections[i]) + len(longer) <= n_text:
+                    sections[i] = longer
+        n_hidden = len(self.faults) - bool(self.faults) * sum(map(bool, sections[3:]))
+        n_hidden += self.more_faults
+        problems = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
+        last = f"{n_hidden} {problems} in" if n_hidden else "Details are in"
+        checks = [*chain(*sections[3:]), f"{last} {report}"]
+        command = [self.command] * bool(self.command)
+        titles = ("Recommended", "Expect", "Confidence", "Check first", "Next")
         return [
             f"{'' if i else title:13}{line}"
-            for title, section_lines in sections.items()
-            for i, line in enumerate(section_lines)
+            for title, lines in zip(titles, (*sections[:3], checks, command), strict=True)
+            for i, line in enumerate(lines)
         ]
-
-
-def _whole_sentences(text: str, n_lines: int, wrap: Callable[..., list[str]]) -> str:
-    """Return as many sentences as fit into the lines, and at least the first one."""
-    first, *others = re.split(r"(?<=\.) (?=[A-Z])", text)
-    for sentence in others:
-        if len(wrap(f"{first} {sentence}")) > n_lines:
-            break
-        first = f"{first} {sentence}"
-    return first
 
 
 def make_answer(results: Results) -> Answer:

@@ -27,7 +27,7 @@ from domainwise.models.table_model import TableModel, describe_model, table_sett
 from domainwise.tables.cells import as_labels, text_problem
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
-from domainwise.tables.names import choose_features, split_names
+from domainwise.tables.names import choose_features
 from domainwise.tables.schema import (
     MAX_LEVELS,
     MIN_LEVEL_ROWS,
@@ -252,7 +252,6 @@ class LargeTable:
         schema, folder_columns = footers[0].schema, [*footers[0].folder_columns]
         column_names = [n for n in schema.names if n not in index_columns(schema)] + folder_columns
         label_args: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-        features, drop = split_names(features, column_names), split_names(drop, column_names)
         feature_names, _ = choose_features(column_names, features=features, drop=drop, **label_args)
         columns = [*feature_names, target, domain]
         pieces = parquet.cut_pieces(footers, columns)

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import date, datetime
-from decimal import Decimal
 from functools import cache, cached_property
 from numbers import Real
 from typing import Any
@@ -27,9 +26,9 @@ from domainwise.tables.errors import (
     MAX_CHARACTERS,
     Argument,
     MessageParts,
-    TableError,
-    describe_names,
     import_pandas,
+    problem,
+    refuse,
 )
 
 #: Text of missing cells: in any column, and in numeric columns, where "NA" is also missing.
@@ -91,7 +90,7 @@ NOUNS = {"": "numbers", "censored": "numbers", "percent": "percentages", "time":
 def check_mark(mark: str | None) -> None:
     """Raise a TableError for an unknown decimal mark."""
     if mark not in OTHER_MARK:
-        raise TableError(Argument("decimal", mark), " is not supported; use '.' or ','")
+        refuse("unknown mark", decimal=mark)
 
 
 def number_in(text: str, mark: str | None = None, form: str = "") -> float:
@@ -168,8 +167,8 @@ def plain(column: Any) -> Any:
     return column if is_typed or column.dtype == "str" else column.astype(object)
 
 
-#: Types of columns, as named by pandas, that may contain lists, bytes or complex numbers.
-_UNUSUAL_TYPES = ("mixed", "mixed-integer", "bytes", "complex")
+#: Types of cells that are neither numbers nor text.
+NESTED = (list, dict, tuple, set, bytes, complex, np.ndarray)
 
 
 class Cells:
@@ -179,7 +178,8 @@ class Cells:
     """
 
     def __init__(self, column: Any, na: Sequence[str] = ()) -> None:
-        self.column, self.na = plain(column), tuple(na)
+        self.column, self.na = plain(column), tuple(word.strip() for word in na)
+        self.missing_words = {*MISSING_WORDS, *self.na}
         self.is_numeric = is_numeric(self.column)
         self.numbers = cache(self._read_numbers)
         self._simple_numbers = cache(self._read_simple_numbers)
@@ -187,16 +187,15 @@ class Cells:
     @cached_property
     def _distinct(self) -> tuple[Array, list[Any]]:
         """The index of each cell among the distinct cells (-1 if missing), and these."""
-        column, pandas = self.column, import_pandas()
-        if not pandas.api.types.infer_dtype(column).startswith("mixed"):
-            codes, uniques = pandas.factorize(column)
-            return codes, list(uniques)
 
         # Lists have no hash, and 1 equals True, although their text differs.
         def key(cell: Any) -> tuple[bool, Any]:
             return isinstance(cell, bool), cell if isinstance(cell, Real) else str(cell)
 
-        codes, keys = pandas.factorize(column.map(key, na_action="ignore"))
+        if self.column.dtype != object:
+            codes, uniques = import_pandas().factorize(self.column)
+            return codes, list(uniques)
+        codes, keys = import_pandas().factorize(self.column.map(key, na_action="ignore"))
         return codes, [cell for _, cell in keys]
 
     @cached_property
@@ -205,13 +204,12 @@ class Cells:
         codes, uniques = self._distinct
         counts: Counter[str] = Counter()
         for cell, count in zip(uniques, np.bincount(codes[codes >= 0], minlength=1), strict=False):
-            counts[str(cell).strip()] += int(count)
-        for text in {*MISSING_WORDS, *self.na} & {*counts}:
-            del counts[text]
+            if (text := str(cell).strip()) not in self.missing_words:
+                counts[text] += int(count)
         return counts
 
     def _convert(
-        self, convert: Callable[[Any], Any], missing: Any, missing_words: Set[str] = frozenset()
+        self, convert: Callable[[Any], Any], missing: Any, missing_words: Set[str]
     ) -> tuple[Array, Array]:
         """Convert each distinct cell; also return a mask of those for which ``convert`` gave None.
 
@@ -219,10 +217,10 @@ class Cells:
         """
         codes, uniques = self._distinct
         values = np.empty(len(uniques) + 1, dtype=object)
+        values.fill(missing)
         for i, cell in enumerate(uniques):
-            is_missing = text_of(cell).strip() in missing_words
-            values[i] = missing if is_missing else convert(cell)
-        values[-1] = missing
+            if text_of(cell).strip() not in missing_words:
+                values[i] = convert(cell)
         return values[codes], np.array([value is None for value in values])[codes]
 
     @cached_property
@@ -235,7 +233,7 @@ class Cells:
             texts = compute.utf8_trim_whitespace(pyarrow.array(self.column))
         except (ImportError, NotImplementedError, OverflowError, TypeError, ValueError):
             return None
-        missing_words = pyarrow.array([*MISSING_WORDS, *self.na], texts.type)
+        missing_words = pyarrow.array(sorted(self.missing_words), texts.type)
         return compute.if_else(compute.is_in(texts, missing_words), None, texts)
 
     def _read_simple_numbers(self, has_commas: bool) -> Array | None:
@@ -262,11 +260,10 @@ class Cells:
         """Return the numbers (NaN if missing), and a mask of cells that cannot be read."""
 
         def convert(cell: Any) -> float | None:
-            if isinstance(cell, (Real, Decimal)):
-                try:
+            if isinstance(cell, Real):
+                with suppress(OverflowError):
                     return float(cell)
-                except OverflowError:
-                    return np.inf
+                return np.inf
             number = number_in(str(cell).strip(), mark, form)
             return None if np.isnan(number) else number
 
@@ -278,10 +275,11 @@ class Cells:
         elif not form:
             values = self._simple_numbers(mark == ",")
         if values is None:
-            numbers, is_unreadable = self._convert(convert, np.nan, {*MISSING_WORDS, *self.na})
-            values = numbers.astype(np.float64)
-        for number in {number_in(t, m) for t in self.na for m in (mark, None)} if not form else ():
-            values[values == number] = np.nan
+            values, is_unreadable = self._convert(convert, np.nan, self.missing_words)
+            values = values.astype(np.float64)
+        if self.na and not form:
+            numbers = [number_in(text, m) for text in self.na for m in (mark, None)]
+            values[np.isin(values, numbers)] = np.nan
         return values, is_unreadable
 
     def days(self, order: str) -> tuple[Any, Array]:
@@ -289,10 +287,9 @@ class Cells:
         if self.column.dtype.kind == "M":
             days = self.column.dt.tz_localize(None).dt.normalize().reset_index(drop=True)
             return days.astype("datetime64[s]"), np.zeros(len(days), dtype=bool)
+        missing = np.datetime64("NaT")
         days, is_unreadable = self._convert(
-            lambda cell: day_in(str(cell).strip(), order),
-            np.datetime64("NaT"),
-            {*MISSING_WORDS, *self.na},
+            lambda cell: day_in(str(cell).strip(), order), missing, self.missing_words
         )
         days = import_pandas().Series(days.astype("datetime64[D]"))
         return days.astype("datetime64[s]"), is_unreadable
@@ -305,36 +302,31 @@ class Cells:
         Among ``levels``, such as "01" or "TRUE", a typed number or boolean is the level with its
         value. Raises a TableError if there are several.
         """
-        missing_words = {*missing_text, *self.na}
         levels_by_value: dict[float, list[str]] = {}
         for level in levels:
             levels_by_value.setdefault(number_in(level), []).append(level)
 
-        def convert(cell: Any) -> str | None:
-            text = text_of(cell)
-            if text in missing_words:
-                return None
-            matches = levels_by_value.get(cell, []) if isinstance(cell, (Real, np.bool_)) else []
+        def convert(cell: Any) -> str:
+            is_typed = isinstance(cell, (Real, np.bool_))
+            matches = levels_by_value.get(float(cell), []) if is_typed else []
             if len(matches) > 1:
-                where = f"column {self.column.name!r} has the number {text}, which may be "
-                advice = ". Store this column as text (in pandas.read_csv, pass dtype=str)"
-                raise TableError(where, " or ".join(map(repr, matches)), advice)
-            return matches[0] if matches else text
+                values = {"number": text_of(cell), "levels": " or ".join(map(repr, matches))}
+                refuse("ambiguous level", column=self.column.name, **values)
+            return matches[0] if matches else text_of(cell)
 
-        return self._convert(convert, None)[0]
+        return self._convert(convert, None, {*missing_text, *self.na})[0]
 
     def whole_numbers(self, mark: str | None) -> Array:
         """Return the cells as text, None if missing; "1.0" and "1 " become "1"."""
-        missing_words = {*MISSING_WORDS, *self.na}
 
         def convert(cell: Any) -> str | None:
             text = text_of(cell).strip()
             if WHOLE_NUMBER.fullmatch(text) is None:  # otherwise, digits beyond float64 are kept
                 number = number_in(text, mark)
                 text = text_of(number) if number.is_integer() else text_of(cell)
-            return None if text.strip() in missing_words else text
+            return None if text in self.na else text
 
-        return self._convert(convert, None)[0]
+        return self._convert(convert, None, self.missing_words)[0]
 
     def shown_mark(self) -> str | None:
         """Return the decimal mark that the cells show, or None.
@@ -434,10 +426,9 @@ def learn_kind(cells: Cells, mark: str | None = None) -> tuple[str, str, list[st
     column = cells.column
     if column.dtype.kind in "mM":
         return ("number" if column.dtype.kind == "m" else "date"), "", []
-    if import_pandas().api.types.infer_dtype(column) in _UNUSUAL_TYPES:
-        for cell in column:
-            if isinstance(cell, (list, dict, tuple, set, bytes, complex, np.ndarray)):
-                return "nested", type(cell).__name__, []
+    for cell in column if column.dtype == object else ():
+        if isinstance(cell, NESTED):
+            return "nested", type(cell).__name__, []
     values, is_unreadable = cells.numbers(mark, "")
     if not is_unreadable.any():
         if np.isnan(values).all():
@@ -485,23 +476,18 @@ def problem_of(
 ) -> MessageParts | None:
     """Describe why a column from :func:`learn_kind` cannot be used; None if it can."""
     if kind == "nested":
-        return (f"contains {form} values. Store one number or string in each cell",)
+        return problem("nested", form=form)
     if kind == "date" and not use_dates:
-        text = "contains dates or times. Convert them to numbers with "
-        return text, Argument("dates", list(DATE_PARTS))
+        return problem("dates", dates=list(DATE_PARTS))
     if not unmatched_texts:
         return None
     if kind == "number" and not form and all(map(_looks_numeric, unmatched_texts)):
-        cell = describe_names(unmatched_texts[:1])
-        text = f"contains {cell}, whose comma may be a decimal mark or thousands separator. Choose "
-        return text, Argument("decimal", ","), " or ", Argument("decimal", ".")
-    examples = describe_names(unmatched_texts, 3)
+        comma, point = Argument("decimal", ","), Argument("decimal", ".")
+        return problem("ambiguous mark", cell=unmatched_texts[0], comma=comma, point=point)
     noun = NOUNS[form] if kind == "number" else "dates"
-    advice = "Correct these cells or, if they "
-    if are_censored(unmatched_texts):
-        advice = "They are censored values: write the limit (200 for '>200') or, if they "
-    text = f"contains {noun}, but also {examples}. {advice}mean a missing value, pass "
-    return text, Argument("na", [t for t in unmatched_texts if len(t) <= MAX_CHARACTERS][:3])
+    name = "censored cells" if are_censored(unmatched_texts) else "unreadable cells"
+    short_texts = [text for text in unmatched_texts if len(text) <= MAX_CHARACTERS]
+    return problem(name, noun=noun, examples=unmatched_texts[:3], na=short_texts[:3])
 
 
 def are_censored(texts: Sequence[str]) -> bool:
@@ -515,18 +501,17 @@ def size_problem(values: Array, rows: Array) -> MessageParts | None:
     """Describe numbers that are infinite or too large, with their row; None if there are none."""
     if np.isinf(values).any():
         row = rows[int(np.flatnonzero(np.isinf(values))[0])]
-        return (f"is infinite in row {row + 1}. Leave the cell empty",)
-    return (f"has values beyond ±{LARGEST_NUMBER:.0e}. Rescale it",) if too_large(values) else None
+        return problem("infinite", row=row + 1)
+    return problem("too large", limit=LARGEST_NUMBER) if too_large(values) else None
 
 
 def text_problem(counts: Counter[str]) -> MessageParts | None:
     """Describe why text cannot be used as categories; None if it can."""
     if len(counts) <= max(MAX_CATEGORIES, counts.total() // 2):
         return None
-    extent = f"has {len(counts)} distinct values in {counts.total()} rows"
-    if np.mean([len(text.split()) for text in counts]) >= TEXT_WORDS:
-        return (f"{extent}; it is free text, which cannot be used as a feature",)
-    return (f"{extent}; it looks like an identifier",)
+    is_free_text = np.mean([len(text.split()) for text in counts]) >= TEXT_WORDS
+    kind = "free text" if is_free_text else "identifier"
+    return problem(kind, n_values=len(counts), n_rows=counts.total())
 
 
 def date_numbers(days: Any, name: str, parts: Sequence[str], reference: str) -> dict[str, Array]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from domainwise.base.process import csv_field_size
-from domainwise.tables.errors import Argument, TableError, quoted
+from domainwise.tables.errors import refuse
 from domainwise.tables.names import complete_names
 
 SEPARATORS = (",", "\t", ";", "|")
@@ -31,12 +31,8 @@ NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
 #: Descriptions and file extensions of other formats, by the first bytes of a file.
 _OTHER_FORMATS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
 _OTHER_FORMATS[b"\x1f\x8b\x08"] = ("a gzip", ".csv.gz")
-BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+BYTE_ORDER_MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32")
+BYTE_ORDER_MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16")
 
 
 class CsvFile:
@@ -53,12 +49,11 @@ class CsvFile:
         self.path, self.notes = path, tuple[str, ...]()
         self._content: bytes | None = None
         try:
-            codec = encoding and codecs.lookup(encoding).name
-            "".encode(encoding or "utf-8")
+            codec = codecs.lookup(encoding or "utf-8").name
+            "".encode(codec)  # some codecs, such as rot13, do not encode text
         except LookupError:
-            argument = Argument("encoding", encoding)
-            raise TableError(argument, " is unknown; use utf-8 or cp1252, for example") from None
-        self._encoding = "utf-8-sig" if codec in ("utf-8", None) else str(encoding)
+            refuse("unknown encoding", encoding=encoding)
+        self._encoding = "utf-8-sig" if codec == "utf-8" else codec
         if not in_chunks:
             with self._open() as file:
                 self._content = file.read()
@@ -80,16 +75,14 @@ class CsvFile:
             yield
         except UnicodeDecodeError as error:
             codec = self._encoding.removesuffix("-sig")
-            text = f"{self.path} is not encoded in {codec}: {error}. Try "
-            other_encoding = "cp1251" if codecs.lookup(codec).name == "cp1252" else "cp1252"
-            raise TableError(text, Argument("encoding", other_encoding)) from None
+            other_codec = "cp1251" if codec == "cp1252" else "cp1252"
+            values = {"codec": codec, "error": error, "encoding": other_codec}
+            refuse("wrong encoding", path=self.path, **values)
 
     def _scan(self, file: IO[bytes], detect: bool, fallback: str | None) -> None:
         """Count quotation marks and, if ``detect`` is True, detect the encoding."""
         has_nul, looks_western, n_quotes, first_bytes = False, True, 0, b""
-        line_numbers: dict[
-            bool, int
-        ] = {}  # of the first non-ASCII lines, by whether they are UTF-8
+        line_numbers = dict[bool, int]()  # the first non-ASCII lines, by whether they are UTF-8
         for line_number, line in enumerate(file, 1):
             first_bytes = first_bytes or line[:4]
             n_quotes += line.count(b'"')
@@ -99,24 +92,20 @@ class CsvFile:
                 is_utf8 = line.decode("utf-8", "ignore").encode() == line
                 line_numbers.setdefault(is_utf8, line_number)
         self._has_odd_quotes = bool(n_quotes % 2)
-        for magic_number, (description, extension) in _OTHER_FORMATS.items():
-            if first_bytes.startswith(magic_number):
-                text = f"{self.path} is {description} file. Rename it to end in {extension}"
-                raise TableError(text)
+        for first, (description, extension) in _OTHER_FORMATS.items():
+            if first_bytes.startswith(first):
+                refuse("other format", path=self.path, format=description, extension=extension)
         marks = [mark for mark in BYTE_ORDER_MARKS if first_bytes.startswith(mark)]
         if detect and marks:
             self._encoding = BYTE_ORDER_MARKS[marks[0]]
         elif detect and has_nul:
-            text = f"{self.path} contains NUL bytes. Export it as UTF-8 or, if it is UTF-16, pass "
-            raise TableError(text, Argument("encoding", "utf-16-le"))
+            refuse("NUL bytes", path=self.path, encoding="utf-16-le")
         elif detect and len(line_numbers) == 2:
-            text = f"{self.path} mixes encodings: line {line_numbers[True]} is UTF-8, but line "
-            text += f"{line_numbers[False]} is not. Convert the file to UTF-8, or pass "
-            raise TableError(text, Argument("encoding", "cp1252"))
+            lines = {"utf8": line_numbers[True], "other": line_numbers[False]}
+            refuse("mixed encodings", path=self.path, encoding="cp1252", **lines)
         elif detect and False in line_numbers:
             if not (fallback or looks_western):
-                text = f"{self.path} is not UTF-8, and its encoding cannot be detected. Specify it,"
-                raise TableError(f"{text} as in ", Argument("encoding", "cp1251"))
+                refuse("undetected encoding", path=self.path, encoding="cp1251")
             self._encoding = fallback or "cp1252"
             self.notes = (f"{self.path.name} is not UTF-8 and was read as {self._encoding}",)
 
@@ -126,7 +115,7 @@ class CsvFile:
         while first_line and not first_line.strip():
             n_blank_lines, first_line = n_blank_lines + 1, stream.readline()
         if not first_line:
-            raise TableError(f"{self.path} is empty. Pass a file with column names and rows")
+            refuse("empty file", path=self.path)
         lines = [first_line, *islice(filter(str.strip, stream), HEADER_LINES - 1)]
         with csv_field_size(sum(map(len, lines)) + 1):  # a field may span several lines
             n_fields = {s: [len(row) for row in csv.reader(lines, delimiter=s)] for s in SEPARATORS}
@@ -150,22 +139,20 @@ class CsvFile:
             invalid_rows.append(row)
             return "error"
 
-        n_bytes, last_name = BLOCK_BYTES, self.names[-1]
-        if self._content is not None:
-            n_bytes = min(len(self._content) + 1, 2**30)
+        is_read = self._content is not None
         read_options = arrow_csv.ReadOptions(
             column_names=self.names,
             skip_rows=self._n_header_lines,
             encoding="utf8" if self._encoding == "utf-8-sig" else self._encoding,
             use_threads=False,
-            block_size=n_bytes,
+            block_size=min(len(self._content or "") + 1, 2**30) if is_read else BLOCK_BYTES,
         )
         parse_options = arrow_csv.ParseOptions(
             delimiter=self._separator, newlines_in_values=True, invalid_row_handler=collect_row
         )
         convert_options = arrow_csv.ConvertOptions(
             # If a quotation mark is never closed, all later lines are in the last cell (see below).
-            include_columns=list(dict.fromkeys([*columns, last_name])),
+            include_columns=list(dict.fromkeys([*columns, self.names[-1]])),
             column_types=dict.fromkeys(self.names, pyarrow.string()),
             strings_can_be_null=True,
             null_values=[""],
@@ -175,17 +162,13 @@ class CsvFile:
             with self._open() as file, self._decoding_errors():
                 for batch in arrow_csv.open_csv(file, read_options, parse_options, convert_options):
                     if batch.num_rows:
-                        last_cell = batch.column(last_name)[-1].as_py()
+                        last_cell = batch.column(self.names[-1])[-1].as_py()
                     yield batch.select(columns)
         except pyarrow.ArrowInvalid:
             if not invalid_rows:
                 raise
             row = invalid_rows[0]
-            raise TableError(
-                f"{self.path}: line {row.number} has {row.actual_columns} fields, but there are "
-                f"{len(self.names)} column names. Correct {quoted(row.text)} (text that contains "
-                f"{self._separator!r} needs double quotes)"
-            ) from None
+            values = {"separator": self._separator, "n_names": len(self.names)}
+            refuse("wrong number of fields", path=self.path, row=row, **values)
         if self._has_odd_quotes and last_cell is not None and "\n" in last_cell:
-            where = f"{self.path}, near {quoted(last_cell)}"
-            raise TableError(f"{where}: a quotation mark is never closed. Close or remove it")
+            refuse("open quotation mark", path=self.path, cell=last_cell)

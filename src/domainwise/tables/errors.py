@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from importlib.resources import files
+from string import Formatter
+from typing import Any, NamedTuple, NoReturn
 
 from domainwise.base.messages import listed, needs_extra
 
 #: Maximum number of characters of a name or a cell in a message.
 MAX_CHARACTERS = 80
+PROBLEMS: dict[str, str] = tomllib.loads(
+    (files("domainwise.tables") / "problems.toml").read_text(encoding="utf-8")
+)
 
 
 class Argument(NamedTuple):
@@ -33,14 +39,44 @@ class TableError(ValueError):
         self.parts = parts
 
 
+def problem(kind: str, /, **values: Any) -> MessageParts:
+    """Return a text of ``problems.toml`` with these values.
+
+    In the texts, ``{decimal!a}`` is an :class:`Argument`, and ``{name!r}`` is a name or a list of
+    names in quotation marks.
+
+    >>> TableError(*problem("dates", dates=["month"]))
+    TableError("contains dates or times. Convert them to numbers with dates=['month']")
+    """
+    parts: list[str | Argument] = []
+    for text, key, form, conversion in Formatter().parse(PROBLEMS[kind]):
+        value = Formatter().get_field(key, (), values)[0] if key else ""
+        if conversion == "r":
+            value = describe_names(value) if isinstance(value, (list, dict)) else quoted(value)
+        value = Argument(str(key), value) if conversion == "a" else value
+        parts += [text, value if isinstance(value, Argument) else format(value, form or "")]
+    return tuple(parts)
+
+
+def refuse(kind: str, /, **values: Any) -> NoReturn:
+    """Raise a TableError with a text of ``problems.toml``."""
+    raise TableError(*problem(kind, **values)) from None
+
+
 class ColumnError(TableError):
     """Raised for columns that cannot be used; ``problems`` maps names to descriptions."""
 
     def __init__(self, problems: Mapping[str, MessageParts]) -> None:
         is_one = len(problems) == 1
         parts: list[str | Argument] = []
-        for name, problem in problems.items():
-            parts += [f"column {name!r} ", *problem] if is_one else [f"  {name!r} ", *problem, "\n"]
+        for name, text in problems.items():
+            parts += [
+                "column " if is_one else "  ",
+                quoted(name),
+                " ",
+                *text,
+                "" if is_one else "\n",
+            ]
         heading = "" if is_one else f"{len(problems)} columns cannot be used:\n"
         advice = ". To leave it out, pass " if is_one else "To leave them out, pass "
         remedy = Argument("drop", list(problems)), " or ", Argument("auto_drop", True)

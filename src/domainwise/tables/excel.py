@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from domainwise.base.messages import listed
-from domainwise.tables.errors import TableError, import_pandas, quoted
+from domainwise.tables.errors import import_pandas, quoted, refuse
 from domainwise.tables.names import complete_names
 
 #: Maximum unpacked size of a workbook, which takes some 20 seconds to read, and of an XML file that
@@ -49,7 +49,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
 
     sheets = sorted(_find_sheets(path), key=lambda sheet: not sheet.is_visible)
     if not sheets:
-        raise TableError(f"{path} is empty. Pass a workbook with column names and rows")
+        refuse("empty file", path=path)
     (sheet_name, is_visible, errors), *other_sheets = sheets
     try:
         sheet = CalamineWorkbook.from_path(path).get_sheet_by_name(sheet_name)
@@ -80,10 +80,8 @@ def _find_sheets(path: Path) -> list[_Sheet]:
     with zipfile.ZipFile(path) as archive:
         n_bytes = sum(member.file_size for member in archive.infolist())
         if n_bytes > MAX_UNPACKED_BYTES:
-            raise TableError(
-                f"{path} unpacks to {n_bytes / 1e6:,.0f} MB, but the maximum is "
-                f"{MAX_UNPACKED_BYTES / 1e6:,.0f} MB. Save the sheet as CSV or Parquet"
-            )
+            sizes = {"size": n_bytes / 1e6, "limit": MAX_UNPACKED_BYTES / 1e6}
+            refuse("large workbook", path=path, **sizes)
         if (damaged_member := archive.testzip()) is not None:  # or larger than declared
             raise ValueError(f"{damaged_member} is damaged")
         contents = [
@@ -98,12 +96,12 @@ def _find_sheets(path: Path) -> list[_Sheet]:
             identifier = next((v for name, v in sheet.items() if name.endswith("}id")), "")
             xml = archive.read(f"xl/{path_by_id.pop(identifier).removeprefix('/xl/')}")
             name, is_visible = str(sheet.get("name")), sheet.get("state", "visible") == "visible"
-            if (errors := _scan_sheet(xml, f"{path}: sheet {quoted(name)}")) is not None:
+            if (errors := _scan_sheet(xml, path, name)) is not None:
                 sheets.append(_Sheet(name, is_visible, errors))
     return sheets
 
 
-def _scan_sheet(xml: bytes, where: str) -> dict[tuple[int, int], str] | None:
+def _scan_sheet(xml: bytes, path: Path, name: str) -> dict[tuple[int, int], str] | None:
     """Check the area that the cells span, and return the errors in cells; None without cells."""
     position, has_error, n_cells, errors = (b"A", b"1"), False, 0, {}
     letters, rows = ({text} for text in position)
@@ -118,10 +116,8 @@ def _scan_sheet(xml: bytes, where: str) -> dict[tuple[int, int], str] | None:
             errors[index] = match[3].decode("ascii", "replace")
     height, width = max(map(int, rows)), max(map(_column_index, letters)) + 1
     if height * width > max(MAX_AREA, MAX_AREA_PER_CELL * n_cells):
-        raise TableError(
-            f"{where} has {n_cells:,} cells, spread over {height:,} rows and {width:,} columns. "
-            "Delete the cells that are far away from the table, or save the table as CSV"
-        )
+        extent = {"n_cells": n_cells, "height": height, "width": width}
+        refuse("sparse sheet", path=path, sheet=name, **extent)
     return errors if n_cells else None
 
 

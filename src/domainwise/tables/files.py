@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from domainwise.base.files import replacing
 from domainwise.tables.csv_files import CsvFile
-from domainwise.tables.errors import TableError, import_pandas
+from domainwise.tables.errors import TableError, import_pandas, refuse
 from domainwise.tables.excel import DAMAGED, read_excel
 from domainwise.tables.names import check_names, require_columns
 
@@ -58,7 +58,7 @@ class OpenTable:
                     yield rows[:chunk_rows]
                     pending = [rows[chunk_rows:]]
         if is_empty:
-            raise TableError(f"{self.path} has column names but no rows. Pass a table with rows")
+            refuse("no rows", path=self.path)
         if sum(map(len, pending)):
             yield concat(pending, ignore_index=True)
 
@@ -84,11 +84,11 @@ def open_table(
     import_pandas()
     path, notes = Path(path), tuple[str, ...]()
     if not path.exists():
-        raise TableError(f"{path} does not exist. Check the path")
+        refuse("no file", path=path)
     if path.is_dir() and not parquet_files(path):
-        raise TableError(f"{path} is a folder without Parquet files. Pass another folder or a file")
+        refuse("no Parquet files", path=path)
     if path.is_file() and path.stat().st_size == 0:
-        raise TableError(f"{path} is empty. Pass a file with column names and rows")
+        refuse("empty file", path=path)
     file_format = existing_format(path)
     read: Callable[[list[str]], Iterator[Any]] = partial(_arrow_frames, path, file_format)
     with _read_errors(path):
@@ -100,18 +100,14 @@ def open_table(
             sheet, notes = read_excel(path)
             names, read = list(sheet.columns), lambda columns: iter([sheet[columns]])
         else:
-            import pyarrow
-            from pyarrow import parquet
+            from pyarrow import OSFile, ipc, parquet
 
             first_file = parquet_files(path)[0]
+            is_parquet = file_format == "parquet"
+            with OSFile(str(first_file)) as file:
+                schema = parquet.read_schema(file) if is_parquet else ipc.open_file(file).schema
             folder_columns = folder_values(first_file.as_posix(), path.as_posix())
-            with pyarrow.memory_map(str(first_file)) as file:
-                is_feather = file_format == "feather"
-                source: Any = (
-                    pyarrow.ipc.open_file(file) if is_feather else parquet.ParquetFile(file)
-                )
-                file_columns = (source.schema if is_feather else source.schema_arrow).names
-            names = [name for name in (*file_columns, *folder_columns) if not _is_index(name)]
+            names = [name for name in (*schema.names, *folder_columns) if not _is_index(name)]
     check_names(names, str(path))
     return OpenTable(path, names, notes, read)
 
@@ -126,7 +122,7 @@ def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> st
     for extension, file_format in formats.items():
         if name.endswith(extension):
             return file_format
-    raise TableError(f"{path} has an unknown file extension. Use one of {', '.join(formats)}")
+    refuse("unknown extension", path=path, extensions=", ".join(formats))
 
 
 def existing_format(path: str | Path) -> str:
@@ -243,10 +239,9 @@ def _read_errors(path: Path) -> Iterator[None]:
             f'"domainwise[{extra}]"'
         ) from None
     except (OSError, EOFError, ValueError, csv.Error, *DAMAGED) as error:
-        reason = getattr(error, "strerror", None) or (
-            f"it is damaged or is not {format_name} file ({''.join(str(error).splitlines()[:1])})"
-        )
-        raise TableError(f"{path} cannot be read: {reason}. Export or copy it again") from None
+        reason = "it is damaged or is not " + format_name
+        reason += f" file ({''.join(str(error).splitlines()[:1])})"
+        refuse("unreadable", path=path, reason=getattr(error, "strerror", None) or reason)
 
 
 # Writing ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import numpy as np
 from domainwise.base.arrays import Array
 from domainwise.base.messages import listed
 from domainwise.tables.cells import is_numeric
-from domainwise.tables.errors import TableError, describe_names, import_pandas
+from domainwise.tables.errors import describe_names, import_pandas, refuse
 
 #: Name for a first column without a name, which is usually an index written by pandas or R. If
 #: another column already has this name, ".1" is added.
@@ -30,11 +30,9 @@ def check_names(names: Iterable[str], where: str) -> None:
     """Raise a TableError if several columns have the same name, or if a name is very long."""
     counts = Counter(names)
     if duplicates := [name for name, count in counts.items() if count > 1]:
-        text = f"{where} has more than one column named {describe_names(duplicates)}"
-        raise TableError(f"{text}. Give each column a unique name")
+        refuse("duplicate names", where=where, names=duplicates)
     if long_names := [name for name in counts if len(name) > MAX_NAME_LENGTH]:
-        text = f"{where} has a column named {describe_names(long_names[:1])}"
-        raise TableError(f"{text}. Give it a name of up to {MAX_NAME_LENGTH:,} characters")
+        refuse("long name", where=where, name=long_names[0], limit=MAX_NAME_LENGTH)
 
 
 def require_columns(
@@ -48,9 +46,8 @@ def require_columns(
     name_by_lowercase = {name.lower(): name for name in names}
     similar_names = difflib.get_close_matches(missing_names[0].lower(), name_by_lowercase, n=1)
     hint = f"did you mean {name_by_lowercase[similar_names[0]]!r}?" if similar_names else ""
-    hint = hint or f"it has {describe_names(names)}"
-    noun = "column" + "s" * (len(missing_names) > 1)
-    raise TableError(f"{where} has no {noun} {describe_names(missing_names)}{reason}; {hint}")
+    values = {"hint": hint or f"it has {describe_names(names)}", "s": "s"[: len(missing_names) - 1]}
+    refuse("missing columns", where=where, names=missing_names, reason=reason, **values)
 
 
 def split_names(entries: Sequence[str] | None, names: Iterable[str]) -> list[str] | None:
@@ -78,17 +75,18 @@ def choose_features(
     """Return the feature columns, and a note if a column without a name is left out.
 
     They are ``features``, or all columns except target and domain. Those in ``drop`` are excluded.
+    Entries may contain several names, separated by commas.
 
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
     (['age'], [])
     """
+    features, drop = split_names(features, names), split_names(drop, names)
     listed_names = [*(features or ()), *(drop or ())]
     require_columns([target, domain, *listed_names], names, where)
     if target == domain:
-        raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
+        refuse("same column", target=target)
     if label_names := sorted({target, domain}.intersection(listed_names)):
-        text = "the target and the domain cannot be features and cannot be dropped; got "
-        raise TableError(f"{text}{describe_names(label_names)}. Do not list them")
+        refuse("label as feature", names=label_names)
     excluded_names, notes = {target, domain, *(drop or ())}, []
     if features is None:
         features = [name for name in names if not is_unnamed(name)]
@@ -96,7 +94,7 @@ def choose_features(
             notes = [UNNAMED_NOTE]
     feature_names = [name for name in dict.fromkeys(features) if name not in excluded_names]
     if not feature_names:
-        raise TableError(f"{where} has no feature columns left. Select more, or drop fewer columns")
+        refuse("no features left", where=where)
     return feature_names, notes
 
 
@@ -104,16 +102,14 @@ def named_frame(frame: Any) -> Any:
     """Convert a data frame to pandas, with text as names and a new index."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
     if not hasattr(frame, "set_axis") or frame.ndim != 2:
-        text = f"the table must be a data frame, got {type(frame).__name__}"
-        raise TableError(f"{text}. Convert it to a pandas data frame")
+        refuse("not a frame", type=type(frame).__name__)
     return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
 
 
 def complete_names(names: list[str], path: Path, place: str) -> list[str]:
     """Return the column names of a file; a first column without a name gets a unique one."""
     if unnamed_columns := [i for i, name in enumerate(names[1:], 2) if not name.strip()]:
-        where = f"{path}: column {unnamed_columns[0]} of {place}"
-        raise TableError(f"{where} has no name. Name all columns in the first row of the table")
+        refuse("unnamed column", path=path, column=unnamed_columns[0], place=place)
     unused_names = (n for i in count() if (n := f"{UNNAMED}.{i}" if i else UNNAMED) not in names)
     return names if names[0].strip() else [next(unused_names), *names[1:]]
 

@@ -25,28 +25,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import MAX_CLASSES, is_quantity
 from domainwise.base.messages import listed
-from domainwise.tables import cells
+from domainwise.tables import cells, errors, names
 from domainwise.tables.cells import Cells
-from domainwise.tables.errors import (
-    MAX_CHARACTERS,
-    Argument,
-    ColumnError,
-    MessageParts,
-    TableError,
-    describe_names,
-    import_pandas,
-    quoted,
-)
+from domainwise.tables.errors import Argument, import_pandas, problem, refuse
 from domainwise.tables.files import OpenTable, open_table
-from domainwise.tables.names import (
-    choose_features,
-    feature_notes,
-    named_frame,
-    require_columns,
-    similar_label_notes,
-    site_columns,
-    split_names,
-)
 
 #: Maximum number of features of each type that a note lists.
 MAX_LISTED_FEATURES = 50
@@ -111,7 +93,7 @@ class Schema:
         not fit. ``rows`` selects rows by position. For messages, ``first_row`` is the number of
         rows before this chunk of a table.
         """
-        require_columns(self.features, list(frame.columns), "the table")
+        names.require_columns(self.features, list(frame.columns), "the table")
         row_numbers = np.arange(len(frame)) if rows is None else rows
         columns = cells_of(frame, self.features, self.na, rows)
         return self.convert(columns, row_numbers + first_row)
@@ -139,8 +121,8 @@ class Schema:
         """Return a numeric column as float64, with NaN for missing values."""
         values, is_unreadable = column.numbers(self.mark(name), self.forms.get(name, ""))
         self._refuse(column, name, is_unreadable, row_numbers)
-        if problem := cells.size_problem(values, row_numbers):
-            raise TableError(f"column {name!r} ", *problem)
+        if size_problem := cells.size_problem(values, row_numbers):
+            raise errors.TableError(f"column {errors.quoted(name)} ", *size_problem)
         return values
 
     def _refuse(self, column: Cells, name: str, is_unreadable: Array, row_numbers: Array) -> None:
@@ -151,16 +133,14 @@ class Schema:
         cell = str(column.column.iloc[i])
         noun = "dates" if name in self.dates else cells.NOUNS[form]
         marks = [m for m in ",." if not np.isnan(cells.number_in(cell.strip(), m, form))]
-        advice: MessageParts = ("Correct the cell or leave it empty",)
-        if name in self.dates:
-            advice = ("Write it as YYYY-MM-DD, or leave the cell empty",)
-        elif marks:
-            advice = "Set the decimal mark with ", Argument("decimal", marks[0])
-            advice += (" or ", Argument("decimal", marks[1])) if len(marks) == 2 else ()
-        if len(cell) <= MAX_CHARACTERS and "," not in cell:  # --na a,b lists two values
-            advice += ", or treat this value as missing with ", Argument("na", [cell])
-        text = f"must contain {noun}, but row {row_numbers[i] + 1} has {quoted(cell)}. "
-        raise TableError(f"column {name!r} {text}", *advice)
+        advice = problem("write a date" if name in self.dates else "correct the cell")
+        if marks and name not in self.dates:
+            first, second = Argument("decimal", marks[0]), Argument("decimal", marks[-1])
+            advice = problem("set the mark" if len(marks) == 1 else "set a mark", a=first, b=second)
+        if len(cell) <= errors.MAX_CHARACTERS and "," not in cell:  # --na a,b lists two values
+            advice += problem("treat as missing", na=[cell])
+        values = {"noun": noun, "row": row_numbers[i] + 1, "cell": cell}
+        raise errors.TableError(*problem("unreadable cell", column=name, **values), *advice)
 
     def read_domains(self, frame: Any) -> Array | None:
         """Return the domain of each row as text, None if it is missing; None without a column."""
@@ -316,14 +296,12 @@ def check_table(
     """
     for name, entries, choices in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
         if isinstance(entries, str) or not set(entries) <= set(choices):
-            text = f" is not supported; use {', '.join(choices)}"
-            raise TableError(Argument(name, entries), text)
+            refuse("unsupported", value=Argument(name, entries), choices=", ".join(choices))
     cells.check_mark(decimal)
     file = frame if isinstance(frame, OpenTable) else None
-    frame, na = named_frame(frame) if file is None else None, tuple(map(str, na))
+    frame, na = names.named_frame(frame) if file is None else None, tuple(map(str, na))
     column_names = list(frame.columns) if file is None else file.names
-    features, drop = (split_names(entries, column_names) for entries in (features, drop))
-    feature_names, notes = choose_features(
+    feature_names, notes = names.choose_features(
         column_names, target=target, domain=domain, features=features, drop=drop, where=where
     )
     if file is not None:
@@ -332,18 +310,18 @@ def check_table(
     domain_texts: Any = schema.read_domains(frame)
     has_domain = np.array([text is not None for text in domain_texts], dtype=bool)
     if not has_domain.any():
-        raise TableError(f"the domain column {domain!r} has no values. Choose another column")
+        refuse("no values", role="domain", column=domain)
     dropped_domains = _find_domains(drop_domains or (), domain_texts[has_domain], where)
     rows = np.flatnonzero(has_domain & ~np.isin(domain_texts, dropped_domains))
     if not len(rows):
-        raise TableError(f"{where} has no rows left. Drop fewer domains")
+        refuse("no rows left", where=where)
     columns = cells_of(frame, [*feature_names, target], na, rows)
     decimal, marks = cells.learn_marks(columns, decimal)
     schema = replace(schema, decimal=decimal, marks=marks)
     task, form, y = learn_target(columns.pop(target), task, schema, rows)
     has_target = ~import_pandas().isna(y)
     if not has_target.any():
-        raise TableError(f"the target column {target!r} has no values. Choose another column")
+        refuse("no values", role="target", column=target)
     for role, has_label in (("target", has_target), ("domain", has_domain)):
         if not has_label.all():
             extent = f"{len(has_label) - has_label.sum()} of {len(has_label)}"
@@ -360,11 +338,10 @@ def check_table(
         columns, schema, row_numbers=rows, dates=dates, auto_drop=auto_drop, notes=notes
     )
     if not schema.features:
-        text = f"{where} has no features that can be used: {'; '.join(notes)}"
-        raise TableError(f"{text}. Choose other feature columns")
+        refuse("no usable features", where=where, notes="; ".join(notes))
     domain_codes = np.unique(domains, return_inverse=True)[1]
-    schema = replace(schema, site_level=tuple(site_columns(X, domain_codes)))
-    notes += feature_notes(X, y, schema.site_level, domains)
+    schema = replace(schema, site_level=tuple(names.site_columns(X, domain_codes)))
+    notes += names.feature_notes(X, y, schema.site_level, domains)
     groups = {"numeric": schema.numeric, "categorical": schema.categorical, "date": schema.dates}
     lists = [
         f"{k} features: {listed(v, MAX_LISTED_FEATURES, ', ')}" for k, v in groups.items() if v
@@ -394,68 +371,60 @@ def learn_features(
     ``schema`` contains the decimal marks. Notes on columns that are left out, and on how cells are
     read, are added to ``notes``. One ColumnError lists all features that cannot be used.
     """
-    names: dict[str, list[str]] = defaultdict(list)  # names of the columns that are used, by kind
+    used: dict[str, list[str]] = defaultdict(list)  # columns by kind
     noted: dict[str, list[str]] = defaultdict(list)  # columns by what a note says about them
-    problems: dict[str, MessageParts] = {}
+    problems: dict[str, errors.MessageParts] = {}
     forms, levels, latest_days = dict(schema.forms), dict(schema.levels), dict[str, str]()
     for name, column in columns.items():
         mark, is_constant, counts = schema.mark(name), False, Counter[str]()
         kind, form, unmatched = cells.learn_kind(column, mark)
-        problem = cells.problem_of(kind, form, unmatched, use_dates=bool(dates))
+        reason = cells.problem_of(kind, form, unmatched, use_dates=bool(dates))
         if auto_drop and (kind, form) == ("number", "") and cells.are_censored(unmatched):
             values, is_censored = column.numbers(mark, "")
             if (n_cells := is_censored.sum()) <= np.isfinite(values).sum():
-                problem, form = None, "censored"
+                reason, form = None, "censored"
                 example = f"{name} ({n_cells} cells, such as {unmatched[0]!r})"
                 noted["with censored values, which are read as their limit"].append(example)
-        if problem is None and kind == "number":
+        if reason is None and kind == "number":
             values, _ = column.numbers(mark, form)
-            problem = cells.size_problem(values, row_numbers)
+            reason = cells.size_problem(values, row_numbers)
             is_constant = np.nanmin(values) == np.nanmax(values)
-        elif problem is None and kind == "text":
+        elif reason is None and kind == "text":
             counts.update(text for text in column.texts() if text is not None)
-            problem, is_constant = cells.text_problem(counts), len(counts) == 1
-        elif problem is None and kind == "date":
+            reason, is_constant = cells.text_problem(counts), len(counts) == 1
+        elif reason is None and kind == "date":
             days, is_unreadable = column.days(form)
-            if is_unreadable.any():
-                problem = ("has dates that are ambiguous or cannot be read. Use YYYY-MM-DD",)
+            reason = problem("ambiguous dates") if is_unreadable.any() else None
             is_constant, latest_days[name] = days.nunique() == 1, str(days.max())[:10]
-        if problem is not None:
-            problems[name] = problem
-        elif kind == "empty" or is_constant:
-            reason = "constant" if is_constant else "empty"
-            noted[f"left out because they are {reason}"].append(name)
-        else:
-            names[kind].append(name)
-            forms |= {name: form} if form else {}
-            levels |= {name: texts} if (texts := cells.spelled_levels([*counts])) else {}
-            if len(counts) > MAX_LEVELS:
-                extent = f"{name} ({len(counts)} in {counts.total()} rows)"
-                noted["with many categories, of which rare ones are pooled"].append(extent)
-            elif form in FORM_NOTES:
-                noted[FORM_NOTES[form]].append(name)
-            elif kind == "number" and (example := cells.rewritten_example(column, mark)):
-                text = f"{name} ({example})"
-                noted["with decimal commas or thousands separators"].append(text)
+        if reason is not None:
+            problems[name] = reason
+            continue
+        if kind == "empty" or is_constant:
+            noted[f"left out because they are {'constant' if is_constant else 'empty'}"] += [name]
+            continue
+        used[kind].append(name)
+        forms |= {name: form} if form else {}
+        levels |= {name: texts} if (texts := cells.spelled_levels([*counts])) else {}
+        if len(counts) > MAX_LEVELS:
+            extent = f"{name} ({len(counts)} in {counts.total()} rows)"
+            noted["with many categories, of which rare ones are pooled"].append(extent)
+        elif form in FORM_NOTES:
+            noted[FORM_NOTES[form]].append(name)
+        elif kind == "number" and (example := cells.rewritten_example(column, mark)):
+            noted["with decimal commas or thousands separators"].append(f"{name} ({example})")
     if problems and not auto_drop:
-        raise ColumnError(problems)
+        raise errors.ColumnError(problems)
     if problems:
         noted["left out because they cannot be used"] = list(problems)
-    latest_day = max((latest_days[name] for name in names["date"]), default="")
-    if names["date"]:
+    latest_day = max((latest_days[name] for name in used["date"]), default="")
+    if used["date"]:
         age_note = f" (age on {latest_day})" if "age" in dates else ""
-        noted[f"with dates, converted to {', '.join(dates)}{age_note}"] = names["date"]
+        noted[f"with dates, converted to {', '.join(dates)}{age_note}"] = used["date"]
     notes += [f"columns {text}: {', '.join(entries)}" for text, entries in noted.items()]
-    schema = replace(
-        schema,
-        numeric=tuple(names["number"]),
-        categorical=tuple(names["text"]),
-        forms=forms,
-        dates=tuple(names["date"]),
-        date_parts=tuple(dates) if names["date"] else (),
-        reference=latest_day,
-        levels=levels,
-    )
+    numeric, categorical, used_dates = (tuple(used[k]) for k in ("number", "text", "date"))
+    schema = replace(schema, numeric=numeric, categorical=categorical, forms=forms, levels=levels)
+    if used_dates:
+        schema = replace(schema, dates=used_dates, date_parts=tuple(dates), reference=latest_day)
     return schema, schema.convert(columns, row_numbers)
 
 
@@ -466,27 +435,27 @@ def learn_target(
 
     Targets are floats, or class names as text. ``task`` is "auto" or the task.
     """
-    subject, mark = f"the target {schema.target!r}", schema.mark(schema.target)
+    mark = schema.mark(schema.target)
     kind, form, unmatched = cells.learn_kind(column, mark)
     if kind == "date":
-        raise TableError(f"{subject} contains dates. Choose another target")
-    if problem := cells.problem_of(kind, form, unmatched):
-        raise TableError(f"{subject} ", *problem, ", or choose another target")
+        refuse("unusual target", target=schema.target, noun="dates")
+    if reason := cells.problem_of(kind, form, unmatched):
+        subject = f"the target {errors.quoted(schema.target)} "
+        raise errors.TableError(subject, *reason, ", or choose another target")
     values, _ = column.numbers(mark, form)
     present_values = values[~np.isnan(values)]
     are_numbers = kind == "number" and not {*column.counts} <= {*cells.BOOLEANS}
-    if are_numbers and (problem := cells.size_problem(values, row_numbers)):
-        raise TableError(f"column {schema.target!r} ", *problem)
+    if are_numbers:
+        schema.read_numbers(column, schema.target, row_numbers)
     if task == "auto":
         is_continuous = are_numbers and is_quantity(present_values)
         task = "regression" if is_continuous else "classification"
     if task == "regression":
         if kind != "number":
-            remedy = Argument("task", "classification"), " or a numeric column"
-            raise TableError(f"{subject} contains text. Use ", *remedy)
+            refuse("text as target", target=schema.target, task="classification")
         return task, form, values
     if form:
-        raise TableError(f"{subject} contains {cells.NOUNS[form]}. Choose another target")
+        refuse("unusual target", target=schema.target, noun=cells.NOUNS[form])
     if are_numbers and np.all(present_values == np.round(present_values)):
         return task, "", column.whole_numbers(mark)
     return task, "", column.texts()
@@ -494,57 +463,48 @@ def learn_target(
 
 def _check_target(y: Array, task: str, name: str) -> list[str]:
     """Raise a TableError if targets cannot be used, and return notes on unusual classes."""
-    subject, (classes, counts) = f"the target {name!r}", np.unique(y, return_counts=True)
+    classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2:
         noun = "value" if task == "regression" else "class"
-        value = f"{classes[0]:g}" if task == "regression" else quoted(classes[0])[1:-1]
-        raise TableError(f"{subject} has only one {noun}, {value}. Choose another column")
+        value = f"{classes[0]:g}" if task == "regression" else errors.quoted(classes[0])[1:-1]
+        refuse("one class", target=name, noun=noun, value=value)
     if task == "regression":
         return []
     if len(classes) > max(MAX_CLASSES, len(y) // 3):
-        text = f"{subject} has {len(classes)} classes in {len(y)} rows. Choose another column"
-        remedy = Argument("task", "regression")
-        raise TableError(text, ", or use ", remedy, " if the target is continuous")
+        extent = {"n_classes": len(classes), "n_rows": len(y)}
+        refuse("many classes", target=name, task="regression", **extent)
+    subject = f"the target {name!r}"
     return [
         f"{label!r} is a class of {subject}, with {n_rows} rows; if it means a missing value, add "
         "it to na"
         for label, n_rows in zip(classes.tolist(), counts, strict=True)
         if label in cells.MISSING_WORDS
-    ] + similar_label_notes(classes, f"classes of {subject}")
+    ] + names.similar_label_notes(classes, f"classes of {subject}")
 
 
 def _find_domains(entries: Sequence[str], domains: Array, where: str) -> list[str]:
     """Return the domains in ``entries``, which may contain several names, separated by commas."""
     domain_names = sorted({*domains.tolist()})
-    excluded_names = split_names([str(entry) for entry in entries], domain_names) or []
+    excluded_names = names.split_names([str(entry) for entry in entries], domain_names) or []
     if unknown_names := [name for name in excluded_names if name not in domain_names]:
-        text = f"{where} has no domain {describe_names(unknown_names)}. Its domains are "
-        raise TableError(text, describe_names(domain_names))
+        refuse("unknown domains", where=where, names=unknown_names, domains=domain_names)
     return excluded_names
 
 
-def _check_domains(domains: Array, y: Array, task: str, column_name: str) -> list[str]:
+def _check_domains(domains: Array, y: Array, task: str, column: str) -> list[str]:
     """Raise a TableError if the domains cannot be used, and return notes on unusual domains."""
     domain_names, domain_codes, sizes = np.unique(domains, return_inverse=True, return_counts=True)
     if len(domain_names) < 2:
-        raise TableError(
-            f"the domain column {column_name!r} has only one domain, {domain_names[0]!s}, but at "
-            "least two are needed. Choose another column, or add rows from other domains"
-        )
+        refuse("one domain", column=column, domain=str(domain_names[0]))
     if len(domain_names) > 2 and sizes.max() == 1:
-        raise TableError(
-            f"the domain column {column_name!r} has a different value in every row. Choose a "
-            "column that groups rows, such as the site or the patient"
-        )
-    notes = similar_label_notes(domain_names, f"domains of column {column_name!r}")
+        refuse("domain in every row", column=column)
+    notes = names.similar_label_notes(domain_names, f"domains of column {column!r}")
     if task == "classification":
         n_classes = [len(np.unique(y[domain_codes == k])) for k in range(len(domain_names))]
         one_class_domains = [str(d) for d, n in zip(domain_names, n_classes, strict=True) if n == 1]
         if len(one_class_domains) == len(domain_names):
-            raise TableError(
-                f"every domain of column {column_name!r} has only one class, so classes cannot be "
-                "separated from domains. Choose another domain column"
-            )
+            refuse("one class per domain", column=column)
         if one_class_domains:
-            notes.append(f"{ONE_CLASS_NOTE}, but not scored: {describe_names(one_class_domains)}")
+            listed_domains = errors.describe_names(one_class_domains)
+            notes.append(f"{ONE_CLASS_NOTE}, but not scored: {listed_domains}")
     return notes

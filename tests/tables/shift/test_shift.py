@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import domainwise
 from domainwise import ShiftWatch, check_shift
+from domainwise.datasets import load_heart
 from domainwise.tables.shift import watch as watching
 from domainwise.tables.shift.check import find_shifts
 
@@ -121,6 +122,14 @@ def test_new_rows_of_a_known_site_have_no_findings():
     old = np.arange(len(X)) % 2 == 0
     watch = ShiftWatch().fit(X[old], sample_domain=np.repeat(list("ABCDE"), 120))
     assert check_shift(watch, X[~old], sample_domain=np.repeat(list("ABCDE"), 120)) == []
+
+
+def test_a_mean_of_zeros_is_shown_as_zero():
+    heart = load_heart()
+    new = heart.sample_domain == "switzerland"
+    watch = ShiftWatch().fit(heart.data[~new], sample_domain=heart.sample_domain[~new])
+    words = [str(f) for f in check_shift(watch, heart.data[new]) if f.kind == "level"]
+    assert any("the mean of 'x4' is 0, but" in text for text in words)  # it was not measured
 
 
 def test_means_of_small_sources_are_treated_as_uncertain():

@@ -40,7 +40,6 @@ class HostRows:
 class TorchBackend(Backend):
     """Backend for tensors: rows and models stay on their device; small matrices are on the host."""
 
-    dense_gram = operator.TorchDenseGram
     streamed_gram = operator.TorchStreamedGram
     sum_rows = staticmethod(operator.sum_rows)
     sum_cells = staticmethod(operator.sum_cells)

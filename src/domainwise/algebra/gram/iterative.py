@@ -8,7 +8,7 @@ landmarks (theory 8.2).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -22,7 +22,7 @@ from domainwise.algebra.kernels.functions import Kernel
 from domainwise.algebra.labels import RowLabels
 from domainwise.algebra.methods.components import warn_stopped
 from domainwise.algebra.methods.contract import Matrix, Solution
-from domainwise.base.arrays import Array, available_memory, cast, is_tensor, namespace
+from domainwise.base.arrays import Array, available_memory, cast, namespace
 
 #: Smallest relative residual that can be reached with products in float32.
 FLOAT32_TOLERANCE = 1e-5
@@ -32,7 +32,7 @@ FLOAT32_REDUCTION = 2e-7
 #: product. If products are compiled, it is at most COMPILED_RANK times the square root of N.
 PRECONDITIONER_RANK, COMPILED_RANK = 500, 2.5
 #: Number of rows whose features are evaluated at a time, for arrays and for tensors.
-PANEL_ROWS, TENSOR_PANEL_ROWS = 4096, 32768
+PANEL_ROWS, TENSOR_PANEL_ROWS = 1024, 32768
 
 Product = Callable[[Matrix], Matrix]
 
@@ -125,33 +125,28 @@ class LandmarkFeatures:
         W = W + kernel.constant
         self.right, self.root = rows.right, cast(inverse_root((W + W.T) / 2, eps)[1], self.dtype)
 
-    def panels(self, X: Any, *, compiled: bool = False) -> Iterator[tuple[slice, Any]]:
-        """Yield slices of the rows of X, and the features of these rows."""
-        for rows in tiles.panels(len(X), TENSOR_PANEL_ROWS if is_tensor(X) else PANEL_ROWS):
-            left = self.kernel.prepare(cast(X[rows], self.dtype)).left
-            C = self.kernel.block(left, self.right, compiled=compiled) + self.kernel.constant
-            yield rows, C @ self.root
+    def of(self, X: Any, *, compiled: bool = False) -> Any:
+        """Return the features of the rows of X."""
+        left = self.kernel.prepare(cast(X, self.dtype)).left
+        C = self.kernel.block(left, self.right, compiled=compiled) + self.kernel.constant
+        return C @ self.root
 
-    def moments(self, X: Any, roots: Any = None) -> Any:
-        """Return the sums of the features (first row) and of their outer products (other rows).
+    def centred_moments(self, X: Any, roots: Any = None) -> Any:
+        """Return the second moments of the features, minus those of their mean.
 
         ``roots`` are the square roots of the weights of rows.
         """
         xp, m = namespace(X), self.root.shape[1]
-        total = xp.zeros((m + 1, m), dtype=xp.float64, device=X.device)
-        for rows, features in self.panels(X):
-            features = cast(features, xp.float64)
+        total = xp.zeros((m, m), dtype=xp.float64, device=X.device)
+        sums, n_samples = xp.zeros_like(total[0]), 0.0
+        for rows in tiles.panels(len(X), TENSOR_PANEL_ROWS):
+            features = cast(self.of(X[rows]), xp.float64)
             root = xp.ones_like(features[:, :1]) if roots is None else roots[rows]
             features = features * root
-            total[0] += root[:, 0] @ features
-            total[1:] += features.T @ features
-        return total
-
-
-def whitened_moments(moments: Any, n_samples: float, eps: float) -> tuple[Any, Any, Any]:
-    """Return the mean of the features, and :func:`inverse_root` of their centred second moments."""
-    mean = moments[0] / n_samples
-    return mean, *inverse_root(moments[1:] - n_samples * namespace(mean).outer(mean, mean), eps)
+            total += features.T @ features
+            sums += root[:, 0] @ features
+            n_samples += (root * root).sum()
+        return total - xp.outer(sums, sums) / n_samples
 
 
 @dataclass(frozen=True)
@@ -307,8 +302,13 @@ class StreamedGram(IterativeGram):
         landmarks = self.X[landmark_rows(n, self.seed, max_landmarks)]
         nystrom = LandmarkFeatures(self.kernel, landmarks, float(np.finfo(self.dtype).eps))
         features = np.empty((n, nystrom.root.shape[1]), dtype=np.float32)
-        for rows, panel_features in nystrom.panels(self.X, compiled=use_numba):
-            features[rows] = panel_features
+        panels = tiles.panels(n, PANEL_ROWS)
+
+        def work(thread: int, pool_size: int) -> None:
+            for rows in panels[thread::pool_size]:
+                features[rows] = nystrom.of(self.X[rows], compiled=use_numba)
+
+        tiles.in_threads(len(panels), work)
         if self.roots is None:
             features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
         else:

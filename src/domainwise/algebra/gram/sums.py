@@ -284,8 +284,10 @@ class CellSums:
     maps: list[Cells]  #: the cells of each feature map
 
     def merge(self, other: CellSums) -> CellSums:
-        """Merge the sums of two sets of rows."""
-        pairs = zip(self.maps, other.maps, strict=True)
+        """Merge the sums of two sets of rows, on the device of ``other``."""
+        like = next((cell.mean for cell in other.maps[0].values()), None)
+        moved_sums = self.mapped(lambda array: to_device_of(to_host(array), like))
+        pairs = zip(moved_sums.maps, other.maps, strict=True)
         return CellSums([merged_cells(a, b) for a, b in pairs])
 
     def mapped(self, convert: Callable[[Any], Any]) -> CellSums:

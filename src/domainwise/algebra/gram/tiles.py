@@ -37,7 +37,7 @@ from domainwise.base.inputs import encode_labels, is_continuous, label_array
 from domainwise.base.process import matmul_precision, n_threads, single_blas_thread
 
 #: Maximum size of a tile: small enough for the cache of a CPU; large enough to keep a GPU busy.
-MAX_TILE_BYTES, CUDA_TILE_BYTES = 4 * 2**20, 256 * 2**20
+MAX_TILE_BYTES, CUDA_TILE_BYTES = 2**20, 256 * 2**20
 #: Minimum number of entries of a matrix, and maximum degree of a polynomial kernel, for which
 #: compiled functions are used.
 COMPILED_ENTRIES, MAX_DEGREE = 2**24, 16

@@ -46,10 +46,8 @@ MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-153, 1e153
 #: Limits for polynomial and linear kernel values, so that sums of their products do not overflow.
 MAX_POLYNOMIAL = {"float32": 1e17, "float64": 1e100}
 MAX_LINEAR = {"float32": 1e38, "float64": 1e154}
-#: Exponentials of MIN_CHUNKED or more values are computed in cache-sized chunks of CHUNK.
+#: Exponentials of MIN_CHUNKED or more values are computed in cache-sized chunks of about CHUNK.
 CHUNK, MIN_CHUNKED = 2**15, 2**12
-#: Table of e^-x - 1 for x between 0 and TABLE_END, with TABLE_STEPS entries per unit of x.
-TABLE_STEPS, TABLE_END = 2048, 40
 
 
 @cache
@@ -76,8 +74,8 @@ def _is_vectorized(char: str) -> bool:
 def expm1(X: Any, *, compiled: bool = False) -> Any:
     """Replace the numbers x <= 0 in X with ``e^x - 1``, precise even for small x, and return X.
 
-    If NumPy's expm1 does not use vector instructions, float32 values are computed as
-    ``2 h / (1 - h)`` with ``h = tanh(x / 2)``, and float64 values by :func:`_expm1_by_table`.
+    If NumPy's expm1 does not use vector instructions, values are computed as ``2 h / (1 - h)`` with
+    ``h = tanh(x / 2)``.
     """
     if is_tensor(X):
         return X.expm1_()
@@ -87,45 +85,11 @@ def expm1(X: Any, *, compiled: bool = False) -> Any:
     elif X.size < MIN_CHUNKED or char not in "fd" or _is_vectorized(char):
         np.expm1(X, out=X)
     else:
-        flat_X = X.reshape(-1) if X.flags.c_contiguous else X.flatten()
-        for start in range(0, flat_X.size, CHUNK):
-            chunk = flat_X[start : start + CHUNK]
-            if char == "d":
-                _expm1_by_table(chunk)
-            else:
-                chunk *= 0.5
-                np.tanh(chunk, out=chunk)
-                chunk *= 2.0 / (1.0 - chunk)
-        if not X.flags.c_contiguous:
-            X[...] = flat_X.reshape(X.shape)
+        for chunk in np.array_split(X, -(-X.size // CHUNK)):
+            chunk *= 0.5
+            np.tanh(chunk, out=chunk)
+            chunk *= 2.0 / (1.0 - chunk)
     return X
-
-
-@cache
-def _expm1_table() -> Array:
-    return np.expm1(-np.arange(TABLE_END * TABLE_STEPS + 1) / TABLE_STEPS)
-
-
-def _expm1_by_table(x: Array) -> None:
-    """Replace x by ``e^x - 1 = E + P + E P``: E is the nearest table entry, P a Taylor series."""
-    grid_points = np.rint(x * -TABLE_STEPS)  # in units of 1 / TABLE_STEPS
-    np.clip(grid_points, 0.0, TABLE_END * TABLE_STEPS, out=grid_points)
-    with np.errstate(invalid="ignore"):  # NaN has no table entry, and stays in x
-        E = _expm1_table().take(grid_points.astype(np.intp), mode="clip")
-    grid_points /= TABLE_STEPS
-    x += grid_points
-    # Beyond the end of the table, e^x - 1 rounds to -1 for any remainder.
-    np.maximum(x, -1.0, out=x)
-    P = x * (1.0 / 24.0)
-    P += 1.0 / 6.0
-    P *= x
-    P += 0.5
-    P *= x
-    P += 1.0
-    P *= x
-    np.multiply(E, P, out=x)
-    P += E
-    x += P
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,11 @@ class Gram(ABC):
     def product(self, V: Matrix) -> Matrix:
         """Return ``K V``."""
 
+    def lifted_product(self, coordinates: Array) -> tuple[Matrix, Matrix]:
+        """Return ``V`` and ``K V`` for ``V = self.lift(coordinates)``."""
+        V = self.lift(coordinates)
+        return V, self.product(V)
+
     @abstractmethod
     def solve(self, V: Matrix, shift: float) -> Solution:
         """Return ``(K + shift I)^-1 V`` for centred V; shift 0 means the pseudo-inverse."""

@@ -53,8 +53,7 @@ def dcm(
         return _unsupervised_dcm(gram, F_d, n_components, epsilon, ridge, domain_weight)
     F_y = label_factor(labels.target, n, epsilon)
     basis = joint_basis(F_y, F_d)
-    Q = gram.lift(basis)
-    KQ = gram.product(Q)
+    Q, KQ = gram.lifted_product(basis)
     G = gram.inner(Q, KQ)
     mu, a, n_informative = dcm_scores(
         G, basis.T @ F_y, basis.T @ F_d, domain_weight, gram.tolerance
@@ -187,8 +186,7 @@ def dica(
         return _unsupervised_dica(gram, Z_label, n_components, lam)
     F_label = label_factor(labels.target, gram.n_samples, epsilon)
     r = F_label.shape[1]
-    FZ = gram.lift(np.hstack([F_label, Z_label]))
-    KFZ = gram.product(FZ)
+    FZ, KFZ = gram.lifted_product(np.hstack([F_label, Z_label]))
     solution = gram.solve(FZ, lam)
     Z, Y_F = FZ[:, r:], solution.X[:, :r]  # Y_F is (K + lam I)^-1 F
     KF, KZ = KFZ[:, :r], KFZ[:, r:]
@@ -208,8 +206,7 @@ def dica(
         return components
     # With epsilon 0, label_factor returns orthogonal, non-zero columns with the same span.
     basis = joint_basis(F_label, label_factor(Z_label, 1, 0.0))
-    Q = gram.lift(basis)
-    KQ = gram.product(Q)
+    Q, KQ = gram.lifted_product(basis)
     return with_extras(gram, components, Q, KQ, gram.inner(Q, KQ), n_extra, extra_eigenvalue=0.0)
 
 
@@ -218,8 +215,7 @@ def _unsupervised_dica(
 ) -> Components:
     """Solve ``K^2 b = gamma (K L K + K + lam I) b``, where ``L = Z Z'``."""
     k = unsupervised_count(gram, n_components)
-    Z = gram.lift(Z_label) if Z_label.shape[1] else None
-    KZ = None if Z is None else gram.product(Z)
+    Z, KZ = gram.lifted_product(Z_label) if Z_label.shape[1] else (None, None)
 
     def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         BX = KX + lam * X
@@ -283,8 +279,7 @@ def mida(
     F = KF = start = None
     rounding_error = 0.0
     if labels.domain is not None and domain_weight:
-        F = gram.lift(labels.domain)
-        KF = gram.product(F)
+        F, KF = gram.lifted_product(labels.domain)
         # The search space must contain K F, to which domain-independent directions are orthogonal.
         start = gram.hstack([F, KF])
         rounding_error = 1e-14 * domain_weight * float(norms(gram, KF).max(initial=0.0)) ** 2

@@ -132,8 +132,7 @@ def _problem(
     factors = (scatters.between, scatters.domain, *within_factors)
     J, D, F, E = (basis.T @ factor for factor in factors)
     M = domain_weight * D @ D.T + within_weight * (F @ F.T - E @ E.T)
-    n, Q = gram.n_samples, gram.lift(basis)
-    KQ = gram.product(Q)
+    n, (Q, KQ) = gram.n_samples, gram.lifted_product(basis)
     if not gram.inner(KQ, KQ).any():
         raise ValueError(components.CONSTANT_PROJECTION)
     return Q, KQ, J, M, Quadratic(gram, within_weight / n, n * ridge)

@@ -38,7 +38,7 @@ from domainwise.estimators.conformal import DomainMetaEstimator, fit_rows
 from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import DecisionRule, Decisions
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
-from domainwise.held_out.folds import domain_folds
+from domainwise.held_out.folds import domain_folds, without_rows
 from domainwise.held_out.scoring.measures import choose_measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import true_score_range
 from domainwise.held_out.scoring.predictions import HeldOut, Predictions, codes_of, weights_classes
@@ -98,7 +98,13 @@ class Adaptable(ABC):
             )
         relative = self._rule is not None and self._rule.divides_by_shares
         return {
-            mode: SourceOutputs(held_out.y, held_out.domain, outputs.astype(float), relative)
+            mode: SourceOutputs(
+                held_out.y,
+                held_out.domain,
+                outputs.astype(float),
+                relative,
+                getattr(held_out, "weights", None),  # older models have none
+            )
             for mode in ("plain", "context")
             if (outputs := getattr(held_out, mode)) is not None
         }
@@ -154,8 +160,8 @@ class Adaptable(ABC):
         labels = outputs.y if classes is None else classes
         measure = choose_measure(self.scoring or default, labels, classes is not None)
         records = [
-            corrections.scored_outputs(outputs.outputs[rows], outputs.y[rows], classes, self._rule)
-            for rows in outputs.rows_by_domain().values()
+            corrections.scored_outputs(site.outputs, site.y, classes, self._rule, site.weights)
+            for site in map(outputs.take, outputs.rows_by_domain().values())
         ]
         return true_score_range(measure, classes, records)
 
@@ -358,7 +364,13 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {"estimator": "no_validation"}
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
+    ) -> Self:
         """Fit the estimator, and learn from held-out domains how much sites differ.
 
         Parameters
@@ -369,38 +381,44 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row. None treats all rows as one domain, from which differences
             between sites cannot be learned.
+        {row_weights}
 
         {returns_self}
         """
-        X, y, target, domain = self._check_inputs(X, y, sample_domain)
+        cv = without_rows(self.cv, sample_weight)
+        labels = y, sample_domain, sample_weight
+        X, y, sample_domain, weights, target, domain = self._check_inputs(X, *labels)
         classes = target.names
         targets = y if classes is None else target.codes
-        splits, _ = domain_folds(
-            y, domain.codes, classification=classes is not None, cv=self.cv, X=X
-        )
+        splits, _ = domain_folds(y, domain.codes, classification=classes is not None, cv=cv, X=X)
         fold_outputs = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._held_out_outputs)(X, y, sample_domain, train, test)
+            delayed(self._held_out_outputs)(X, y, sample_domain, weights, train, test)
             for train, test in splits
         )
-        self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
+        self.estimator_ = fit_rows(self.estimator, X, y, sample_domain, weights=weights)
         test_rows = np.concatenate([test for _, test in splits])
         y_test, domain_codes = targets[test_rows], domain.codes[test_rows]
+        test_weights = None if weights is None else weights[test_rows]
         self.curves_: dict[str, Curve] = {}
         outputs = {m: np.concatenate([fold[m] for fold in fold_outputs]) for m in fold_outputs[0]}
         has_probabilities = hasattr(self.estimator_, PROBABILITIES)
         needs_curves = weights_classes(self.estimator) or not has_probabilities
         if classes is not None and needs_curves:
-            row_weights = equal_weights(np.unique(domain_codes, return_inverse=True)[1])
+            codes = np.unique(domain_codes, return_inverse=True)[1]
+            options: Any = {"sample_weight": test_weights}
+            row_weights = equal_weights(codes, **options)
             for mode, values in outputs.items():
-                curve = fit_curve(self._curve_inputs(values), y_test, row_weights)[0]
+                curve = fit_curve(self._curve_inputs(values), y_test, row_weights, **options)[0]
                 self.curves_[mode] = curve
                 outputs[mode] = curve.probabilities(self._curve_inputs(values))
         self._reset_adaptation()
         plain, context = outputs["plain"], outputs.get("context")
-        self.held_out_ = HeldOut.from_rows(y_test, domain_codes, plain, context)
+        self.held_out_ = HeldOut.from_rows(
+            y_test, domain_codes, plain, context, weights=test_weights
+        )
         self.decision_rule_ = None
         if classes is not None:
-            self._class_counts = counts_by_domain(target.codes, domain.codes, len(classes))
+            self._class_counts = counts_by_domain(target.codes, domain.codes, len(classes), weights)
             # The default score is the balanced accuracy.
             self.decide(self.decision, self.scoring or "balanced_accuracy")
         source_outputs, n_domains = self._source_outputs(), len(domain.names)
@@ -411,6 +429,7 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
             mode: DomainQuantiles.approximately(
                 corrections.nonconformity(held_out.outputs, held_out.y),
                 held_out.domain_codes,
+                held_out.weights,
                 are_probabilities=classes is not None,
             )
             for mode, held_out in source_outputs.items()

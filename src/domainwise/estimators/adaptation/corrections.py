@@ -53,7 +53,7 @@ DRAWS, CALIBRATION_DRAWS = 20, 10
 MAX_DOMAINS = 40
 
 #: Function of outputs and targets that returns a score; larger is better.
-Score = Callable[[Array, Array], float]
+Score = Callable[..., float]  #: of outputs, targets and (possibly) weights
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,13 @@ class SourceOutputs:
     domain_codes: Array  #: code of each row's domain
     outputs: Array
     relative: bool = False  #: whether decisions divide probabilities by class shares
+    weights: Array | None = None  #: weights of rows, for scores; None without weights
 
     def take(self, rows: Array) -> SourceOutputs:
         """Return the outputs for some of the rows."""
         arrays = (self.y[rows], self.domain_codes[rows], self.outputs[rows])
-        return SourceOutputs(*arrays, relative=self.relative)
+        weights = None if self.weights is None else self.weights[rows]
+        return SourceOutputs(*arrays, relative=self.relative, weights=weights)
 
     def rows_by_domain(self, min_rows: int = 1) -> dict[int, Array]:
         """Return the rows of each domain with at least ``min_rows`` rows, by domain code."""
@@ -415,35 +417,45 @@ def outputs_score(scoring: Any, classes: Array | None, rule: DecisionRule | None
     """
     name = scoring.name if isinstance(scoring, Measure) else scoring
     if classes is None and name in (None, "neg_root_mean_squared_error"):  # computed many times
-        return lambda outputs, y: -float(np.sqrt(np.mean((outputs[:, 0] - y) ** 2)))
+        return lambda outputs, y, weights=None: (
+            -float(np.sqrt(np.average((outputs[:, 0] - y) ** 2, weights=weights)))
+        )
     if classes is not None and name in (None, "balanced_accuracy"):
         predict = partial(np.argmax, axis=1) if rule is None else rule.codes
-        return lambda outputs, codes: balanced_accuracy(codes, predict(outputs) == codes)
+        return lambda outputs, codes, weights=None: balanced_accuracy(
+            codes, predict(outputs) == codes, weights
+        )
     measure = scoring
     if not isinstance(measure, Measure):
         measure = choose_measure(scoring, classes, classes is not None)
 
-    def score(outputs: Array, y: Array) -> float:
-        return float(measure.score_outputs(classes, scored_outputs(outputs, y, classes, rule)))
+    def score(outputs: Array, y: Array, weights: Array | None = None) -> float:
+        scored = scored_outputs(outputs, y, classes, rule, weights)
+        return float(measure.score_outputs(classes, scored))
 
     return score
 
 
 def scored_outputs(
-    outputs: Array, y: Array, classes: Array | None, rule: DecisionRule | None
+    outputs: Array,
+    y: Array,
+    classes: Array | None,
+    rule: DecisionRule | None,
+    weights: Array | None = None,
 ) -> Outputs:
     """Return outputs and targets (or class codes) in the form that scorers accept."""
     if classes is None:
-        return Outputs(y, outputs[:, 0])
+        return Outputs(y, outputs[:, 0], weight=weights)
     codes = outputs.argmax(axis=1) if rule is None else rule.codes(outputs)
-    return Outputs(classes[y], classes[codes], outputs)
+    return Outputs(classes[y], classes[codes], outputs, weight=weights)
 
 
 def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Array:
     """Return the score of each domain's held-out outputs; NaN if it is not defined."""
     scores = np.full(n_domains, np.nan)
     for code, rows in held_out.rows_by_domain().items():
-        scores[code] = defined_score(score, held_out.outputs[rows], held_out.y[rows])
+        site = held_out.take(rows)
+        scores[code] = defined_score(score, site.outputs, site.y, site.weights)
     return scores
 
 

@@ -26,6 +26,7 @@ from domainwise.base.inputs import (
     check_class_weight,
     label_array,
     refuse_too_large,
+    rows_with_weight,
     validate_rows,
 )
 from domainwise.base.messages import ContextWarning, warn_caller
@@ -58,6 +59,7 @@ from domainwise.estimators.ensemble.members import MEMBER_TYPES, MemberType, Use
 from domainwise.estimators.projections.projection import fixed_seed
 from domainwise.held_out.calibration.decisions import source_shares
 from domainwise.held_out.calibration.quantiles import HasThresholds, promise
+from domainwise.held_out.folds import without_rows
 from domainwise.held_out.scoring.measures import check_task
 from domainwise.held_out.scoring.statistics import expected_score
 from domainwise.held_out.search.grids import EnsembleSizes
@@ -89,7 +91,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        sample_weight: MaybeArray = None,
+    ) -> Self:
         """Fit members, and weight them by their scores on held-out domains.
 
         Parameters
@@ -100,13 +108,14 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             Targets.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row.
+        {row_weights}
 
         Returns
         -------
         self : object
         """
         self._validate_params()
-        table = self._table(X, y, sample_domain)
+        table = self._table(X, y, sample_domain, sample_weight)
         held_back = None
         if self.calibration == "split":
             codes = table.domain.codes
@@ -122,10 +131,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             self._calibrate(held_back)
         return self
 
-    def _table(self, X: Any, y: Any, sample_domain: Any) -> Table:
+    def _table(self, X: Any, y: Any, sample_domain: Any, sample_weight: Any) -> Table:
         """Check rows, targets, domains and settings."""
         is_classification = is_classifier(self)
         rows, target = self._check_rows(X, y, y_numeric=not is_classification, ensure_min_samples=2)
+        labels = target, sample_domain
+        weights, rows, target, sample_domain = rows_with_weight(sample_weight, rows, *labels)
         if is_classification:
             check_class_weight(self.class_weight, np.unique(target))
         check_task(self.scoring, is_classification)
@@ -135,7 +146,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 "context=True requires at least two domains. Pass rows from several domains, with "
                 "the domain of each row (sample_domain), or use context=False."
             )
-        return Table.from_rows(rows, target, domain)
+        table = Table.from_rows(rows, target, domain, weights)
+        return replace(table, cv=without_rows(self.cv, sample_weight))
 
     def _store(self, table: Table, weighting: Weighting) -> None:
         """Set the attributes that follow from the predictions for held-out rows."""
@@ -186,7 +198,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         """Calibrate prediction sets on domains that were not used for anything else."""
         domains = table.domain.names[table.domain.codes]
         y, codes = self._encode_target(table.y), table.domain.codes
-        score = self._held_out_score(y, codes, np.arange(len(y)))
+        score = replace(self._held_out_score(y, codes, np.arange(len(y))), weights=table.weights)
         self._quantiles = {"plain": score.quantiles(self._predict(table.X, None), guaranteed=True)}
         if self.uses_context:
             predictions = self._predict(table.X, domains)

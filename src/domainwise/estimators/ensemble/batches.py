@@ -35,18 +35,22 @@ class Moments:
     squares: Any  #: sum of squared deviations from the mean
 
     @classmethod
-    def of_rows(cls, X: Any, group_codes: Any, n_groups: int) -> Moments:
+    def of_rows(
+        cls, X: Any, group_codes: Any, n_groups: int, weights: Array | None = None
+    ) -> Moments:
         """Compute the moments of float64 rows by group; missing values are NaN."""
-        xp = namespace(X)
+        xp, groups = namespace(X), (group_codes, n_groups)
         is_missing = xp.isnan(X)
+        counted = xp.where(is_missing, 0.0, xp.ones_like(X))
+        counted = counted if weights is None else counted * as_type_of(weights, X)[:, None]
         filled_X = xp.where(is_missing, 0.0, X)
-        count = group_sums(xp.where(is_missing, 0.0, xp.ones_like(X)), group_codes, n_groups)
+        count = group_sums(counted, *groups)
         divisor = xp.where(count > 0, count, 1.0)
-        mean = group_sums(filled_X, group_codes, n_groups) / divisor
-        deviations = xp.where(is_missing, 0.0, filled_X - mean[group_codes])
+        mean = group_sums(counted * filled_X, *groups) / divisor
+        deviations = filled_X - mean[group_codes]
         # The mean of large numbers has a rounding error, which is corrected here.
-        residual_sums = group_sums(deviations, group_codes, n_groups)
-        squares = group_sums(deviations**2, group_codes, n_groups) - residual_sums**2 / divisor
+        residual_sums = group_sums(counted * deviations, *groups)
+        squares = group_sums(counted * deviations**2, *groups) - residual_sums**2 / divisor
         return cls(count, mean + residual_sums / divisor, xp.where(squares > 0, squares, 0.0))
 
     def merged(self, other: Moments) -> Moments:
@@ -113,11 +117,11 @@ def no_moments(X: Any) -> Moments:
     return Moments(zeros, zeros, zeros)
 
 
-def rows_moments(X: Any) -> tuple[Moments, FeatureRanges]:
+def rows_moments(X: Any, weights: Array | None = None) -> tuple[Moments, FeatureRanges]:
     """Return the moments and ranges of all rows, on the host."""
     xp = namespace(X)
     group_codes = cast(as_type_of(np.zeros(len(X)), X), xp.int64)
-    device_moments = Moments.of_rows(cast(X, xp.float64), group_codes, 1)
+    device_moments = Moments.of_rows(cast(X, xp.float64), group_codes, 1, weights)
     arrays = (device_moments.count, device_moments.mean, device_moments.squares)
     moments = Moments(*map(to_host, arrays))
     return moments, FeatureRanges.of_rows(X)

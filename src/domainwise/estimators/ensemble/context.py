@@ -265,13 +265,15 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         added_names = (f"{name}{suffix}" for suffix in suffixes for name in relative_names)
         return np.array([*names, *added_names], dtype=object)
 
-    def _learn(self, X: Any, sample_domain: Any, *, reset: bool) -> Self:
+    def _learn(
+        self, X: Any, sample_domain: Any, *, reset: bool, weights: Array | None = None
+    ) -> Self:
         self._validate_params()
         if not reset:
             check_batch(self, self._first_batch, sample_domain)
         X = self._check_rows(X, reset=reset)
         domain_labels(sample_domain, X)
-        moments, ranges = rows_moments(X)
+        moments, ranges = rows_moments(X, weights)
         if reset:
             self._first_batch = batch_record(self, sample_domain)
         else:

@@ -192,7 +192,9 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
         target = check_classes(table.y, len(table.y))
         check_decision(self.decision, target.n_categories)
         self.classes_, n_classes = target.names, target.n_categories
-        self._class_counts = counts_by_domain(target.codes, table.domain.codes, n_classes)
+        self._class_counts = counts_by_domain(
+            target.codes, table.domain.codes, n_classes, table.weights
+        )
         return target.codes, target
 
     def _with_rule(self, score: HeldOutScore) -> HeldOutScore:
@@ -334,7 +336,9 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
         y = plausible_targets(values, table.domain.codes)
         if not np.array_equal(y, values):
             warn_caller(absurd_target_message(values, y))
-        self._mean, self._deviation = float(y.mean()), float(y.std()) or 1.0
+        self._mean = float(np.average(y, weights=table.weights))
+        variance = np.average((y - self._mean) ** 2, weights=table.weights)
+        self._deviation = float(np.sqrt(variance)) or 1.0
         target = check_target(self._encode_target(y), len(y), "rbf", min_classes=1)
         return target.values[:, 0], target
 

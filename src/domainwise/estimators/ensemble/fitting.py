@@ -48,9 +48,11 @@ class Table:
     domain: Labels
     positions: Array  #: position of each domain among the sorted names of the domains
     rows: Array  #: index of each row in the input
+    weights: Array | None = None  #: the weight of each row; None without weights
+    cv: Any = None  #: splitter, or splits of these rows in the order of the input
 
     @classmethod
-    def from_rows(cls, X: Array, y: Array, domain: Labels) -> Table:
+    def from_rows(cls, X: Array, y: Array, domain: Labels, weights: Array | None = None) -> Table:
         """Sort domains by the sum of the keys of their rows, and then rows by their keys."""
         y_values = np.unique(y, return_inverse=True)[1] if y.dtype.kind not in "fiu" else y
         keys = row_keys(np.column_stack([X, y_values.astype(np.float64)]), 0)
@@ -60,16 +62,19 @@ class Table:
         np.add.at(domain_keys[1], domain.codes, row_keys(X, 0))
         positions = np.lexsort(domain_keys)
         new_codes = np.argsort(positions)[domain.codes]
-        order = np.lexsort([keys, new_codes])
+        order = np.lexsort([keys if weights is None else weights, keys, new_codes])
         new_domain = Labels(new_codes[order], domain.names[positions])
-        return cls(X[order], y[order], new_domain, positions, order)
+        weights = None if weights is None else weights[order]
+        return cls(X[order], y[order], new_domain, positions, order, weights)
 
     def take(self, rows: Array) -> Table:
         """Return some of the rows; domains without rows are removed."""
         present, codes = np.unique(self.domain.codes[rows], return_inverse=True)
         positions = np.argsort(np.argsort(self.positions[present]))
         domain = Labels(codes, self.domain.names[present])
-        return Table(self.X[rows], self.y[rows], domain, positions, self.rows[rows])
+        weights = None if self.weights is None else self.weights[rows]
+        arrays: Any = {"X": self.X[rows], "y": self.y[rows], "rows": self.rows[rows]}
+        return replace(self, domain=domain, positions=positions, weights=weights, **arrays)
 
     def by_name(self, values: Array) -> Array:
         """Return values of the domains in the order of their names."""
@@ -86,7 +91,7 @@ class Features:
     @classmethod
     def of_sources(cls, table: Table) -> Features:
         """Learn means, deviations and limits from the source rows."""
-        context = DomainContext().fit(table.X)
+        context = DomainContext()._learn(table.X, None, reset=True, weights=table.weights)
         Z, domain = np.nan_to_num(context._standardized(table.X)), table.domain
         return cls(context, source_limits(Z, domain.codes, domain.n_categories))
 
@@ -145,7 +150,7 @@ def prepare(model: Any, table: Table, y: Array, target: Labels) -> Problem:
     if target.codes is not None:  # class weights refer to class codes
         target = Labels(target.codes, np.arange(target.n_categories))
     training_rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), seed)
-    options = {"class_weight": model._code_weights(), "seed": seed}
+    options = {"class_weight": model._code_weights(), "seed": seed, "weights": table.weights}
     all_data = {
         in_context: MemberData(
             X, y, target=target, domain=domain, sizes=ensemble_sizes(len(y)), **options
@@ -153,10 +158,10 @@ def prepare(model: Any, table: Table, y: Array, target: Labels) -> Problem:
         for in_context, X in features_by_context.items()
     }
     data = {in_context: rows.at(training_rows) for in_context, rows in all_data.items()}
-    splits = held_out_splits(model.cv, data[False], table.rows[training_rows], seed)
-    y, codes = data[False].y, data[False].domain.codes
+    splits = held_out_splits(table.cv, data[False], table.rows[training_rows], seed)
+    y, codes, weights = data[False].y, data[False].domain.codes, data[False].weights
     fewer_splits = splits
-    if model.cv is None:
+    if table.cv is None:
         fewer_splits = joined_splits(splits, y, target.codes is not None)
     scored_rows = np.unique(np.concatenate([test for _, test in splits]))
     context_rows = scored_rows[np.isin(codes[scored_rows], context_domains)]
@@ -172,7 +177,10 @@ def prepare(model: Any, table: Table, y: Array, target: Labels) -> Problem:
         all_data,
         splits,
         fewer_splits,
-        {key: model._held_out_score(y, codes, rows) for key, rows in rows_by_context.items()},
+        {
+            key: replace(model._held_out_score(y, codes, rows), weights=weights)
+            for key, rows in rows_by_context.items()
+        },
         context_domains,
         int(np.median(np.bincount(domain.codes))),
         seed,

@@ -76,6 +76,7 @@ class HeldOutScore:
     mean: float = 0.0  #: of a continuous target before it was standardized
     deviation: float = 1.0
     rule: DecisionRule | None = None  #: how probabilities are converted into classes
+    weights: Array | None = None  #: the weight of each row; None without weights
 
     @property
     def n_classes(self) -> int:
@@ -113,23 +114,32 @@ class HeldOutScore:
             curve = None if self.classes is None else self.curve(row_outputs)
             return self.scores(row_outputs if curve is None else curve.probabilities(row_outputs))
         rows, domain_codes = self.rows, self.domain_codes[self.rows]
-        losses = row_losses(row_outputs[rows], self.y[rows], self._row_weights, self.n_classes)
+        labels = self.y[rows], self._row_weights, self.n_classes, self._scored_weights
+        losses = row_losses(row_outputs[rows], *labels)
         n_present_domains = len(np.unique(domain_codes))
         return -n_present_domains * np.bincount(domain_codes, losses, minlength=self.n_domains)
 
     @cached_property
     def _row_weights(self) -> Array:
         """Row weights that give domains equal weights."""
-        return equal_weights(self.domain_codes[self.rows])
+        return equal_weights(self.domain_codes[self.rows], sample_weight=self._scored_weights)
+
+    @property
+    def _scored_weights(self) -> Array | None:
+        """The user's weights of the scored rows."""
+        return None if self.weights is None else self.weights[self.rows]
 
     def take(self, rows: Array) -> HeldOutScore:
         """Return the score for some of the rows, with new indices."""
         scored = np.flatnonzero(np.isin(rows, self.rows))
-        return replace(self, y=self.y[rows], domain_codes=self.domain_codes[rows], rows=scored)
+        weights = None if self.weights is None else self.weights[rows]
+        labels: Any = {"y": self.y[rows], "domain_codes": self.domain_codes[rows]}
+        return replace(self, **labels, rows=scored, weights=weights)
 
     def curve(self, row_outputs: Array) -> Curve:
         """Fit the calibration curve for probabilities with the frequencies of source domains."""
-        return fit_curve(row_outputs[self.rows], self.y[self.rows], self._row_weights)[0]
+        labels, weights = (self.y[self.rows], self._row_weights), self._scored_weights
+        return fit_curve(row_outputs[self.rows], *labels, sample_weight=weights)[0]
 
     def losses(self, predictions: Array) -> Array:
         """Return the mean squared error, or the log loss, on each domain; NaN without rows."""
@@ -139,7 +149,8 @@ class HeldOutScore:
         else:
             true_class_p = values[np.arange(len(y)), y]
             row_losses = -np.log(np.maximum(true_class_p, MIN_PROBABILITY))
-        return domain_means(row_losses, self.domain_codes[self.rows], self.n_domains)
+        codes = self.domain_codes[self.rows]
+        return domain_means(row_losses, codes, self.n_domains, self._scored_weights)
 
     def safe_bounds(self, predictions: Array) -> tuple[tuple[float, float], Array]:
         """Return bounds for predictions of a continuous target, and predictions within them.
@@ -203,9 +214,10 @@ class HeldOutScore:
             scores = 1.0 - all_probabilities[np.arange(len(y)), y]
         domain_codes = self.domain_codes[self.rows]
         if guaranteed:
-            return DomainQuantiles.from_scores(scores, domain_codes)
+            return DomainQuantiles.from_scores(scores, domain_codes, self._scored_weights)
+        are_probabilities, weights = self.classes is not None, self._scored_weights
         return DomainQuantiles.approximately(
-            scores, domain_codes, are_probabilities=self.classes is not None
+            scores, domain_codes, weights, are_probabilities=are_probabilities
         )
 
     def held_out(
@@ -216,7 +228,8 @@ class HeldOutScore:
         predictions = (convert(plain), None if context is None else convert(context))
         member_predictions = {name: convert(p) for name, p in member_predictions.items()}
         labels = (convert(self.y), self.domain_codes)
-        return HeldOut.from_rows(*labels, *predictions, member_predictions, rows=self.rows)
+        options: Any = {"rows": self.rows, "weights": self.weights}
+        return HeldOut.from_rows(*labels, *predictions, member_predictions, **options)
 
     def on_target_scale(self, values: Array) -> Array:
         """Convert a standardized target to its original scale; return other values unchanged."""
@@ -232,7 +245,8 @@ class HeldOutScore:
         if self.scoring is None:
             y, domain_codes = self.y[self.rows], self.domain_codes[self.rows]
             predicted_codes = ProbabilityRule(None, self.rule).codes(predictions[self.rows])
-            return balanced_accuracies(y, predicted_codes, domain_codes, self.n_domains)
+            labels = y, predicted_codes, domain_codes, self.n_domains
+            return balanced_accuracies(*labels, self._scored_weights)
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
         class_names = self.classes
         scored_model = (
@@ -243,9 +257,10 @@ class HeldOutScore:
         for code in np.unique(self.domain_codes[self.rows]):
             rows = self.rows[self.domain_codes[self.rows] == code]
             y, domain_predictions = self.y[rows], self.on_target_scale(predictions[rows])
+            options = {} if self.weights is None else {"sample_weight": self.weights[rows]}
             y = self.on_target_scale(y) if class_names is None else class_names[y]
             try:
-                scores[code] = scorer(scored_model, domain_predictions, y)
+                scores[code] = scorer(scored_model, domain_predictions, y, **options)
             except ValueError as error:  # for example if the score requires two classes
                 last_error = error
         if last_error is not None and np.isnan(scores).all():
@@ -257,20 +272,27 @@ class HeldOutScore:
 
 
 def balanced_accuracies(
-    class_codes: Array, predicted_codes: Array, domain_codes: Array, n_domains: int
+    class_codes: Array,
+    predicted_codes: Array,
+    domain_codes: Array,
+    n_domains: int,
+    sample_weight: Array | None = None,
 ) -> Array:
     """Return each domain's balanced accuracy, over the classes in the domain; NaN without rows."""
-    weights = equal_weights(domain_codes, class_codes)
+    weights = equal_weights(domain_codes, class_codes, sample_weight)
     weight_sums = np.bincount(domain_codes, weights, minlength=n_domains)
     hit_weights = weights * (predicted_codes == class_codes)
     hit_sums = np.bincount(domain_codes, hit_weights, minlength=n_domains)
     return np.asarray(hit_sums / np.where(weight_sums > 0, weight_sums, np.nan))
 
 
-def domain_means(values: Array, domain_codes: Array, n_domains: int) -> Array:
+def domain_means(
+    values: Array, domain_codes: Array, n_domains: int, weights: Array | None = None
+) -> Array:
     """Return the mean of the values of each domain's rows; NaN without rows."""
-    counts = np.bincount(domain_codes, minlength=n_domains)
-    sums = np.bincount(domain_codes, values, minlength=n_domains)
+    weights = np.ones(len(values)) if weights is None else weights
+    counts = np.bincount(domain_codes, weights, minlength=n_domains)
+    sums = np.bincount(domain_codes, weights * values, minlength=n_domains)
     return np.asarray(sums / np.where(counts > 0, counts, np.nan))
 
 

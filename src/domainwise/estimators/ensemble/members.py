@@ -26,6 +26,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from domainwise.algebra.kernels.functions import resolve_gamma
 from domainwise.base.arrays import Array
+from domainwise.base.inputs import weight_argument
 from domainwise.base.messages import needs_extra
 from domainwise.base.process import one_thread
 from domainwise.estimators.ensemble.held_out import HeldOutScore
@@ -80,7 +81,17 @@ class MemberData(Data):
     def at(self, rows: Array) -> MemberData:
         """Return some of the rows, with the codes of all classes and domains."""
         labels = {"target": self.target.take(rows), "domain": self.domain.take(rows)}
-        return replace(self, X=self.X[rows], y=self.y[rows], **labels)
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, X=self.X[rows], y=self.y[rows], weights=weights, **labels)
+
+    def row_weights(self, rows: Array, *, with_classes: bool) -> Array | None:
+        """Return the weights of rows, multiplied by those of their classes if requested."""
+        weights = None if self.weights is None else self.weights[rows]
+        if not with_classes or self.class_weight is None:
+            return weights
+        return compute_sample_weight(self.class_weight, self.y[rows]) * (
+            1.0 if weights is None else weights
+        )
 
     def sample(self, rows: Array, max_rows: int | None) -> Array:
         """Sample at most ``max_rows`` of these rows, evenly from their domains; None keeps all."""
@@ -231,9 +242,10 @@ class MemberType:
         fit_arguments: dict[str, Any] = {}
         if has_fit_parameter(model, "sample_domain"):
             fit_arguments["sample_domain"] = data.domain.codes[rows]
-        needs_weights = data.class_weight is not None and "class_weight" not in model.get_params()
-        if needs_weights and has_fit_parameter(model, "sample_weight"):
-            fit_arguments["sample_weight"] = compute_sample_weight(data.class_weight, y)
+        with_classes = "class_weight" not in model.get_params()
+        with_classes &= has_fit_parameter(model, "sample_weight")
+        weights = data.row_weights(rows, with_classes=with_classes)
+        fit_arguments |= weight_argument(model, weights)
         return model.fit(data.X[rows], y, **fit_arguments)
 
 
@@ -257,10 +269,10 @@ def soft_clip(X: Array, clip: float | None) -> Array:
     return X if clip is None else clip * np.tanh(X / clip)
 
 
-def gamma_grid(kernel: str, X: Array) -> list[float]:
+def gamma_grid(kernel: str, data: Any) -> list[float]:
     """Return values of gamma around that of the median rule, or around 1 if all rows are equal."""
     try:
-        median_gamma = resolve_gamma("median", kernel, X)
+        median_gamma = resolve_gamma("median", kernel, data.X, data.weights)
     except ValueError:
         median_gamma = 1.0
     return [factor * median_gamma for factor in grids.MEMBER_GAMMAS]
@@ -304,9 +316,8 @@ class _ExtraTrees(MemberType):
         # as long as fitting a scikit-learn forest.
         rows = data.sample(train, self.max_rows)
         X, X_test = (data.X[indices].astype(np.float32) for indices in (rows, test))
-        y, sample_weight = data.y[rows].astype(np.float64)[:, None], None
-        if data.class_weight is not None:
-            sample_weight = compute_sample_weight(data.class_weight, data.y[rows])
+        y = data.y[rows].astype(np.float64)[:, None]
+        sample_weight = data.row_weights(rows, with_classes=True)
         batch_outputs = []
         for candidate in batch:
             output_sum = np.zeros(len(test))
@@ -462,14 +473,15 @@ class _InvariantSVM(MemberType):
     def candidates(self, data: Any) -> list[Candidate]:
         costs = grids.SVM_COSTS["classes" if data.n_classes else "numbers"]
         weights = grids.SVM_WEIGHTS if data.domain.n_categories > 1 else (0.0,)
-        return grid(gamma=gamma_grid("rbf", data.X), domain_weight=weights, C=costs)
+        return grid(gamma=gamma_grid("rbf", data), domain_weight=weights, C=costs)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         rows = data.sample(train, self.COMPARED_ROWS)
-        y, domain_codes = data.y[rows], data.domain.codes[rows]
+        labels = data.y[rows], data.domain.codes[rows]
+        weights = data.row_weights(rows, with_classes=False)
         machines = [self.weighted_estimator(data, candidate) for candidate in batch]
         split_kernels = SplitKernels.evaluate(machines[0], data.X[rows], data.X[test])
-        pairs = (split_kernels.fit_svm(machine, y, domain_codes) for machine in machines)
+        pairs = (split_kernels.fit_svm(machine, *labels, weights) for machine in machines)
         return [score.outcome(model, test_kernel, data.y[test]) for model, test_kernel in pairs]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
@@ -514,7 +526,7 @@ class _InvariantRidge(MemberType):
         candidates: list[Candidate] = [
             {"kernel": kernel, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
             for kernel in ("rbf", "laplacian")
-            for gamma in gamma_grid(kernel, data.X)
+            for gamma in gamma_grid(kernel, data)
             for (w, c), alpha in product(weight_pairs, grids.RIDGE_MEMBER_ALPHAS)
         ]
         return restrict(candidates, data.hints, ("kernel", "gamma"))
@@ -524,7 +536,7 @@ class _InvariantRidge(MemberType):
     ) -> Outcomes:
         """Return the outputs of candidates with one kernel for the test rows of all splits."""
         landmarks = data.X[data.sample(np.arange(len(data.X)), data.sizes.landmarks[0])]
-        rows = Rows(data.X, data.target, data.domain)
+        rows = Rows(data.X, data.target, data.domain, data.weights)
         with one_thread():
             outputs = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)
         convert = class_columns if data.n_classes else np.asarray
@@ -532,7 +544,7 @@ class _InvariantRidge(MemberType):
 
     def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
         model = self.estimator(data, {})
-        return [model.fit_candidates(data.X, data.y, data.domain.codes, candidates=chosen)]
+        return [model.fit_candidates(data.X, data.y, data.domain.codes, chosen, data.weights)]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         options = {

@@ -263,7 +263,6 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
     Examples
     --------
     {projection_example}
-    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
     accuracy on unseen domains: 0.71
     """
 
@@ -301,7 +300,6 @@ class COIR(ExactArguments, COIRMethod, KernelProjection):
     Examples
     --------
     {projection_example}
-    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
     accuracy on unseen domains: 0.73
     """
 
@@ -343,7 +341,6 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
     Examples
     --------
     {projection_example}
-    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
     accuracy on unseen domains: 0.63
     """
 
@@ -380,7 +377,6 @@ class KPCA(ExactArguments, KPCAMethod, KernelProjection):
     Examples
     --------
     {projection_example}
-    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
     accuracy on unseen domains: 0.70
     """
 
@@ -453,7 +449,6 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
     Examples
     --------
     {projection_example}
-    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
     accuracy on unseen domains: 0.70
     """
 
@@ -501,7 +496,6 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
     Examples
     --------
     {projection_example}
-    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
     accuracy on unseen domains: 0.73
     """
 
@@ -544,6 +538,5 @@ class MIDA(ExactArguments, MIDAMethod, KernelProjection):
     Examples
     --------
     {projection_example}
-    >>> print(f"accuracy on unseen domains: {accuracy:.2f}")
     accuracy on unseen domains: 0.69
     """

@@ -54,8 +54,7 @@ def project_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple[i
         assert space.target is not None
         label_features = [space.target] if space.domain is None else [space.target, space.domain]
         basis = joint_basis(*(label_factor(features, n, 0.0) for features in label_features))
-        Q = gram.lift(basis)
-        KQ = gram.product(Q)
+        Q, KQ = gram.lifted_product(basis)
         G = gram.inner(Q, KQ)
         directions_by_pair = {
             pair: _find_directions(fold, gram, space, basis, G, *pair)

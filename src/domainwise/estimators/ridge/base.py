@@ -28,7 +28,6 @@ from domainwise.base.arrays import (
     MaybeArray,
     Scoring,
     Seed,
-    is_dask,
     is_tensor,
     to_device_of,
     to_host,
@@ -41,7 +40,7 @@ from domainwise.base.inputs import (
     rows_with_weight,
     validate_rows,
 )
-from domainwise.base.signatures import arguments, batch_record, check_batch, check_same_arguments
+from domainwise.base.signatures import arguments, check_same_arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
 from domainwise.estimators.projections.fast import OnePass, fourier_map, resolve_landmarks
 from domainwise.estimators.projections.projection import one_thread_if_small
@@ -221,56 +220,6 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         self : object
         """
         return self.fit_with(backend_of(X), X, y, sample_domain, sample_weight)
-
-    def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_domain: MaybeArray = None,
-        sample_weight: MaybeArray = None,
-    ) -> Self:
-        """Add a batch of rows.
-
-        Landmarks and gammas are chosen from the first batch, unless they are passed as arguments.
-        New classes and domains may occur in any batch. The search runs at the first prediction
-        after a batch, or in :meth:`finalize`. The result is the same as after :meth:`fit` on all
-        rows, with the same landmarks and gammas.
-
-        Parameters
-        ----------
-        X, y, sample_domain, sample_weight
-            As in :meth:`fit`, in memory or on a device.
-
-        Returns
-        -------
-        self : object
-        """
-        if is_dask(X):
-            raise TypeError(
-                "partial_fit does not accept Dask collections. Pass rows in memory, or call fit."
-            )
-        self._check_sums_suffice()
-        backend, is_first_batch = backend_of(X), "_sums" not in vars(self)
-        previous_state = dict(vars(self))
-        try:
-            rows, y = self._check_rows(backend, X, y, reset=is_first_batch)
-            weights, rows, y, domains = rows_with_weight(sample_weight, rows, y, sample_domain)
-            target, domain = self._check_labels(backend, y, domains, rows, min_classes=1)
-            if is_first_batch:
-                self._first_batch = batch_record(self, sample_domain)
-                self._begin(backend, rows, target, domain, weights=weights)
-            check_batch(self, self._first_batch, sample_domain)
-            self._check_kinds(target, domain)
-            sums = self._sum_rows(backend, rows, target, domain, weights)
-            if not is_first_batch:
-                new_mean = next(iter(sums.maps[0].values())).mean
-                old_sums = self._sums.mapped(lambda array: to_device_of(to_host(array), new_mean))
-                sums = old_sums.merge(sums)
-        except BaseException:
-            self.__dict__ = previous_state  # a batch that cannot be added changes nothing
-            raise
-        self._use_sums(sums)
-        return self
 
     def fit_with(
         self,

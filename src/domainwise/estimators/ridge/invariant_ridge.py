@@ -110,7 +110,7 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
     def partial_fit(
         self,
         X: ArrayLike,
-        y: ArrayLike,
+        y: MaybeArray = None,
         sample_domain: MaybeArray = None,
         sample_weight: MaybeArray = None,
         *,

@@ -16,9 +16,9 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.base.arguments import CONSTRAINTS
-from domainwise.base.arrays import Array, ArrayLike, MaybeArray
+from domainwise.base.arrays import Array, ArrayLike, MaybeArray, evenly_spaced
 from domainwise.base.messages import warn_caller
-from domainwise.held_out.calibration.curves import class_columns
+from domainwise.held_out.calibration.curves import class_columns, equal_weights
 from domainwise.held_out.scoring.predictions import Outputs, codes_of
 
 #: Tolerance for rounding errors, so that a coverage of 0.9 needs nine domains, not ten.
@@ -80,17 +80,25 @@ class DomainQuantiles(Thresholds):
     approximate: Array | None = None
 
     @classmethod
-    def from_scores(cls, scores: Array, domains: Array) -> DomainQuantiles:
+    def from_scores(
+        cls, scores: Array, domains: Array, weights: Array | None = None
+    ) -> DomainQuantiles:
         """Create quantiles from the score and domain of each row; NaN scores become infinity."""
         scores = np.where(np.isnan(scores), np.inf, np.asarray(scores, dtype=np.float64))
-        _, domain_codes, domain_sizes = np.unique(domains, return_inverse=True, return_counts=True)
-        order = np.argsort(scores, kind="stable")
-        weights = 1.0 / (domain_sizes[domain_codes[order]] * (len(domain_sizes) + 1.0))
-        return cls(scores[order], np.cumsum(weights), len(domain_sizes))
+        domain_codes = np.unique(domains, return_inverse=True)[1]
+        n_domains, order = int(domain_codes.max()) + 1, np.argsort(scores, kind="stable")
+        row_weights = equal_weights(domain_codes, sample_weight=weights)[order]
+        levels = np.cumsum(row_weights) * (n_domains / (n_domains + 1.0))
+        return cls(scores[order], levels, n_domains)
 
     @classmethod
     def approximately(
-        cls, scores: Array, domains: Array, *, are_probabilities: bool
+        cls,
+        scores: Array,
+        domains: Array,
+        weights: Array | None = None,
+        *,
+        are_probabilities: bool,
     ) -> DomainQuantiles:
         """Create quantiles that are finite from three domains on, without a guarantee.
 
@@ -98,7 +106,7 @@ class DomainQuantiles(Thresholds):
         with more, a coverage that would need even more domains gets the largest score.
         ``are_probabilities`` tells whether scores are 1 - p; they are then scaled as -log(p).
         """
-        quantiles = cls.from_scores(scores, domains)
+        quantiles = cls.from_scores(scores, domains, weights)
         n, scores = quantiles.n_domains, np.nan_to_num(scores, nan=np.inf)
         coverages = np.arange(1, COVERAGE_STEPS + 1) / COVERAGE_STEPS
         if n < FEW_DOMAINS[0]:
@@ -107,7 +115,10 @@ class DomainQuantiles(Thresholds):
             if are_probabilities:
                 with np.errstate(divide="ignore"):
                     scores = -np.log1p(-scores)
-            groups = [np.sort(scores[domains == domain]) for domain in np.unique(domains)]
+            weights = np.ones(len(scores)) if weights is None else weights
+            order = np.argsort(scores, kind="stable")
+            rows_by_domain = [order[domains[order] == domain] for domain in np.unique(domains)]
+            groups = [(scores[rows], weights[rows]) for rows in rows_by_domain]
             thresholds = few_domain_thresholds(groups, coverages)
             if are_probabilities:
                 thresholds = -np.expm1(-thresholds)
@@ -140,23 +151,20 @@ def warn_few_domains(coverage: float, n_domains: int, needed: str) -> None:
     )
 
 
-def few_domain_thresholds(groups: Sequence[Array], coverages: Array) -> Array:
+def few_domain_thresholds(groups: Sequence[tuple[Array, Array]], coverages: Array) -> Array:
     """Return approximate thresholds from a few domains, for each coverage (theory 16.2).
 
-    ``groups`` contains the scores of each domain, ascending. The quantile of all scores is
-    multiplied by the smallest factor of at least 1 for which the other domains' quantiles,
-    multiplied by it, cover the scores of a domain on average, minus half a standard error.
+    ``groups`` contains the scores of each domain, ascending, and the weights of its rows. The
+    quantile of all scores is multiplied by the smallest factor of at least 1 for which the other
+    domains' quantiles, multiplied by it, cover the scores of a domain on average, minus half a
+    standard error.
     """
     # Evenly spaced scores, with the largest one, represent a domain with many rows.
-    groups = [
-        np.minimum(
-            group[np.linspace(0, len(group) - 1, min(len(group), MAX_SCORES)).astype(int)], LARGEST
-        )
-        for group in groups
-    ]
-    n_domains, sizes = len(groups), [len(group) for group in groups]
-    codes, scores = np.repeat(np.arange(n_domains), sizes), np.concatenate(groups)
-    weights = 1.0 / np.repeat(sizes, sizes)
+    spaced = [evenly_spaced(len(scores), MAX_SCORES) for scores, _ in groups]
+    pairs = [(group[0][i], group[1][i]) for group, i in zip(groups, spaced, strict=True)]
+    n_domains, codes = len(groups), np.repeat(np.arange(len(groups)), [len(i) for i in spaced])
+    scores = np.minimum(np.concatenate([scores for scores, _ in pairs]), LARGEST)
+    weights = np.concatenate([weights / weights.sum() for _, weights in pairs])
     order = np.argsort(scores, kind="stable")
     codes, scores, weights = codes[order], scores[order], weights[order]
     smallest = min(scores[scores > 0], default=1.0)

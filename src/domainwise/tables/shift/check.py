@@ -220,7 +220,9 @@ def _check_levels(
         threshold = max(high - low, deviations[j], 0.1 * range_widths[j], 1e-9)
         if max(low - mean, mean - high) - error_bound > threshold:
             z_scores = np.array([mean, low, high])
-            mean, low, high = (watch.mean_[j] + watch.scale_[j] * z_scores).tolist()
+            # Rounded, because a mean of zeros would otherwise be shown as 1e-13.
+            standardized = np.round(watch.mean_[j] / watch.scale_[j] + z_scores, 12) + 0.0
+            mean, low, high = (watch.scale_[j] * standardized).tolist()
             means_text = f"{low:.4g} to {high:.4g}" if high > low else f"{low:.4g}"
             words = f"the mean of {name!r} is {mean:.4g}, but {means_text} in the source domains"
             yield Finding("level", words, name, numbers={"mean": mean, "least": low, "most": high})

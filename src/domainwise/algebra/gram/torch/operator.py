@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -12,14 +11,13 @@ import numpy as np
 import torch
 
 from domainwise.algebra.gram import sums, tiles
-from domainwise.algebra.gram.dense import DenseGram
 from domainwise.algebra.gram.iterative import (
     IterativeGram,
     LandmarkFeatures,
     Preconditioner,
     Product,
+    inverse_root,
     landmark_rows,
-    whitened_moments,
 )
 from domainwise.algebra.gram.nystrom import NystromMap
 from domainwise.algebra.gram.torch import fused
@@ -38,10 +36,6 @@ BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
 FAST_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 
 
-class TorchDenseGram(DenseGram):
-    """Centred Gram matrix of the rows of a tensor, stored in float64."""
-
-
 class TorchStreamedGram(IterativeGram):
     """Centred Gram matrix of the rows of a tensor, re-evaluated for each product."""
 
@@ -51,27 +45,16 @@ class TorchStreamedGram(IterativeGram):
         self.info = {"product": "feature products" if kernel.is_product else "blocked torch"}
         if can_fuse(kernel, X):
             self.info = {"product": "triton", "precision": current_precision()}
-        #: The last result of :meth:`lift`, and its coordinates.
-        self._last_lift: tuple[Any, Array] | None = None
 
-    def lift(self, coordinates: Array) -> Tensor:
-        """Turn label-space coordinates into a thin matrix; remember both for :meth:`product`."""
-        thin_matrix = super().lift(coordinates)
-        self._last_lift = (weakref.ref(thin_matrix), coordinates)
-        return thin_matrix
-
-    def product(self, V: Tensor) -> Tensor:
-        """Return ``H K H V``; sum kernel values by group if V is the last result of ``lift``."""
+    def lifted_product(self, coordinates: Array) -> tuple[Tensor, Tensor]:
+        """Return ``V`` and ``K V``; if rows are in groups, kernel values are summed by group."""
         labels: Any = self.labels
-        is_lifted = self._last_lift is not None and self._last_lift[0]() is V
-        if not is_lifted or labels.codes is None or self.roots is not None:
-            return super().product(V)
-        assert self._last_lift is not None
+        if "precision" not in self.info or labels.codes is None or self.roots is not None:
+            return super().lifted_product(coordinates)
         # Groups are padded to whole tiles, which is not worthwhile if it adds many rows.
-        max_padding_rows = len(labels.counts) * fused.GROUP_TILE.columns
-        if "precision" not in self.info or max_padding_rows > fused.MAX_PADDING * self.n_samples:
-            return super().product(V)
-        group_values = self._last_lift[1] / np.sqrt(labels.counts)[:, None]
+        if len(labels.counts) * fused.GROUP_TILE.columns > fused.MAX_PADDING * self.n_samples:
+            return super().lifted_product(coordinates)
+        group_values = coordinates / np.sqrt(labels.counts)[:, None]
         r = group_values.shape[1]
         group_values = group_values - labels.counts @ group_values / self.n_samples
         if self._row_means is None:
@@ -79,7 +62,8 @@ class TorchStreamedGram(IterativeGram):
         grouped_product = GroupedProduct(
             self.kernel, self.X, labels.codes, labels.counts, precision=self.info["precision"]
         )
-        return self._centred_image(grouped_product.product(group_values), r)
+        image = self._centred_image(grouped_product.product(group_values), r)
+        return self.lift(coordinates), image
 
     def uncentred_product(self, V: Tensor) -> Tensor:
         """Return ``K V`` without storing K."""
@@ -104,8 +88,7 @@ class TorchStreamedGram(IterativeGram):
         landmarks = X[to_device_of(landmark_rows(self.n_rows, self.seed), X)]
         eps = float(torch.finfo(torch.float32).eps)
         nystrom = LandmarkFeatures(self.kernel, landmarks.double(), eps)
-        moments = nystrom.moments(X, self.roots)
-        _, eigenvalues, root = whitened_moments(moments, self.n_samples, eps)
+        eigenvalues, root = inverse_root(nystrom.centred_moments(X, self.roots), eps)
         C = nystrom.root @ root
         sum_over_rows = kernel_product(self.kernel, X, landmarks, precision="tf32x3")
         sum_over_landmarks = kernel_product(self.kernel, landmarks, X, precision="tf32x3")
