@@ -57,7 +57,7 @@ def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
         model = DomainEnsembleClassifier(class_weight=weight, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit_to(task.X, task.y, task.domain, task.learn)
+        model.fit(task.X[task.learn], task.y[task.learn], sample_domain=task.domain[task.learn])
         kinds = {"plain": None, "context": task.domain_new}
         new_outputs = {
             f"{kind}_new": model.predict_proba(task.X_new, sample_domain=sample_domain)

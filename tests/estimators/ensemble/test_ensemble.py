@@ -730,12 +730,12 @@ def test_prediction_sets_use_predictions_for_held_out_domains(in_context, few_tr
 def test_calibration_domains_are_not_used_for_anything_else(few_trees):
     X, y, domain = numbers(n_domains=8)
     model = DomainEnsembleRegressor(["linear", "extra_trees"], calibration="split")
-    model.fit_to(X, y, domain, np.arange(0, len(X), 2))
+    model.fit(X, y, sample_domain=domain)
     held = np.isin(domain, model.calibration_domains_)
     assert held.sum() == len(X) // 2
     assert not set(model.domains_) & set(model.calibration_domains_)
     alone = DomainEnsembleRegressor(["linear", "extra_trees"])
-    alone.fit_to(X[~held], y[~held], domain[~held], np.arange(0, 96, 2))
+    alone.fit(X[~held], y[~held], sample_domain=domain[~held])
     np.testing.assert_array_equal(model.predict(X), alone.predict(X))
     for given in (None, domain[held]):
         errors = np.sort(np.abs(y[held] - alone.predict(X[held], given)))
