@@ -8,7 +8,7 @@ module computes the standard errors of scores.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
@@ -501,8 +501,7 @@ def bootstrap_scores_of(
     Classes keep their sizes if the score does not depend on how frequent they are.
     """
     n = len(outputs.target)
-    arrays = (outputs.target, outputs.prediction, outputs.probabilities, outputs.decisions)
-    arrays += (outputs.weight,)
+    arrays = [getattr(outputs, f.name) for f in fields(Outputs) if f.name != "domain"]
     keys = [key for a in arrays if a is not None for key in np.reshape(a, (n, -1)).T]
     outputs, rng = outputs.take(np.lexsort(keys)), np.random.default_rng([0, n])
     samples = np.empty((n_draws, n), dtype=np.intp)
