@@ -65,24 +65,23 @@ def compiled_functions() -> Any:
 
 
 @cache
-def _is_vectorized(char: str) -> bool:
-    """Return whether NumPy's ``expm1`` uses vector instructions for dtype "f" or "d"."""
+def _is_vectorized() -> bool:
+    """Return whether NumPy's ``expm1`` uses vector instructions for float32 numbers."""
     targets = introspect.opt_func_info(func_name="^expm1$").get("expm1", {})
-    return not targets.get(2 * char, {"current": "baseline"})["current"].startswith("baseline")
+    return not targets.get("ff", {"current": "baseline"})["current"].startswith("baseline")
 
 
 def expm1(X: Any, *, compiled: bool = False) -> Any:
     """Replace the numbers x <= 0 in X with ``e^x - 1``, precise even for small x, and return X.
 
-    If NumPy's expm1 does not use vector instructions, values are computed as ``2 h / (1 - h)`` with
-    ``h = tanh(x / 2)``.
+    If NumPy's expm1 does not use vector instructions for float32 numbers, these are computed as
+    ``2 h / (1 - h)`` with ``h = tanh(x / 2)``, which takes a third of the time.
     """
     if is_tensor(X):
         return X.expm1_()
-    char = X.dtype.char
-    if compiled and X.flags.c_contiguous and char in "fd" and compiled_functions() is not None:
+    if compiled and X.flags.c_contiguous and compiled_functions() is not None:
         compiled_functions().expm1(X.reshape(-1))
-    elif X.size < MIN_CHUNKED or char not in "fd" or _is_vectorized(char):
+    elif X.size < MIN_CHUNKED or X.dtype != np.float32 or _is_vectorized():
         np.expm1(X, out=X)
     else:
         for chunk in np.array_split(X, -(-X.size // CHUNK)):
