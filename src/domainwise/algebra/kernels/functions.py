@@ -123,28 +123,23 @@ class Kernel:
         return self.name in ("linear", "cosine")
 
     def centred_on(self, X: Any) -> Kernel:
-        """Return this kernel with the mean of X as its origin, if that makes it more precise."""
+        """Return this kernel with the mean of X as its origin, if that makes it more precise.
+
+        An RBF kernel whose exponents would be imprecise is evaluated ``by_differences`` instead.
+        """
         if self.name not in ("rbf", "linear"):
             return self
         origin = cast(X.mean(0, dtype=namespace(X).float64), X.dtype)
-        max_squared_distance, batch_size = 0.0, max(1, 2**22 // X.shape[1])
+        host_origin, batch_size = to_host(origin), max(1, 2**22 // X.shape[1])
         if self.name == "rbf":
+            starts = range(0, len(X), batch_size)
             with np.errstate(over="ignore"):
-                for start in range(0, len(X), batch_size):
-                    batch_max = float(squared_norms(X[start : start + batch_size] - origin).max())
-                    max_squared_distance = max(max_squared_distance, batch_max)
-        return self.with_origin(to_host(origin), max_squared_distance)
-
-    def with_origin(self, origin: Array, max_squared_distance: float) -> Kernel:
-        """Return this kernel with an origin, or with ``by_differences`` if that is more precise.
-
-        ``max_squared_distance`` is the squared distance from the origin to the farthest row.
-        """
-        if self.name == "rbf":
-            exponent_error = self.gamma * max_squared_distance * float(np.finfo(origin.dtype).eps)
-            if not exponent_error <= EXPONENT_ERROR[precision_name(origin)]:
+                squares = [squared_norms(X[i : i + batch_size] - origin).max() for i in starts]
+            eps = float(np.finfo(host_origin.dtype).eps)
+            exponent_error = self.gamma * max(map(float, squares)) * eps
+            if not exponent_error <= EXPONENT_ERROR[precision_name(host_origin)]:
                 return replace(self, origin=None, by_differences=True)
-        return replace(self, origin=origin, by_differences=False)
+        return replace(self, origin=host_origin, by_differences=False)
 
     def subtract_origin(self, X: Any) -> Any:
         """Return rows minus the origin of the kernel."""
