@@ -251,6 +251,7 @@ def test_without_a_terminal_there_are_a_few_lines_and_notes_are_printed_once(tab
 def test_in_a_terminal_notes_are_broken_between_words(monkeypatch, capsys):
     from domainwise.cli import common
 
+    monkeypatch.setitem(common.mode, "json", False)  # other tests may have set it
     note = f"numeric features: {', '.join(f'feature_{i}' for i in range(20))}"
     for is_terminal in ("", "1"):
         monkeypatch.setenv("COLUMNS", "80")

@@ -342,6 +342,7 @@ def test_a_terminal_shows_at_most_twenty_lines_and_no_name_in_two_pieces(monkeyp
     from domainwise.cli import common
     from domainwise.cli.evaluate import print_evaluation
 
+    monkeypatch.setitem(common.mode, "json", False)  # other tests may have set it
     monkeypatch.setenv("COLUMNS", "80")
     common._console.cache_clear()
     methods = ("svm", "linear", "boosting", "dcm", "coir", "kpca", "dica", "sca", "mda", "mida")
