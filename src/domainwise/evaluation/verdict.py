@@ -99,7 +99,8 @@ class Answer:
         command = " \\\n".join(command).replace("\xa0", " ").splitlines()
         n_text = n_lines - 1 - len(command)  # one line for the number of other problems
         others = range(3, len(clauses))
-        for i, n_most in [*((i, 1) for i in range(4)), *((i, None) for i in (0, 2, 1, *others))]:
+        first = [*((i, 1) for i in range(4)), (2, 2)]  # the confidence with its reason
+        for i, n_most in [*first, *((i, None) for i in (0, 2, 1, *others))]:
             for n in range(len(clauses[i][:n_most])):
                 longer = wrap(re.sub(";$", ".", " ".join(clauses[i][: n + 1])))
                 if sum(map(len, sections)) - len(sections[i]) + len(longer) <= n_text:
@@ -278,7 +279,7 @@ def tie(results: Results, other: MethodResult) -> str:
     method, show, reasons = results.recommended, results.show, []
     if method.key == "linear":
         reasons.append(TEXTS["linear"])
-    if other.key.startswith("ensemble"):
+    elif other.key.startswith("ensemble"):
         reasons.append(TEXTS["single"])
     if 0.0 < 2.0 * method.seconds <= other.seconds:
         seconds = {"seconds": method.seconds, "other_seconds": other.seconds}
