@@ -451,7 +451,9 @@ def learn_target(
     present_values = values[~np.isnan(values)]
     are_numbers = kind == "number" and not {*column.counts} <= {*cells.BOOLEANS}
     if are_numbers:
-        schema.read_numbers(column, schema.target, row_numbers)
+        replace(schema, forms={schema.target: form}).read_numbers(
+            column, schema.target, row_numbers
+        )
     if task == "auto":
         is_continuous = are_numbers and is_quantity(present_values)
         task = "regression" if is_continuous else "classification"
