@@ -9,7 +9,6 @@ from domainwise import DomainEnsembleRegressor, SiteAdapter
 from domainwise.estimators.ensemble.held_out import (
     HeldOutScore,
     ShareRange,
-    balanced_accuracies,
     class_shares,
     equal_weights,
     member_weights,
@@ -30,9 +29,9 @@ def test_domains_and_their_classes_have_equal_weights():
 
 
 def test_balanced_accuracy_is_over_the_classes_a_domain_has():
-    found = balanced_accuracies(
-        np.array([0, 0, 0, 1, 2]), np.array([0, 0, 1, 1, 0]), np.array([0, 0, 0, 0, 2]), 3
-    )
+    domains, y = np.array([0, 0, 0, 0, 2]), np.array([0, 0, 0, 1, 1])
+    scored = HeldOutScore(y, np.array(["a", "b", "c"]), domains, 3, np.arange(5), None)
+    found = scored.scores(np.eye(3)[[0, 0, 1, 1, 0]])
     np.testing.assert_allclose(found, [(2 / 3 + 1) / 2, np.nan, 0.0])
 
 
