@@ -118,7 +118,10 @@ def write_report(rows: list[dict[str, Any]]) -> None:
     ]
     methods = [*dict.fromkeys(key for row in rows for key in row["scores"])]
     scores = [
-        [row["name"], *(f"{abs(row['scores'][m]):.4f}" if m in row["scores"] else "–" for m in methods)]
+        [
+            row["name"],
+            *(f"{abs(row['scores'][m]):.4f}" if m in row["scores"] else "–" for m in methods),
+        ]
         for row in rows
     ]
     lines = [
@@ -128,7 +131,7 @@ def write_report(rows: list[dict[str, Any]]) -> None:
         "default budget loses at most 1 % of RMSE or 0.5 points of accuracy on domains that "
         "neither the evaluation nor the fits have seen, compared with the best of all methods.",
         "",
-        *measuring.table(header, table),
+        growth.table(header, table),
         "",
         "A quarter of the domains of each data set is held out. `evaluate` compares methods on the "
         "other domains; then each method is fitted to all of their rows, and scored on the "
@@ -139,7 +142,7 @@ def write_report(rows: list[dict[str, Any]]) -> None:
         "",
         "RMSE, balanced accuracy or accuracy, as means over held-out domains:",
         "",
-        *measuring.table(["data set", *methods], scores),
+        growth.table(["data set", *methods], scores),
         "",
         "Written by `python benchmarks/recommended.py --report`. "
         f"{measuring.machine()}. {measuring.versions()}.",

@@ -34,8 +34,9 @@ MIN_LOSS, MIN_PROBABILITY = 1e-12, 1e-6
 STRETCHES = (0.0, 0.25, 0.5, 1.0)
 #: Prior weights of members without context and of members with context.
 PRIOR = (0.6, 0.4)
-#: Maximum number of rows on which the candidates of a member are compared.
-COMPARED_ROWS = 2000
+#: The candidates of a member are compared on at most as many rows as give this number of outputs,
+#: but on at least this number of rows: the more candidates, the fewer rows.
+COMPARED_OUTPUTS, COMPARED_ROWS = 160_000, 2000
 #: Maximum number of groups of held-out domains for member types that are slow to fit.
 EXPENSIVE_SPLITS = 5
 #: Minimum number of rows for a class to count as present in a domain.
@@ -78,7 +79,7 @@ class HeldOutScore:
         if not len(rows):  # a round of the search may hold out none of the scored rows
             return np.zeros((len(outcomes), 0))
         if self.scoring is None:
-            max_rows = max(COMPARED_ROWS, 2 * self.n_domains)
+            max_rows = max(COMPARED_ROWS, COMPARED_OUTPUTS // len(outcomes), 2 * self.n_domains)
             rows = rows[draw_rows(self.domain_codes[rows], max_rows, 0)]
         score, present_domains = replace(self, rows=rows), np.unique(self.domain_codes[rows])
         row_outputs = (outputs_by_row(split_outputs, test_sets, n) for split_outputs in outcomes)
