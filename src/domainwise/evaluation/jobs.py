@@ -188,7 +188,7 @@ class SeenJob(MethodJob):
     Parameters are those chosen on the source domains of the job's ``split``.
     """
 
-    seen_split: Split = ((), ())
+    seen_split: Split = (np.array([], int), np.array([], int))
     chosen_model: Any = None  #: unfitted model with these parameters; None to choose them again
     use_context: bool = True  #: whether to predict with context, if possible
     part: str = Kind.SEEN
