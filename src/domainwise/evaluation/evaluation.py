@@ -31,6 +31,7 @@ from domainwise.held_out.scoring.site_calibration import DecisionCurves
 from domainwise.held_out.scoring.statistics import p_text
 from domainwise.held_out.search.grids import InUnits
 from domainwise.models.registry import CONTEXT
+from domainwise.models.tuning import hold_out
 from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ class Evaluation(Results):
             model.steps.insert(0, ("read", source.reader))
         X = source.rows(rows, unfitted_method.prepare)
         with config_context(transform_output="default"):
-            return fit_with_domains(model, X, source.y, source.domain_of(rows))
+            fit_with_domains(model, X, source.y, source.domain_of(rows))
+            hold_out(model, X, source.y, source.domain_of(rows))
+        return model
 
     @property
     def predictions_(self) -> Frame:
