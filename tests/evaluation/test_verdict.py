@@ -347,6 +347,7 @@ def test_a_terminal_shows_at_most_twenty_lines_and_no_name_in_two_pieces(monkeyp
     from domainwise.cli import common
     from domainwise.cli.evaluate import print_evaluation
 
+    monkeypatch.setitem(common.mode, "json", False)  # other tests may have set it
     monkeypatch.setenv("COLUMNS", "80")
     common._console.cache_clear()
     methods = ("svm", "linear", "boosting", "dcm", "coir", "kpca", "dica", "sca", "mda", "mida")
@@ -356,16 +357,26 @@ def test_a_terminal_shows_at_most_twenty_lines_and_no_name_in_two_pieces(monkeyp
     domain = "a hospital with a name that is longer than the terminal is wide, in Switzerland"
     for method in evaluation.results:
         method.scores[domain] = method.scores.pop("site 0")
-    evaluation.next_step = "To fit it: domainwise fit --from folder -o model.skops"
+    folder = "results/of-a-study-with-a-long-name"
+    evaluation.next_step = f"To fit it: domainwise fit --from {folder} -o a-long-name.skops"
     print_evaluation(evaluation, Path("folder/report.html"))
     common._console.cache_clear()
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 20
     assert max(map(len, lines)) <= 80
+    assert [line[13:] for line in lines[-2:]] == [
+        f"domainwise fit --from {folder} \\", "-o a-long-name.skops"
+    ]  # fmt: skip
     names = [line.split("  ")[0] for line in lines[1:9]]
     assert names[0] == evaluation.best.label
     assert names[-2:] == ["4 other methods", "CONSTANT"]
     assert all("…" in line for line in lines[1:9] if "a hospital" in line)
+
+
+def test_a_quoted_name_in_a_command_stays_on_one_line():
+    command = "domainwise fit --from 'a folder with a long name and spaces' -o 'a name.skops'"
+    answer = replace(make_evaluation({"svm": SVM}).answer, command=command)
+    assert answer.lines()[-1] == f"{'Next':13}{command}"
 
 
 def test_minor_problems_are_not_called_more_problems_if_there_is_no_serious_one():
