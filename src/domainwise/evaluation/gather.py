@@ -157,7 +157,7 @@ def scored_evaluation(
     )
     evaluation.results = with_intervals(evaluation, predictions_by_kind[Kind.SEEN], memo)
     evaluation.row_counts = {
-        domain: len(np.unique(np.concatenate([p.row for p in predictions])))
+        domain: _row_count(predictions)
         for domain, predictions in grouped(evaluation.records[evaluation.best.key]).items()
     }
     evaluation.weights = domain_weights(evaluation.results, evaluation.row_counts)
@@ -209,23 +209,33 @@ def domain_interval(
     measure: Measure, predictions: Sequence[Prediction], bootstrap_scores: Array
 ) -> Ends:
     """Bootstrap interval for a domain's score; exact if all or no rows in a group are correct."""
-    fields = ("row", "target", "prediction")
-    rows, targets, predicted = (
+    fields = ("row", "target", "prediction", "row_weights")
+    rows, targets, predicted, weights = (
         np.concatenate([getattr(prediction, name) for prediction in predictions]) for name in fields
     )
     # Accuracy has one group of rows, balanced accuracy one per class, and other measures have none.
     groups_by_measure = {"accuracy": np.zeros(len(rows)), "balanced_accuracy": targets}
     row_groups = groups_by_measure.get(measure.name, targets[:0])
+    masks = [row_groups == group for group in np.unique(row_groups)]
     is_correct = targets == predicted
-    masks = [is_correct[row_groups == group] for group in np.unique(row_groups)]
-    if all(mask.any() and not mask.all() for mask in masks):
+    if all(is_correct[mask].any() and not is_correct[mask].all() for mask in masks):
         low, high = np.nanquantile(bootstrap_scores, (TAIL, 1 - TAIL))
         return (float(low), float(high)) if high > low else UNKNOWN
     n_repeats = len(rows) / len(np.unique(rows))  # number of times that the domain was held out
-    correct_shares = np.array([mask.mean() for mask in masks])
-    ends = np.array([share_interval(m.sum() / n_repeats, len(m) / n_repeats) for m in masks])
+    sizes = [weights[mask].sum() / n_repeats for mask in masks]
+    hits = [weights[mask & is_correct].sum() / n_repeats for mask in masks]
+    correct_shares = np.array(hits) / sizes
+    ends = np.array([*map(share_interval, hits, sizes)])
     lower_error, upper_error = np.linalg.norm(ends - correct_shares[:, None], axis=0) / len(masks)
     return float(correct_shares.mean() - lower_error), float(correct_shares.mean() + upper_error)
+
+
+def _row_count(predictions: Sequence[Prediction]) -> int:
+    """Number of rows of a domain, or the sum of their weights."""
+    rows, weights = (
+        np.concatenate([getattr(p, name) for p in predictions]) for name in ("row", "row_weights")
+    )
+    return round(weights[np.unique(rows, return_index=True)[1]].sum())
 
 
 def compare_columns(
@@ -370,7 +380,8 @@ def decision_note(problem: Problem) -> str:
     if problem.classes is None:
         return ""
     class_codes = codes_of(problem.full.y, problem.classes)
-    counts = counts_by_domain(class_codes, problem.full.codes, len(problem.classes))
+    full = problem.full
+    counts = counts_by_domain(class_codes, full.codes, len(problem.classes), full.weights)
     setting = problem.setting(1)
     metric = None if problem.measure.is_custom else problem.measure.name
     rule = rule_for(setting.decision, counts, setting.metric or metric)

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Self, TypedDict
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.metrics import roc_auc_score
 
 from domainwise.base.arrays import Array, CrossValidator, Label
 from domainwise.base.files import Plain, stored
@@ -27,7 +26,7 @@ from domainwise.held_out.calibration.curves import SMALLEST
 from domainwise.held_out.calibration.decisions import rule_for
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import bootstrap_scores_of
-from domainwise.held_out.scoring.predictions import Outputs, codes_of
+from domainwise.held_out.scoring.predictions import Outputs, codes_of, roc_auc
 from domainwise.held_out.scoring.statistics import (
     TAIL,
     defined_score,
@@ -394,7 +393,8 @@ class Results:
             return []
         rule = None
         if classes is not None:
-            counts = counts_by_domain(outputs.y, outputs.domain_codes, len(classes))
+            codes = outputs.y, outputs.domain_codes
+            counts = counts_by_domain(*codes, len(classes), outputs.weights)
             rule = rule_for(self.facts.get("decision", "auto"), counts, measure.name)
         scorer = outputs_score(measure, classes, rule)
         # If the method itself decides by another rule, its scores are shifted by the difference.
@@ -514,10 +514,13 @@ def probability_scores(
         is_positive = codes_of(outputs.target, classes) == 1
         p = np.asarray(outputs.probabilities[:, 1], dtype=np.float64)
         true_class_p = np.where(is_positive, p, 1.0 - p)
-        scores["log_loss"].append(-float(np.mean(np.log(np.maximum(true_class_p, SMALLEST)))))
-        scores["brier_score"].append(float(np.mean((1.0 - true_class_p) ** 2)))
-        if 0 < is_positive.sum() < len(is_positive):
-            scores["roc_auc"].append(float(roc_auc_score(is_positive, p)))
+        losses = {
+            "log_loss": -np.log(np.maximum(true_class_p, SMALLEST)),
+            "brier_score": (1.0 - true_class_p) ** 2,
+        }
+        for name, row_losses in losses.items():
+            scores[name].append(float(np.average(row_losses, weights=outputs.weight)))
+        scores["roc_auc"].append(roc_auc(is_positive, p, outputs.weight))
     return {name: finite_mean(values) for name, values in scores.items()}
 
 
@@ -554,7 +557,7 @@ def joined(predictions: Sequence[Prediction]) -> Outputs:
     """Join the predictions of several models for one domain, in table order."""
     order = np.argsort(np.concatenate([p.row for p in predictions]), kind="stable")
     arrays_by_name: dict[str, Any] = {}
-    for name in ("target", "prediction", "probabilities", "decisions"):
+    for name in ("target", "prediction", "probabilities", "decisions", "weight"):
         arrays = [getattr(prediction, name) for prediction in predictions]
         is_missing = any(array is None for array in arrays)
         arrays_by_name[name] = None if is_missing else np.concatenate(arrays)[order]
@@ -566,7 +569,7 @@ def pooled_score(
 ) -> float:
     """Score of all rows of a domain together, even if several models predicted them."""
     if measure.is_custom:
-        scores, weights = zip(*((p.score, len(p.row)) for p in predictions), strict=True)
+        scores, weights = zip(*((p.score, p.row_weights.sum()) for p in predictions), strict=True)
         return float(np.average(scores, weights=weights))
     return defined_score(measure.score_outputs, classes, joined(predictions))
 
@@ -581,7 +584,7 @@ def resampled(measure: Measure, classes: Array | None, predictions: Sequence[Pre
         all_outputs = [joined(predictions)]  # the domain was held out in parts
     scores_by_model = []
     for outputs in all_outputs:
-        n = len(outputs.target)
+        n = round(outputs.row_weights.sum())
         rng = np.random.default_rng([0, n])
         if measure.name in VECTORIZED:
             representatives, row_shares = representative_rows(measure.name, outputs)
@@ -599,20 +602,22 @@ def representative_rows(metric: str, outputs: Outputs) -> tuple[Outputs, Array]:
     If there are many rows, rows with the same target and prediction are merged; for a continuous
     target, rows with similar errors are merged.
     """
-    targets, predictions = outputs.target, outputs.prediction
-    n = len(targets)
+    targets, predictions, n = outputs.target, outputs.prediction, len(outputs.target)
+    shares = outputs.row_weights / outputs.row_weights.sum()
     if n <= MANY_ROWS:
-        return outputs, np.full(n, 1 / n)
+        return outputs, shares
     if metric in ACCURACIES:
         labels, codes = np.unique(np.concatenate([targets, predictions]), return_inverse=True)
-        pair_codes, counts = np.unique(codes[:n] * len(labels) + codes[n:], return_counts=True)
-        true_codes, predicted_codes = np.divmod(pair_codes, len(labels))
-        return Outputs(labels[true_codes], labels[predicted_codes]), counts / n
+        pairs, pair_codes = np.unique(codes[:n] * len(labels) + codes[n:], return_inverse=True)
+        true_codes, predicted_codes = np.divmod(pairs, len(labels))
+        pair_shares = np.bincount(pair_codes, shares)
+        return Outputs(labels[true_codes], labels[predicted_codes]), pair_shares
     power = 2 if "squared" in metric else 1
-    error_groups = np.array_split(np.sort(np.abs(targets - predictions) ** power), MANY_ROWS)
-    errors = np.array([group.mean() for group in error_groups]) ** (1 / power)
-    group_sizes = np.array([len(group) for group in error_groups])
-    return Outputs(errors, np.zeros(MANY_ROWS)), group_sizes / n
+    terms = np.abs(targets - predictions) ** power
+    groups = np.array_split(np.argsort(terms), MANY_ROWS)
+    means = [np.average(terms[group], weights=shares[group]) for group in groups]
+    group_shares = np.array([shares[group].sum() for group in groups])
+    return Outputs(np.array(means) ** (1 / power), np.zeros(MANY_ROWS)), group_shares
 
 
 def weighted_scores(metric: str, outputs: Outputs, counts: Array, classes: Array | None) -> Array:
@@ -637,19 +642,24 @@ def held_out_outputs(
 
     If a row was held out more than once, its first prediction is used.
     """
-    fields = ("row", "target", "prediction" if classes is None else "probabilities")
+    fields = ["row", "target", "prediction" if classes is None else "probabilities"]
+    output_name = fields[-1]
+    if any(p.weight is not None for predictions in predictions_by_domain for p in predictions):
+        fields.append("row_weights")
     domain_arrays = []
     for domain_code, predictions in enumerate(predictions_by_domain):
-        if any(getattr(prediction, fields[-1]) is None for prediction in predictions):
+        if any(getattr(prediction, output_name) is None for prediction in predictions):
             return None
         if predictions:
-            rows, y, outputs = (
+            rows, *arrays = (
                 np.concatenate([getattr(p, name) for p in predictions]) for name in fields
             )
             indices = np.unique(rows, return_index=True)[1]  # first prediction for each row
-            domain_arrays.append((y[indices], np.full(len(indices), domain_code), outputs[indices]))
+            codes = np.full(len(rows), domain_code)
+            domain_arrays.append([array[indices] for array in (codes, *arrays)])
     if not domain_arrays:
         return None
-    y, domain_codes, outputs = map(np.concatenate, zip(*domain_arrays, strict=True))
+    domain_codes, y, outputs, *weights = map(np.concatenate, zip(*domain_arrays, strict=True))
     y = y.astype(np.float64) if classes is None else codes_of(y, classes)
-    return SourceOutputs(y, domain_codes, outputs.astype(np.float64).reshape(len(outputs), -1))
+    outputs = outputs.astype(np.float64).reshape(len(outputs), -1)
+    return SourceOutputs(y, domain_codes, outputs, weights=weights[0] if weights else None)
