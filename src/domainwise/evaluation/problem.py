@@ -29,11 +29,8 @@ from domainwise.tables import schema as tables
 from domainwise.tables.errors import ColumnError, TableError, import_pandas, sentence
 from domainwise.tables.names import UNNAMED_NOTE, check_names, is_unnamed
 
-#: Number of folds within a held-out domain, for scores of models trained on rows from the same
-#: domain, and maximum number of random folds of all rows.
-WITHIN_FOLDS, SEEN_FOLDS = 5, 4
-#: Minimum number of rows in a domain that is divided into folds, and in its second-largest class.
-MIN_WITHIN_ROWS, MIN_WITHIN_CLASS = 60, 20
+#: Maximum number of random folds of all rows.
+SEEN_FOLDS = 4
 
 
 @dataclass(frozen=True)
@@ -324,15 +321,6 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     if not splits:
         raise ValueError("cv yields no splits. Pass a splitter with at least one split")
     return [(problem.by_content(train), problem.by_content(test)) for train, test in splits]
-
-
-def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds of one domain's rows; none if the domain or its second-largest class is too small."""
-    y, is_too_small = problem.y[rows], len(rows) < MIN_WITHIN_ROWS
-    if problem.classification and not is_too_small:
-        class_sizes = np.sort(np.unique(y, return_counts=True)[1])
-        is_too_small = len(class_sizes) < 2 or class_sizes[-2] < MIN_WITHIN_CLASS
-    return [] if is_too_small else row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
 
 
 def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
