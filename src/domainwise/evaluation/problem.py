@@ -24,6 +24,7 @@ from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_ro
 from domainwise.held_out.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.held_out.scoring.predictions import codes_of, has_argument
 from domainwise.models.registry import Setting
+from domainwise.models.table_model import make_preprocessor
 from domainwise.tables import cells
 from domainwise.tables import schema as tables
 from domainwise.tables.errors import ColumnError, TableError, import_pandas, sentence
@@ -221,7 +222,7 @@ def make_problem(
         X, preprocessor, reader = prepare_features(X, notes)
         y = read_target(y, task, notes)
     else:
-        preprocessor, reader = tables.make_preprocessor(schema), None
+        preprocessor, reader = make_preprocessor(schema), None
     n = X.shape[0]
     if sample_domain is None:
         raise ValueError("sample_domain is missing. Pass the domain of each row")
@@ -341,7 +342,8 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
 
     Columns of a data frame are read like those of a file. Messages about dropped columns, and
     about how cells were read, are added to ``notes``. The reader converts new rows in the same way;
-    it is None if X was not changed. See also :func:`domainwise.tables.schema.make_preprocessor`.
+    it is None if X was not changed. For the preprocessor, see
+    :func:`domainwise.models.table_model.make_preprocessor`.
     """
     inputs.check_is_table(X)
     if hasattr(X, "to_pandas"):
@@ -382,7 +384,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     has_plain_numbers = all(cells.is_numeric(X[name]) for name in schema.numeric)
     is_unchanged = has_plain_numbers and len(schema.features) == len(column_names)
     reader = None if is_unchanged else tables.ReadColumns(schema.as_dict())
-    return features, tables.make_preprocessor(schema), reader
+    return features, make_preprocessor(schema), reader
 
 
 def read_target(y: Any, task: str, notes: list[str]) -> Any:

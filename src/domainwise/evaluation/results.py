@@ -197,6 +197,11 @@ class SiteColumns:
         """Whether a new site should be predicted with these columns: they must clearly help."""
         return self.error is not None and self.gain > MIN_ERRORS * self.error
 
+    @property
+    def hurt(self) -> bool:
+        """Whether predictions at a new site are clearly better without these columns."""
+        return self.error is not None and self.gain < -MIN_ERRORS * self.error
+
 
 @dataclass(repr=False)
 class Results:

@@ -16,7 +16,10 @@ from typing import Any
 
 import numpy as np
 from sklearn import config_context
-from sklearn.pipeline import Pipeline
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.base.arrays import Array
 from domainwise.base.files import to_json
@@ -33,7 +36,7 @@ from domainwise.models.tuning import MethodSearch, hold_out
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 from domainwise.tables.files import open_table
 from domainwise.tables.names import require_columns
-from domainwise.tables.schema import Schema, Table, make_preprocessor
+from domainwise.tables.schema import MAX_LEVELS, MIN_LEVEL_ROWS, Schema, Table
 
 WITHOUT_ROWS = ("constant", "linear", "boosting")  #: methods whose models contain no training rows
 
@@ -264,6 +267,32 @@ def table_setting(
         n_jobs=n_jobs,
         weighted=weights is not None,
     )
+
+
+def make_preprocessor(schema: Schema) -> ColumnTransformer:
+    """Return an unfitted transformer that converts a table's features to numbers.
+
+    Numeric columns are imputed with the median and standardized. Categorical columns are imputed
+    with the most frequent category and one-hot encoded. Rare categories are pooled; categories that
+    ``fit`` has not seen are encoded like them or, if there are none, as zeros.
+    """
+    median_imputer, mode_imputer = (
+        SimpleImputer(strategy=strategy, keep_empty_features=True)
+        for strategy in ("median", "most_frequent")
+    )
+    encoder = OneHotEncoder(
+        handle_unknown="infrequent_if_exist",
+        max_categories=MAX_LEVELS,
+        min_frequency=MIN_LEVEL_ROWS,
+        sparse_output=False,
+    )
+    steps = [
+        ("numeric", make_pipeline(median_imputer, StandardScaler()), schema.numbers),
+        ("categorical", make_pipeline(mode_imputer, encoder), list(schema.categorical)),
+    ]
+    steps = [step for step in steps if step[2]]
+    transformer = ColumnTransformer(steps, verbose_feature_names_out=False)
+    return transformer.set_output(transform="default")  # regardless of set_config
 
 
 def fit_table(

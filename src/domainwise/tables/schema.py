@@ -3,8 +3,7 @@
 :func:`load_table` reads a file, and :func:`check_table` takes a data frame. Both learn a
 :class:`Schema`, which describes the columns and how their cells are written, and return a
 :class:`Table` that :meth:`Schema.prepare` has converted, or raise a TableError. New rows, in files,
-chunks or data frames, are converted by the same method. :func:`make_preprocessor` returns the first
-step of a pipeline, so that imputation, scaling and one-hot encoding are fitted to source domains.
+chunks or data frames, are converted by the same method.
 """
 
 from __future__ import annotations
@@ -17,10 +16,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import MAX_CLASSES, is_quantity
@@ -208,32 +203,6 @@ class ReadColumns(TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
-
-
-def make_preprocessor(schema: Schema) -> ColumnTransformer:
-    """Return an unfitted transformer that converts a table's features to numbers.
-
-    Numeric columns are imputed with the median and standardized. Categorical columns are imputed
-    with the most frequent category and one-hot encoded. Rare categories are pooled; categories that
-    ``fit`` has not seen are encoded like them or, if there are none, as zeros.
-    """
-    median_imputer, mode_imputer = (
-        SimpleImputer(strategy=strategy, keep_empty_features=True)
-        for strategy in ("median", "most_frequent")
-    )
-    encoder = OneHotEncoder(
-        handle_unknown="infrequent_if_exist",
-        max_categories=MAX_LEVELS,
-        min_frequency=MIN_LEVEL_ROWS,
-        sparse_output=False,
-    )
-    steps = [
-        ("numeric", make_pipeline(median_imputer, StandardScaler()), schema.numbers),
-        ("categorical", make_pipeline(mode_imputer, encoder), list(schema.categorical)),
-    ]
-    steps = [step for step in steps if step[2]]
-    transformer = ColumnTransformer(steps, verbose_feature_names_out=False)
-    return transformer.set_output(transform="default")  # regardless of set_config
 
 
 @dataclass(frozen=True)
