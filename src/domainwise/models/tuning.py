@@ -133,11 +133,11 @@ class MethodSearchKind:
         with quiet_about_domains():
             if len(batch) == 1:
                 (model,) = self.fit(train_data, batch)
-                return Outcomes([[score.outcome(model, X_test, y_test, weights)]])
+                return [[score.outcome(model, X_test, y_test, weights)]]
             with one_thread_if_small(data.X), quiet_scores():
                 fitted_pairs = self._fit_shared(train_data, batch, X_test)
                 outcomes = [score.outcome(model, X, y_test, weights) for model, X in fitted_pairs]
-                return Outcomes([[outcome] for outcome in outcomes])
+                return [[outcome] for outcome in outcomes]
 
     def _fit_shared(
         self, train_data: Data, batch: Sequence[Candidate], X_test: Array

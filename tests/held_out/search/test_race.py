@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from domainwise.held_out.search import driver
-from domainwise.held_out.search.driver import Data, Outcomes, Race, best_of_paths, search
+from domainwise.held_out.search.driver import Data, Race, best_of_paths, search
 
 N_SPLITS = 10
 
@@ -41,7 +41,7 @@ class Levels:
             self.seen[candidate["level"]] += 1
             rng = np.random.default_rng([candidate["level"], split])
             values.append([self.levels[candidate["level"]] + self.noise * rng.normal()])
-        return Outcomes(values)
+        return values
 
 
 def raced(kind, rule=None, race=None, n_jobs=None):
@@ -105,8 +105,8 @@ def test_the_choice_is_the_same_for_every_number_of_jobs():
 def test_the_number_of_workers_is_limited_by_free_memory(monkeypatch, free, jobs):
     monkeypatch.setattr(driver, "available_memory", lambda: free)
     data = Data(np.zeros((4, 1)), np.zeros(4))
-    assert driver.limit_jobs(3, data) == jobs
-    assert driver.limit_jobs(None, data) is None
+    assert driver.limit_jobs(3, data.X.nbytes) == jobs
+    assert driver.limit_jobs(None, data.X.nbytes) is None
 
 
 @pytest.mark.parametrize("n_splits", range(1, 24))

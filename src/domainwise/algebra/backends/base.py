@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.algebra.gram import DenseGram, Gram, StreamedGram
 from domainwise.algebra.gram.dense import check_dense_memory
-from domainwise.algebra.gram.sums import CellSums, NystromSums, sum_cells, sum_rows
+from domainwise.algebra.gram.sums import Cells, NystromSums, sum_cells, sum_rows
 from domainwise.algebra.gram.tiles import cross_product, kernel_matrix
 from domainwise.algebra.kernels.approximations import Basis
 from domainwise.algebra.kernels.functions import (
@@ -127,7 +127,7 @@ class Backend:
     check_dense_memory: Callable[..., None] = staticmethod(check_dense_memory)
     kernel_matrix: Callable[[Kernel, Any], Any] = staticmethod(kernel_matrix)
     sum_rows: Callable[..., NystromSums] = staticmethod(sum_rows)
-    sum_cells: Callable[..., CellSums] = staticmethod(sum_cells)
+    sum_cells: Callable[..., Cells] = staticmethod(sum_cells)
 
     # Argument checks
 

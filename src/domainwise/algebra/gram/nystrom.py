@@ -7,7 +7,7 @@ are read once and not stored; :mod:`domainwise.algebra.gram.sums` adds up their 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -51,8 +51,6 @@ class NystromMap:
     triangle: Array | None
     n_asked: int  #: number of landmarks, including linearly dependent ones that were dropped
     direct: bool = False  #: whether to sum kernel values, which is faster than summing features
-    #: Indices of ``landmarks`` among all landmarks, including dropped ones.
-    chosen: Array | None = field(default=None, repr=False, compare=False)
 
     #: Precision of the features; None for the precision of the prepared landmarks.
     dtype: ClassVar[Any] = None
@@ -103,18 +101,18 @@ class NystromMap:
         squared_diagonal = np.diagonal(L) ** 2
         ratio = float(squared_diagonal.min() / squared_diagonal.max())
         is_direct = ratio * min(ridge, 1.0) * (eps_double / eps) > DIRECT_ROUNDING / rounding
-        return cls(kernel, landmarks[pivots], L, len(landmarks), is_direct, pivots)
+        return cls(kernel, landmarks[pivots], L, len(landmarks), is_direct)
 
     @property
     def n_features(self) -> int:
         """Number of features: one for each landmark that was not dropped."""
         return len(self.landmarks)
 
-    def features(self, X: Any, memory: Array | None = None, **options: Any) -> Any:
+    def features(self, X: Any, memory: Array | None = None, *, compiled: bool = False) -> Any:
         """Return the uncentred features of rows, in the precision of the landmarks."""
         if self.triangle is None:
             return self._kernel_values(X, memory)
-        C = self._kernel_values(X, None, **options)
+        C = self._kernel_values(X, compiled=compiled)
         C += self.kernel.constant
         xp = namespace(C)
         Phi = xp.empty_like(C) if memory is None else _view(memory, C.shape, C.dtype)
@@ -127,29 +125,20 @@ class NystromMap:
         landmarks = self.kernel.prepare(self.landmarks)
         return cross_product(self.kernel, X, landmarks, self.dual(weights))
 
-    def summands(
-        self, X: Any, memory: Any = None, distances: Any = None, *, compiled: bool = False
-    ) -> Any:
+    def summands(self, X: Any, memory: Any = None, *, compiled: bool = False) -> Any:
         """Return the columns that are summed: features, or kernel values if ``direct``.
 
-        ``memory`` is an array to overwrite, large enough for the result. ``distances`` between X
-        and all landmarks can be shared by kernels that differ in gamma. ``compiled=True`` uses
+        ``memory`` is an array to overwrite, large enough for the result. ``compiled=True`` uses
         compiled exponentials, which are faster for many rows.
         """
         evaluate = self._kernel_values if self.direct else self.features
-        return evaluate(X, memory, distances=distances, compiled=compiled)
+        return evaluate(X, memory, compiled=compiled)
 
-    def _kernel_values(
-        self, X: Any, memory: Any = None, distances: Any = None, compiled: bool = False
-    ) -> Any:
+    def _kernel_values(self, X: Any, memory: Any = None, compiled: bool = False) -> Any:
         """Return kernel values between rows and landmarks, minus ``kernel.constant``."""
-        if distances is not None and isinstance(self.kernel, Kernel):
-            kernel_values = self.kernel.of_distances(distances[:, self.chosen], compiled=compiled)
-        else:
-            left = self.kernel.prepare(cast(X, self.landmarks.dtype)).left
-            shape = (len(X), self.n_features)
-            out = None if memory is None else _view(memory, shape, left.dtype)
-            kernel_values = self.kernel.block(left, self._prepared, out, compiled=compiled)
+        left = self.kernel.prepare(cast(X, self.landmarks.dtype)).left
+        out = None if memory is None else _view(memory, (len(X), self.n_features), left.dtype)
+        kernel_values = self.kernel.block(left, self._prepared, out, compiled=compiled)
         return cast(kernel_values, self.dtype or self._prepared.dtype)
 
     def dual(self, weights: Array) -> Array:

@@ -18,7 +18,6 @@ from domainwise.base.arrays import (
     Array,
     available_memory,
     cast,
-    cross_distances,
     group_sums,
     is_tensor,
     namespace,
@@ -196,7 +195,7 @@ def sum_rows(
     use_numba = use_compiled(len(X) * nystrom.n_features)
 
     def work(thread: int, pool_size: int) -> NystromSums:
-        memory = _batch_memory([nystrom], X)
+        memory = _batch_memory(nystrom, X)
 
         def sum_batch(rows: slice) -> NystromSums:
             summands = nystrom.summands(X[rows], memory, compiled=use_numba)
@@ -209,11 +208,9 @@ def sum_rows(
     return reduce(NystromSums.merge, in_threads(len(batches), work, sequential=is_tensor(X)))
 
 
-def _batch_memory(maps: Sequence[NystromMap], X: Any) -> Array | None:
+def _batch_memory(nystrom: NystromMap, X: Any) -> Array | None:
     """Return memory for the features of a batch, to be reused by a thread; None for tensors."""
-    if is_tensor(X):
-        return None
-    return np.empty(BATCH_ROWS * max(nystrom.n_features for nystrom in maps))
+    return None if is_tensor(X) else np.empty(BATCH_ROWS * nystrom.n_features)
 
 
 Cells = dict[Any, NystromSums]  #: sums over the rows of each cell, by cell key
@@ -369,48 +366,36 @@ def cells_by_split(
 
 
 def sum_cells(
-    maps: Sequence[NystromMap], X: Any, rows: CellRows, *, batch_rows: int | None = None
-) -> CellSums:
-    """Sum over the rows of X in each cell, in threads whose results are merged in order.
-
-    Several maps share the distances to the landmarks, so their kernels must be Laplacian.
-    """
+    nystrom: NystromMap, X: Any, rows: CellRows, *, batch_rows: int | None = None
+) -> Cells:
+    """Sum over the rows of X in each cell, in threads whose results are merged in order."""
     xp, batches = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
-    landmarks = common_landmarks(maps)
-    landmarks = None if landmarks is None else cast(landmarks, X.dtype)
-    numba_flags = [use_compiled(len(X) * nystrom.n_features) for nystrom in maps]
+    use_numba = use_compiled(len(X) * nystrom.n_features)
 
-    def work(thread: int, pool_size: int) -> CellSums:
+    def work(thread: int, pool_size: int) -> Cells:
         start, stop = (t * len(batches) // pool_size for t in (thread, thread + 1))
-        memory = _batch_memory(maps, X)
-        cells_by_map: list[Cells] = [{} for _ in maps]
+        memory = _batch_memory(nystrom, X)
+        cells: Cells = {}
         for key, indices in batches[start:stop]:
             # A slice of contiguous rows is not copied.
             is_contiguous = not is_tensor(X) and indices[-1] - indices[0] + 1 == len(indices)
             batch = X[indices[0] : indices[-1] + 1] if is_contiguous else X[indices]
-            distances = None if landmarks is None else cross_distances(batch, landmarks, l1=True)
             extra_columns = None if rows.extra_columns is None else rows.extra_columns[indices]
             weights = None if rows.weights is None else rows.weights[indices]
             label_args = rows.group_codes[indices], rows.group_keys, extra_columns, weights
-            for cells, nystrom, use_numba in zip(cells_by_map, maps, numba_flags, strict=True):
-                summands = nystrom.summands(batch, memory, distances, compiled=use_numba)
-                sums = NystromSums.partial(cast(summands, xp.float64), *label_args)
-                cells[key] = cells[key].merge(sums) if key in cells else sums
-        return CellSums(cells_by_map)
+            summands = cast(nystrom.summands(batch, memory, compiled=use_numba), xp.float64)
+            sums = NystromSums.partial(summands, *label_args)
+            cells[key] = cells[key].merge(sums) if key in cells else sums
+        return cells
 
-    total = reduce(CellSums.merge, in_threads(len(batches), work, sequential=is_tensor(X)))
-    unconverted_cells = [
-        (cells, key, nystrom)
-        for nystrom, cells in zip(maps, total.maps, strict=True)
-        for key in cells
-        if nystrom.direct and not is_tensor(X)
-    ]
+    total = reduce(merged_cells, in_threads(len(batches), work, sequential=is_tensor(X)))
+    unconverted_keys = list(total) if nystrom.direct and not is_tensor(X) else []
 
     def convert_to_features(thread: int, pool_size: int) -> None:
-        for cells, key, nystrom in unconverted_cells[thread::pool_size]:
-            cells[key] = cells[key].of_features(nystrom)
+        for key in unconverted_keys[thread::pool_size]:
+            total[key] = total[key].of_features(nystrom)
 
-    in_threads(len(unconverted_cells), convert_to_features)
+    in_threads(len(unconverted_keys), convert_to_features)
     return total
 
 
@@ -428,18 +413,6 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
             f"need {needed_bytes / 2**30:.1f} GiB of memory, but only "
             f"{free_bytes / 2**30:.1f} GiB are free; {advice}"
         )
-
-
-def common_landmarks(maps: Sequence[NystromMap]) -> Any:
-    """Return an array of all maps' landmarks (zeros for unused ones), or None for a single map."""
-    first_landmarks = maps[0].landmarks
-    if len(maps) == 1 or maps[0].chosen is None:
-        return None
-    shape, xp = (maps[0].n_asked, first_landmarks.shape[1]), namespace(first_landmarks)
-    landmarks = xp.zeros(shape, dtype=first_landmarks.dtype, device=first_landmarks.device)
-    for nystrom in maps:
-        landmarks[nystrom.chosen] = nystrom.landmarks
-    return landmarks
 
 
 def finalize(

@@ -175,7 +175,8 @@ class Kernel:
         xp = namespace(left)
         if self.name == "laplacian" or self.by_differences:
             distances = cross_distances(left, right, l1=self.name == "laplacian")
-            return cast(self.of_distances(distances, compiled=compiled), left.dtype)
+            distances *= -self.gamma
+            return cast(expm1(distances, compiled=compiled), left.dtype)
         if out is not None and out.dtype != left.dtype:
             out = None
         K = xp.matmul(left, right.T, out=out)
@@ -186,11 +187,6 @@ class Kernel:
         elif self.name == "poly":
             K = self._polynomial(K)
         return K
-
-    def of_distances(self, distances: Any, *, compiled: bool = False) -> Any:
-        """Replace distances (squared for RBF) by ``k - constant``, and return the array."""
-        distances *= -self.gamma
-        return expm1(distances, compiled=compiled)
 
     def matrix(self, X: Any, Y: Any = None) -> Any:
         """Evaluate the kernel, including the constant, between the rows of X and Y (default: X).

@@ -205,7 +205,7 @@ class MemberType:
         """Return the outputs of candidates for the test rows of each split."""
         with one_thread():  # results do not depend on n_jobs, not even in the last bits
             outputs_by_split = [self.outputs(data, *split, batch, score) for split in splits]
-        return Outcomes(list(zip(*outputs_by_split, strict=True)))
+        return list(zip(*outputs_by_split, strict=True))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Any]:
         """Return the outputs of a batch of candidates for the test rows of a split."""
@@ -541,7 +541,7 @@ class _InvariantRidge(MemberType):
         with one_thread():
             outputs = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)
         convert = class_columns if data.n_classes else np.asarray
-        return Outcomes([[convert(v).astype(np.float32) for v in by_split] for by_split in outputs])
+        return [[convert(v).astype(np.float32) for v in by_split] for by_split in outputs]
 
     def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
         model = self.estimator(data, {})

@@ -33,7 +33,7 @@ from domainwise.base.signatures import InvarianceArguments, arguments, with_shar
 from domainwise.estimators.conformal import fit_rows
 from domainwise.estimators.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
 from domainwise.estimators.projections.projection import one_thread_if_small
-from domainwise.held_out.calibration.curves import Calibration, equal_weights
+from domainwise.held_out.calibration.curves import class_columns, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import Decisions, choose_rule
 from domainwise.held_out.folds import domain_folds, row_folds
 from domainwise.held_out.scoring.measures import counts_by_domain
@@ -190,7 +190,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         As in SVC. Probabilities do not depend on it: they are calibrated on rows without weights.
     probability : bool, default=False
         Whether to enable ``predict_proba``. This needs more fits: source domains are held out, in
-        at most ten groups, and a logistic regression turns their decision values into
+        at most ten groups, and a calibration curve turns their decision values into
         probabilities that are calibrated for unseen domains. Without ``sample_domain``, or if a
         class occurs in only one group of domains, rows are held out instead, with a warning.
     decision : {"auto", "argmax", "balanced"} or float, default="auto"
@@ -203,8 +203,9 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
     classes_ : ndarray
         Class labels.
     {machine_fitted}
-    calibration_ : object
-        The fitted logistic regression; only if ``probability=True``.
+    curve_ : Curve
+        Calibration curve that converts decision values into probabilities; only if
+        ``probability=True``.
     {decided}
 
     See Also
@@ -257,7 +258,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
             )
         self.classes_, y = target.names, target.names[target.codes]
         self._fit_machine(X, y, sample_domain, weights)
-        for name in ("calibration_", "decision_rule_"):  # from an earlier fit
+        for name in ("curve_", "decision_rule_"):  # from an earlier fit
             self.__dict__.pop(name, None)
         if self.probability:
             self._calibrate(X, y, sample_domain, weights)
@@ -298,12 +299,12 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
             domain_codes = np.unique(domain_labels.codes[test_rows], return_inverse=True)[1]
         weights = None if weights is None else weights[test_rows]
         row_weights = equal_weights(domain_codes, sample_weight=weights)
-        self.calibration_ = Calibration.fit(values, y_test, row_weights, weights)
-        class_codes = np.searchsorted(self.classes_, y_test)
+        class_codes, values = np.searchsorted(self.classes_, y_test), class_columns(values)
+        self.curve_, _ = fit_curve(values, class_codes, row_weights, sample_weight=weights)
         self._class_counts = counts_by_domain(
             class_codes, domain_codes, len(self.classes_), weights
         )
-        held_out = class_codes, domain_codes, self.calibration_.probabilities(values)
+        held_out = class_codes, domain_codes, self.curve_.probabilities(values)
         self.decision_rule_ = choose_rule(self.decision, *held_out, weights=weights)
 
     def predict(self, X: ArrayLike) -> Array:
@@ -341,7 +342,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         probabilities : ndarray of shape (n_rows, n_classes)
         """
         check_is_fitted(self)
-        return self.calibration_.probabilities(self.decision_function(X))
+        return self.curve_.probabilities(class_columns(self.decision_function(X)))
 
 
 @with_shared_arguments

@@ -194,7 +194,7 @@ class InvariantSearchKind:
             with inputs.quiet_about_domains(), filtered_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
                 models = [m.fit(X_train, y_train, domains, weights) for m in machines]
-            return Outcomes([[score.outcome(m, X_test, y_test, test_weights)] for m in models])
+            return [[score.outcome(m, X_test, y_test, test_weights)] for m in models]
         split_kernels = SplitKernels.evaluate(machine, X_train, X_test, kernel)
         machine_keys = [
             (
@@ -211,7 +211,7 @@ class InvariantSearchKind:
                 with config_context(assume_finite=True, skip_parameter_validation=True):
                     outcome = score.outcome(svm, K_test, y_test, test_weights)
                 outcomes_by_key[machine_keys[i]] = outcome
-        return Outcomes([[outcomes_by_key[key]] for key in machine_keys])
+        return [[outcomes_by_key[key]] for key in machine_keys]
 
 
 def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tuple[Array, Array]:

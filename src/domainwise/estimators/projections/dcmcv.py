@@ -88,7 +88,7 @@ class DCMSearchKind:
                     model, y_test = train.fit(predictor), data.y[test]
                     weights = None if data.weights is None else data.weights[test]
                     outcomes[i].append(score.outcome(model, Z_test, y_test, weights))
-        return Outcomes(outcomes)
+        return outcomes
 
     def _folds(self, template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Any]:
         """Yield, for each split, an object that projects its training rows and test rows."""

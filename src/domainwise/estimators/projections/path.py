@@ -277,6 +277,6 @@ def sum_training_rows(template: Any, data: Data, splits: Sequence[Split]) -> Ite
         )
         width = template._map.n_features + cell_rows.n_extra_columns
         sums.check_cell_memory(len(cell_rows.cell_keys), [width], X, MEMORY_ADVICE)
-        (cells,) = backend_of(X).sum_cells([template._map], X, cell_rows).maps
+        cells = backend_of(X).sum_cells(template._map, X, cell_rows)
         for train_cells, _ in sums.cells_by_split(cells, split_parts):
             yield train_cells

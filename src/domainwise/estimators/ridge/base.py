@@ -61,14 +61,12 @@ from domainwise.held_out.scoring.measures import counts_by_domain
 from domainwise.held_out.scoring.predictions import HeldOut
 from domainwise.held_out.search.driver import (
     Candidate,
-    Data,
     SearchAttributes,
+    SearchResult,
     batches_by,
     best_of_paths,
-    search,
 )
 from domainwise.held_out.search.grids import RIDGE_ALPHAS, RIDGE_GAMMAS, RIDGE_WEIGHTS
-from domainwise.held_out.search.scores import Scorer
 
 #: Maximum number of rows whose held-out predictions are stored, for example for calibration.
 MAX_HELD_OUT_ROWS = 1500
@@ -326,15 +324,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     def _search(self, ridge_search: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
         """Select and average the best candidates; return each map's ridge problem for all rows."""
-        # For each kernel and domain penalty, this rule considers only the best alpha. No data and
-        # no scorer are passed: ``ridge_search`` contains rows or sums, and computes the scores.
+        scores, problems = ridge_search.run(n_jobs)
+        # For each kernel and domain penalty, this rule considers only the best alpha.
         rule = partial(best_of_paths, path=("alpha",), n=self.n_average)
-        splits, no_data = ridge_search.splits, Data(None, None)
-        search_result = search(ridge_search, no_data, splits, Scorer(None), rule, n_jobs=n_jobs)
-        problems = [p for batch_problems in search_result.reusable for p in batch_problems]
+        search_result = SearchResult.from_scores(ridge_search.candidates(), scores, rule)
         self._record_search(search_result)
         self.members_ = search_result.chosen
-        self.expansions_ = ridge_search.fit(Data(problems, None), self.members_)
+        self.expansions_ = average_members(ridge_search.maps, problems, self.members_)
         return problems
 
     def _can_search_fewer_landmarks(self, X: Any) -> bool:

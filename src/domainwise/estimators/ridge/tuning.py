@@ -1,7 +1,6 @@
 """The searches of InvariantRidgeCV and InvariantRidgeClassifierCV, over rows or over their sums.
 
-Both searches implement :class:`~domainwise.held_out.search.driver.Searchable`. They score all
-penalties of a kernel on all splits in one pass.
+Both searches score all penalties of a kernel on all splits in one pass.
 """
 
 from __future__ import annotations
@@ -9,10 +8,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby, product
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from domainwise.algebra.backends import Backend, backend_of
 from domainwise.algebra.gram.nystrom import LabelMap, NystromMap
@@ -49,7 +50,7 @@ from domainwise.held_out.folds import (
     split_rows,
     target_numbers,
 )
-from domainwise.held_out.search.driver import Candidate, Data, Outcomes, outputs_by_row
+from domainwise.held_out.search.driver import Candidate, limit_jobs, outputs_by_row
 
 #: Up to this number of rows, splits are checked, and those that cannot be scored are removed.
 MAX_CHECKED_ROWS = 1500
@@ -62,25 +63,15 @@ def kernel_of(nystrom: NystromMap) -> tuple[str, float]:
     return kernel.kernel if isinstance(kernel, FourierMap) else kernel.name, kernel.gamma
 
 
-def group_by_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
-    """Group adjacent maps with Laplacian kernels, which share distances; others are not grouped."""
-
-    def key(nystrom: NystromMap) -> Any:
-        return "laplacian" if nystrom.kernel.name == "laplacian" else id(nystrom)
-
-    return [list(group) for _, group in groupby(maps, key=key)]
-
-
 class RidgeSearch:
     """A search over penalties and kernels; each kernel has a feature map."""
 
-    one_pass = True
     splits: list[Any]  #: pairs of training parts and test parts (sets of rows or domains)
 
     def __init__(self, maps: list[NystromMap], penalties: Penalties) -> None:
         self.maps, self.penalties = maps, penalties
 
-    def candidates(self, data: Data) -> list[Candidate]:
+    def candidates(self) -> list[Candidate]:
         """Return all combinations of kernels and penalties."""
         return [
             {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
@@ -88,33 +79,21 @@ class RidgeSearch:
             for (w, c), alpha in self.penalties.combinations
         ]
 
-    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Return the indices of candidates whose features are summed in one pass."""
-        n_penalties, batches, first_index = len(candidates) // len(self.maps), [], 0
-        for maps in self.groups():
-            batches.append(list(range(first_index, first_index + n_penalties * len(maps))))
-            first_index += n_penalties * len(maps)
-        return batches
+    def run(self, n_jobs: int | None) -> tuple[Array, list[RidgeProblem]]:
+        """Return the scores of all candidates, and each map's ridge problem for all rows."""
+        n_jobs = limit_jobs(n_jobs)
+        score_map = delayed(partial(self._score_map, single_thread=n_jobs not in (None, 1)))
+        results = Parallel(n_jobs=n_jobs)(map(score_map, range(len(self.maps))))
+        scores, problems = zip(*results, strict=True)
+        return np.vstack(scores), list(problems)
 
-    def groups(self) -> list[list[NystromMap]]:
-        """Return groups of maps whose features are summed in one pass."""
-        return group_by_distances(self.maps)
-
-    def outcomes(
-        self, data: Data, splits: Sequence[Any], batch: Sequence[Candidate], score: Any
-    ) -> Outcomes:
-        """Return scores of candidates, and the ridge problem of each map for the final fit."""
-        kernels = {(candidate["kernel"], candidate["gamma"]) for candidate in batch}
-        scores, problems = self.scores([m for m in self.maps if kernel_of(m) in kernels])
-        return Outcomes(np.vstack(scores), problems)  # type: ignore[arg-type]
+    def _score_map(self, i: int, single_thread: bool) -> tuple[Array, RidgeProblem]:
+        with single_blas_thread(single_thread):
+            return self.scores(i)
 
     @abstractmethod
-    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
-        """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
-
-    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Expansion]:
-        """Average the chosen candidates; ``data.X`` contains ridge problems instead of rows."""
-        return average_members(self.maps, data.X, chosen)
+    def scores(self, i: int) -> tuple[Array, RidgeProblem]:
+        """Return scores (candidates, splits) for map i, and its ridge problem for all rows."""
 
 
 def average_members(
@@ -181,46 +160,30 @@ class RowSearch(RidgeSearch):
             (cells_of(rows, part_codes, self.by_class, self.descriptors), part_codes, splits)
             for part_codes, splits in passes
         ]
-
-    def groups(self) -> list[list[NystromMap]]:
-        """Return groups of maps whose sums share a pass; one map per group if memory is limited."""
         n_cells = max(len(cell_rows.cell_keys) for cell_rows, _, _ in self.passes)
-        n_extra_columns = self.passes[0][0].n_extra_columns
+        width = max(m.n_features for m in maps) + self.passes[0][0].n_extra_columns
+        check_cell_memory(n_cells, [width], rows.X, ADVICE)
 
-        def check_memory(groups: list[list[NystromMap]]) -> list[list[NystromMap]]:
-            for maps in groups:
-                widths = [nystrom.n_features + n_extra_columns for nystrom in maps]
-                check_cell_memory(n_cells, widths, self.rows.X, ADVICE)
-            return groups
-
-        try:
-            return check_memory(group_by_distances(self.maps))
-        except MemoryError:
-            return check_memory([[nystrom] for nystrom in self.maps])
-
-    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
-        """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
-        backend, rows = backend_of(self.rows.X), self.rows
-        scores: list[list[Array]] = [[] for _ in maps]
-        problems: list[Any] = [None] * len(maps)
-        values_by_map: list[dict[int, tuple[Array, Array]]] = [{} for _ in maps]
-        first_split = 0
+    def scores(self, i: int) -> tuple[Array, RidgeProblem]:
+        """Return scores (candidates, splits) for map i, and its ridge problem for all rows."""
+        nystrom, rows, first_split = self.maps[i], self.rows, 0
+        columns = columns_of(nystrom, rows.target, self.by_class, self.descriptors)
+        scores: list[Array] = []
+        problem: Any = None
+        stored_values: dict[int, tuple[Array, Array]] = {}
         for cell_rows, part_codes, splits in self.passes:
-            sums = backend.sum_cells(maps, rows.X, cell_rows)
-            for k, (nystrom, cells) in enumerate(zip(maps, sums.maps, strict=True)):
-                columns = columns_of(nystrom, rows.target, self.by_class, self.descriptors)
-                pass_args = (part_codes, splits, first_split)
-                score = self._split_score(nystrom, columns, *pass_args, values_by_map[k])
-                scores[k].append(score_cells(cells, columns, splits, self.penalties, score))
-                problems[k] = problem_of_all_rows(cells, columns, self.penalties)
+            cells = backend_of(rows.X).sum_cells(nystrom, rows.X, cell_rows)
+            pass_args = (part_codes, splits, first_split, stored_values)
+            score = self._split_score(nystrom, columns, *pass_args)
+            scores.append(score_cells(cells, columns, splits, self.penalties, score))
+            problem = problem_of_all_rows(cells, columns, self.penalties)
             first_split += len(splits)
-        for k, values_by_split in enumerate(values_by_map):
-            if values_by_split:
-                ordered_values = (values_by_split[i] for i in sorted(values_by_split))
-                split_values, positions = zip(*ordered_values, strict=True)
-                held_out = outputs_by_row(split_values, positions, len(self.predicted_rows))
-                problems[k] = replace(problems[k], held_out=held_out)
-        return [np.hstack(map_scores) for map_scores in scores], problems
+        if stored_values:
+            ordered_values = (stored_values[split] for split in sorted(stored_values))
+            split_values, positions = zip(*ordered_values, strict=True)
+            held_out = outputs_by_row(split_values, positions, len(self.predicted_rows))
+            problem = replace(problem, held_out=held_out)
+        return np.hstack(scores), problem
 
     def _split_score(
         self,
@@ -328,7 +291,7 @@ def held_out_values(
     values: list[list[Array]] = []
     for part_codes, split_parts in split_rows(splits, len(rows.X)):
         cell_rows = cells_of(rows, part_codes, by_class, None)
-        cells = backend_of(rows.X).sum_cells([nystrom], rows.X, cell_rows).maps[0]
+        cells = backend_of(rows.X).sum_cells(nystrom, rows.X, cell_rows)
         for train_cells, _ in cells_by_split(cells, split_parts):
             problem = penalties.problem(train_cells, columns)
             solutions = problem.solutions(penalties.domain_penalties, penalties.alphas)
@@ -345,9 +308,9 @@ def problem_of(
     descriptors = descriptors_of(estimator, rows, penalties)
     by_class = _needs_class_moments(penalties, descriptors)
     cell_rows = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), by_class, descriptors)
-    sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cell_rows)
+    cells = backend_of(rows.X).sum_cells(nystrom, rows.X, cell_rows)
     columns = columns_of(nystrom, rows.target, by_class, descriptors)
-    return problem_of_all_rows(sums.maps[0], columns, penalties)
+    return problem_of_all_rows(cells, columns, penalties)
 
 
 # Sums of rows that are not stored.
@@ -366,8 +329,7 @@ def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> Cel
     cell_rows = CellRows(cell_codes, cell_codes, *options)
     widths = [nystrom.n_features + cell_rows.n_extra_columns for nystrom in maps]
     check_cell_memory(len(cell_keys), widths, rows.X, ADVICE)
-    sums = [backend.sum_cells(group, rows.X, cell_rows) for group in group_by_distances(maps)]
-    return CellSums([cells for group_sums in sums for cells in group_sums.maps])
+    return CellSums([backend.sum_cells(nystrom, rows.X, cell_rows) for nystrom in maps])
 
 
 def _sizes_and_targets(
@@ -402,20 +364,14 @@ class SumSearch(RidgeSearch):
         )
         self.domain_parts, self.splits = split_domains(estimator.cv, *labels)
 
-    def groups(self) -> list[list[NystromMap]]:
-        """Return all maps as one group, because the sums of all maps are available."""
-        return [self.maps]
-
-    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
-        """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
-        classes, scores, problems = self.classes, [], []
+    def scores(self, i: int) -> tuple[Array, RidgeProblem]:
+        """Return scores (candidates, splits) for map i, and its ridge problem for all rows."""
+        classes = self.classes
         targets_by_class = None if classes is None else dict(enumerate(class_targets(len(classes))))
-        for nystrom, domain_cells in zip(maps, self.sums.maps, strict=True):
-            columns = Columns(nystrom.n_features, 0, targets_by_class)
-            cells, score = self._cells(domain_cells), error_score(columns, self.scoring)
-            scores.append(score_cells(cells, columns, self.splits, self.penalties, score))
-            problems.append(problem_of_all_rows(cells, columns, self.penalties))
-        return scores, problems
+        columns = Columns(self.maps[i].n_features, 0, targets_by_class)
+        cells, score = self._cells(self.sums.maps[i]), error_score(columns, self.scoring)
+        scores = score_cells(cells, columns, self.splits, self.penalties, score)
+        return scores, problem_of_all_rows(cells, columns, self.penalties)
 
     def _cells(self, domain_cells: Cells) -> Cells:
         """Merge the cells of domains into cells by part and class code."""

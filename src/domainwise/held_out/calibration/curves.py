@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.linear_model import LogisticRegression
 
 from domainwise.base.arrays import Array, ArrayLike, MaybeArray
 from domainwise.base.inputs import check_sample_domain
@@ -32,30 +31,6 @@ class Curve:
     def probabilities(self, values: Array) -> Array:
         """Return probabilities of shape (n, n_classes)."""
         return np.asarray(softmax(self.slope * values + self.bias, axis=1))
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """A logistic regression on decision values that are divided by their standard deviation."""
-
-    scale: float  #: standard deviation of the decision values
-    model: LogisticRegression
-
-    @classmethod
-    def fit(
-        cls, values: Array, y: Array, weights: Array, sample_weight: Array | None = None
-    ) -> Calibration:
-        """Fit to the decision values and classes of held-out rows, whose weights sum to 1."""
-        rows = np.ones(len(y)) if sample_weight is None else sample_weight
-        means = np.average(values.reshape(len(y), -1), axis=0, weights=rows)
-        squares = np.average(values.reshape(len(y), -1) ** 2, axis=0, weights=rows)
-        scale = float(np.sqrt(max(squares.mean() - means.mean() ** 2, 0.0))) or 1.0
-        model = LogisticRegression(max_iter=1000)
-        return cls(scale, model.fit(values / scale, y, sample_weight=weights * rows.sum()))
-
-    def probabilities(self, values: Array) -> Array:
-        """Return the probability of each class."""
-        return np.asarray(self.model.predict_proba(values.reshape(len(values), -1) / self.scale))
 
 
 def class_columns(values: Array) -> Array:

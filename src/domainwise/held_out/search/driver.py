@@ -34,7 +34,7 @@ last two.
 ...     def outcomes(self, data, splits, batch, score):
 ...         ((train, test),) = splits
 ...         models = self.fit(data.take(train), batch)
-...         return Outcomes([[score.outcome(m, data.X[test], data.y[test])] for m in models])
+...         return [[score.outcome(m, data.X[test], data.y[test])] for m in models]
 ...
 ...     def fit(self, data, chosen):
 ...         return [Ridge(**candidate).fit(data.X, data.y) for candidate in chosen]
@@ -50,7 +50,7 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -95,12 +95,8 @@ class Data:
         return replace(self, X=take_rows(self.X, rows), y=take_rows(self.y, rows), **changes)
 
 
-class Outcomes(NamedTuple):
-    """Outcomes of the candidates in a batch."""
-
-    values: Sequence[Sequence[Outcome]]  #: one sequence per candidate, with one outcome per split
-    #: Results that a kind with ``one_pass`` reuses when it fits the chosen candidates.
-    reusable: Any = None
+#: Outcomes of the candidates in a batch: one sequence per candidate, with one outcome per split.
+Outcomes = Sequence[Sequence[Outcome]]
 
 
 class Searchable(Protocol):
@@ -175,11 +171,11 @@ def search(
     only the candidates that were not dropped. Kinds with ``one_pass`` ignore ``race``.
     """
     candidates, rule = kind.candidates(data), best if rule is None else rule
-    n_jobs = limit_jobs(n_jobs, data)
+    n_jobs = limit_jobs(n_jobs, getattr(data.X, "nbytes", 0))
     race = None if kind.one_pass else race
     rounds = [list(range(len(splits)))] if race is None else race.rounds(len(splits))
     outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
-    indices, reusable = list(range(len(candidates))), []  # indices of candidates not dropped
+    indices = list(range(len(candidates)))  # indices of candidates not dropped
     finished_splits: list[int] = []
 
     def compute_scores() -> Array:
@@ -199,16 +195,14 @@ def search(
             for batch, group in tasks
         )
         for (batch, group), batch_outcomes in zip(tasks, task_outcomes, strict=True):
-            for i, values in zip(batch, batch_outcomes.values, strict=True):
+            for i, values in zip(batch, batch_outcomes, strict=True):
                 outcomes[i].update(zip(group, values, strict=True))
-        reusable = [o.reusable for o in task_outcomes] if kind.one_pass else []
         finished_splits = sorted(finished_splits + split_indices)
     result = SearchResult.from_scores([candidates[i] for i in indices], compute_scores(), rule)
     chosen_outcomes = [[outcomes[indices[i]][k] for k in finished_splits] for i in result.indices]
     if not isinstance(chosen_outcomes[0][0], np.ndarray):
-        return replace(result, reusable=reusable)
-    outputs = _outputs_by_row(chosen_outcomes, data, splits)
-    return replace(result, held_out=outputs, reusable=reusable)
+        return result
+    return replace(result, held_out=_outputs_by_row(chosen_outcomes, data, splits))
 
 
 def _outputs_by_row(outcomes: Any, data: Data, splits: Sequence[Split]) -> Array:
@@ -229,18 +223,18 @@ def held_out_outputs(
     outcomes: list[list[Outcome]] = [[] for _ in candidates]
     for split in splits:
         for batch in kind.batches(candidates):
-            values = kind.outcomes(data, [split], [candidates[i] for i in batch], score).values
+            values = kind.outcomes(data, [split], [candidates[i] for i in batch], score)
             for i, split_values in zip(batch, values, strict=True):
                 outcomes[i] += split_values
     return _outputs_by_row(outcomes, data, splits)
 
 
-def limit_jobs(n_jobs: int | None, data: Data) -> int | None:
-    """Return the number of workers, limited so that they fit into the free memory."""
+def limit_jobs(n_jobs: int | None, n_bytes: int = 0) -> int | None:
+    """Return the number of workers with rows of ``n_bytes`` that fit into the free memory."""
     free_bytes = available_memory()
     if n_jobs in (None, 1) or free_bytes is None:
         return n_jobs
-    worker_bytes = WORKER_BYTES + WORKER_COPIES * getattr(data.X, "nbytes", 0)
+    worker_bytes = WORKER_BYTES + WORKER_COPIES * n_bytes
     return max(1, min(effective_n_jobs(n_jobs), free_bytes // worker_bytes))
 
 
@@ -289,7 +283,6 @@ class SearchResult:
     #: Outputs of the chosen candidates for held-out rows, of shape (chosen, rows, columns): means
     #: over splits, NaN for rows that no split holds out. None for a score that needs no outputs.
     held_out: Array | None = None
-    reusable: Sequence[Any] = ()  #: ``reusable`` of each batch of a kind with ``one_pass``
 
     @classmethod
     def from_scores(

@@ -419,10 +419,8 @@ def _convert_invariant_machine(model: Any, X: Tensor) -> Any:
         return model.on_target_scale(output)
     if not model.probability:
         return output
-    # The scale divides the coefficients: ONNX Runtime would apply a separate factor in float32.
-    logistic, scale = model.calibration_.model, model.calibration_.scale
-    values = output.decisions @ (logistic.coef_ / scale).T + np.atleast_2d(logistic.intercept_)
-    probabilities = _make_output(logistic, values).probabilities
+    class_values = class_columns(output.decisions, len(model.classes_))
+    probabilities = _apply_curve(model.curve_, class_values)
     return _decide(model.decision_rule_, probabilities, output.decisions, output.codes)
 
 

@@ -37,7 +37,7 @@ from domainwise.models.files import types, values
 from domainwise.tables.schema import ReadColumns, Schema
 
 #: Format of the files; files in other formats are rejected.
-FORMAT = 6
+FORMAT = 7
 #: First skops protocol that declares all trusted types.
 SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"

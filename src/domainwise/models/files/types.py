@@ -31,7 +31,7 @@ PARTS = {
     "domainwise.estimators.adaptation.corrections": "ClassPrior LinePrior SiteLabels "
     "SiteQuantiles Spread",
     "domainwise.estimators.conformal": "DomainConformal",
-    "domainwise.held_out.calibration.curves": "Calibration Curve",
+    "domainwise.held_out.calibration.curves": "Curve",
     "domainwise.held_out.calibration.decisions": "DecisionRule",
     "domainwise.held_out.calibration.quantiles": "DomainQuantiles",
     "domainwise.estimators.ensemble.batches": "FeatureRanges Moments SourceRange Trust",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -123,7 +122,7 @@ def kernel_product(
 
 def sum_rows(nystrom: NystromMap, X: Tensor, group_codes: Any, *labels: Any, **options: Any) -> Any:
     """Sum over rows on the device, as :func:`~domainwise.algebra.gram.sums.sum_rows` does."""
-    options["batch_rows"] = _batch_rows([nystrom], X)
+    options["batch_rows"] = _batch_rows(nystrom, X)
     nystrom = TensorMap.on_device_of(X, nystrom)
     options["weights"] = _on_device(options.get("weights"), X)
     with matmul_precision(X):
@@ -131,7 +130,7 @@ def sum_rows(nystrom: NystromMap, X: Tensor, group_codes: Any, *labels: Any, **o
     return total.mapped(to_host)
 
 
-def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sums.CellSums:
+def sum_cells(nystrom: NystromMap, X: Tensor, rows: sums.CellRows) -> sums.Cells:
     """Sum over rows on the device, as :func:`~domainwise.algebra.gram.sums.sum_cells` does.
 
     Second moments are computed in float64. Features of float32 rows are computed in TF32 if
@@ -140,9 +139,9 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sum
     field_names = ("cell_codes", "group_codes", "extra_columns", "weights")
     rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in field_names})
     use_tf32 = X.dtype == torch.float32 and current_precision() == "tf32"
-    device_maps = [TensorMap.on_device_of(X, nystrom, use_tf32) for nystrom in maps]
+    device_map = TensorMap.on_device_of(X, nystrom, use_tf32)
     with matmul_precision(X, allow_tf32=use_tf32):
-        return sums.sum_cells(device_maps, X, rows, batch_rows=_batch_rows(maps, X))
+        return sums.sum_cells(device_map, X, rows, batch_rows=_batch_rows(nystrom, X))
 
 
 def _on_device(array: Any, X: Tensor) -> Any:
@@ -150,10 +149,9 @@ def _on_device(array: Any, X: Tensor) -> Any:
     return None if array is None else torch.as_tensor(array).to(X.device)
 
 
-def _batch_rows(maps: Sequence[NystromMap], X: Tensor) -> int:
+def _batch_rows(nystrom: NystromMap, X: Tensor) -> int:
     """Return the number of rows whose features are computed at a time."""
-    n_features = max(nystrom.n_features for nystrom in maps)
-    return max(256, BATCH_BYTES[X.device.type] // (8 * n_features))
+    return max(256, BATCH_BYTES[X.device.type] // (8 * nystrom.n_features))
 
 
 @dataclass(frozen=True)
@@ -166,7 +164,7 @@ class TensorMap(NystromMap):
     def on_device_of(cls, X: Tensor, nystrom: NystromMap, tf32: bool = False) -> TensorMap:
         """Return the map on the device of X; if ``tf32``, features have the dtype of X."""
         attributes = {field.name: getattr(nystrom, field.name) for field in fields(nystrom)}
-        attributes |= {name: _on_device(attributes[name], X) for name in ("landmarks", "chosen")}
+        attributes["landmarks"] = _on_device(nystrom.landmarks, X)
         # Features are computed in float64 on devices where that is as fast as float32.
         has_fast_double = X.is_cuda and torch.cuda.get_device_capability(X.device) in FAST_DOUBLE
         dtype = torch.float64 if has_fast_double and not tf32 else X.dtype
