@@ -33,7 +33,8 @@ from domainwise.estimators.ridge import InvariantRidgeClassifierCV, InvariantRid
 from domainwise.held_out.scoring.predictions import has_argument, requests_domains
 from domainwise.held_out.search import grids
 from domainwise.held_out.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
-from domainwise.models.tuning import BOOSTING, MethodSearch
+from domainwise.models.candidates import BOOSTING
+from domainwise.models.tuning import MethodSearch
 from domainwise.tables.shift.watch import ShiftWatch
 
 MAX_SEARCH_LANDMARKS = 500  #: limit for a search; its time is quadratic in this number

@@ -11,7 +11,8 @@ from sklearn.svm import SVC, SVR
 from domainwise import DICA, KPCA, MDA, MIDA, SCA
 from domainwise.held_out.search.driver import Data
 from domainwise.held_out.search.scores import QuickDiscriminant, SmoothScore, quick_head
-from domainwise.models.tuning import MethodSearch, MethodSearchKind
+from domainwise.models.candidates import MethodSearchKind
+from domainwise.models.tuning import MethodSearch
 from domainwise.selection import LeaveDomainsOut
 
 
@@ -67,9 +68,9 @@ def test_candidates_with_a_common_kernel_are_scored_as_if_fitted_separately(name
     for split in LeaveDomainsOut(2).split(X, None, d):
         for group in groups:
             mine = [candidates[i] for i in group]
-            outcomes = kind.outcomes(data, [split], mine, scorer).values
+            outcomes = kind.outcomes(data, [split], mine, scorer)
             for candidate, (values,) in zip(mine, outcomes, strict=True):
-                ((expected,),) = kind.outcomes(data, [split], [candidate], scorer).values
+                ((expected,),) = kind.outcomes(data, [split], [candidate], scorer)
                 np.testing.assert_allclose(values, expected, atol=1e-8)
 
 
@@ -80,7 +81,7 @@ def test_a_search_chooses_the_same_with_and_without_sharing(monkeypatch):
     )
     together = clone(search).fit(X, y, sample_domain=d)
     monkeypatch.setattr(
-        "domainwise.models.tuning.batches_by", lambda c, names: [[i] for i in range(len(c))]
+        "domainwise.models.candidates.batches_by", lambda c, names: [[i] for i in range(len(c))]
     )
     unshared = clone(search).fit(X, y, sample_domain=d)
     assert together.best_params_ == unshared.best_params_
