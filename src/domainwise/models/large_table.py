@@ -29,17 +29,11 @@ from domainwise.models.table_model import (
     make_preprocessor,
     table_setting,
 )
+from domainwise.tables import schema as schemas
 from domainwise.tables.cells import as_labels, text_problem
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
 from domainwise.tables.names import choose_features
-from domainwise.tables.schema import (
-    MAX_LEVELS,
-    MIN_LEVEL_ROWS,
-    Schema,
-    Table,
-    check_table,
-)
 from domainwise.tables.shift.watch import ShiftWatch
 
 #: Number of copies of a table that a fit in memory needs, at eight bytes per cell.
@@ -64,7 +58,7 @@ def exceeds_memory(path: str | Path) -> bool:
 class Reader:
     """Reads a piece of the table (one or more row groups), and prepares its rows."""
 
-    schema: Schema
+    schema: schemas.Schema
     columns: list[str]
     drop_domains: frozenset[str] = frozenset()  #: domains to exclude, as text
     classes: tuple[Any, ...] = ()  #: classes in the sample
@@ -121,7 +115,7 @@ class Statistics:
             self.domains + other.domains,
         )
 
-    def preprocessor(self, schema: Schema, sample: Any) -> Any:
+    def preprocessor(self, schema: schemas.Schema, sample: Any) -> Any:
         """Return the preprocessor for these rows, equal to one fitted to all of them.
 
         Missing numbers are replaced by the medians of a sample of the rows.
@@ -138,10 +132,10 @@ class Statistics:
             imputed_counts = counts + Counter({modes[-1]: self.domains.total() - counts.total()})
             ranked_counts = sorted(((n, name) for name, n in imputed_counts.items()), reverse=True)
             # The categories that are not pooled occur more often than the others.
-            frequent_names = [name for n, name in ranked_counts if n >= MIN_LEVEL_ROWS]
-            cells: list[Any] = frequent_names[: MAX_LEVELS - 1]
+            frequent_names = [name for n, name in ranked_counts if n >= schemas.MIN_LEVEL_ROWS]
+            cells: list[Any] = frequent_names[: schemas.MAX_LEVELS - 1]
             for count, name in ranked_counts:
-                cells = cells + [name] * min(count, MIN_LEVEL_ROWS)
+                cells = cells + [name] * min(count, schemas.MIN_LEVEL_ROWS)
             made_up_cells.append(cells)
         n = max([1, *map(len, made_up_cells)])
         columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
@@ -200,7 +194,7 @@ def merge_statistics(statistics: list[Statistics]) -> Statistics:
 class LargeTable:
     """A Parquet table, and a sample of its rows."""
 
-    table: Table  #: the sample
+    table: schemas.Table  #: the sample
     reader: Reader
     pieces: list[parquet.Piece]
 
@@ -232,7 +226,7 @@ class LargeTable:
             positions = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(piece_indices))
             frames.append(frame.iloc[np.unique(positions.astype(int))])
         sample = import_pandas().concat(frames, ignore_index=True)
-        table = check_table(
+        table = schemas.check_table(
             sample, features=feature_names, drop_domains=drop_domains, **label_args, **options
         )
         columns = [*table.schema.features, target, domain]

@@ -31,14 +31,8 @@ from domainwise.base.inputs import (
 )
 from domainwise.base.signatures import arguments
 from domainwise.estimators.adaptation.adapter import Adaptable, model_outputs
+from domainwise.held_out.calibration import decisions
 from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve, improves
-from domainwise.held_out.calibration.decisions import (
-    DecisionRule,
-    Decisions,
-    choose_rule,
-    rule_for,
-    threshold_rule,
-)
 from domainwise.held_out.folds import Split, domain_folds, draw_rows
 from domainwise.held_out.scoring.measures import (
     choose_measure,
@@ -142,7 +136,7 @@ class MethodSearch(Adaptable, MetaEstimator):
     #: The curve that computes probabilities; None if the estimator's own are used.
     curve_: Curve | None = field(default=None, init=False)
     #: The rule for ``curve_`` or for the estimator's probabilities; None if the estimator decides.
-    _rule: DecisionRule | None = field(default=None, init=False)
+    _rule: decisions.DecisionRule | None = field(default=None, init=False)
     held_out_: HeldOut | None = field(default=None, init=False)
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None, sample_weight: Any = None) -> Self:
@@ -224,7 +218,7 @@ class MethodSearch(Adaptable, MetaEstimator):
             return measure.scorer, is_defined
         counts = counts_by_domain(codes_of(y, classes), domain_codes, len(classes), weights)
         positive = classes.tolist().index(positive_last(classes, self.pos_label).tolist()[-1])
-        rule = rule_for(self.decision, counts, self.scoring, positive)
+        rule = decisions.rule_for(self.decision, counts, self.scoring, positive)
         return replace(score, measure=measure, rule=rule), is_defined
 
     def _fit_search(
@@ -266,7 +260,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         self.selected_on_ = selected_on
         distinct_values = {name: {repr(c.get(name)) for c in candidates} for name in best_candidate}
         self.varied_ = [name for name in best_candidate if len(distinct_values[name]) > 1]
-        if isinstance(fitted_estimator, Decisions) and is_classifier(fitted_estimator):
+        if isinstance(fitted_estimator, decisions.Decisions) and is_classifier(fitted_estimator):
             fitted_estimator.decide(self.decision, self.metric, self._positive)
         return self
 
@@ -311,7 +305,7 @@ class MethodSearch(Adaptable, MetaEstimator):
     @property
     def calibrates(self) -> bool:
         """Whether ``fit`` calibrates the estimator's outputs on held-out domains."""
-        decides_itself = isinstance(self.estimator, Decisions)
+        decides_itself = isinstance(self.estimator, decisions.Decisions)
         if decides_itself or self.curve is not None or not is_classifier(self.estimator):
             return False
         if not self.own:
@@ -335,7 +329,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         if isinstance(self.estimator_, Adaptable):
             return self
         self.held_out_ = getattr(self.estimator_, "held_out_", None)
-        if isinstance(self.estimator_, Decisions) or self.held_out_ is not None:
+        if isinstance(self.estimator_, decisions.Decisions) or self.held_out_ is not None:
             return self
         if not is_classification:
             if values is not None:
@@ -348,7 +342,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         class_codes, n_classes = codes_of(y, self.classes_), len(self.classes_)
         counts = counts_by_domain(class_codes, domain_codes, n_classes, weights)
         if not self.calibrates or values is None:
-            rule = rule_for(self.decision, counts, self.metric, self._positive)
+            rule = decisions.rule_for(self.decision, counts, self.metric, self._positive)
             self._rule = None if self._decides_itself(rule) else rule
             return self
         is_held_out = np.isfinite(values).all(axis=1)
@@ -363,7 +357,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         held_out = class_codes, domain_codes, curve.probabilities(values)
         self.held_out_ = HeldOut.from_rows(*held_out, weights=weights)
         options: Any = {"scoring": self.metric, "positive": self._positive, "counts": counts}
-        self._rule = choose_rule(self.decision, *held_out, **options, weights=weights)
+        self._rule = decisions.choose_rule(self.decision, *held_out, **options, weights=weights)
         return self
 
     @property
@@ -375,7 +369,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         is_sigmoid = n_classes == 2 and hasattr(model, "decision_function")
         return Curve(0.5 if is_sigmoid else 1.0, np.zeros(n_classes))
 
-    def _decides_itself(self, rule: DecisionRule) -> bool:
+    def _decides_itself(self, rule: decisions.DecisionRule) -> bool:
         """Return whether the estimator's own predictions are used instead of those of the rule."""
         if isinstance(self.estimator, DummyClassifier) or not hasattr(self, "predict_proba"):
             return True
@@ -391,9 +385,9 @@ class MethodSearch(Adaptable, MetaEstimator):
         return names.index(str(self.pos_label)) if str(self.pos_label) in names else 1
 
     @property
-    def applied_rule(self) -> DecisionRule | None:
+    def applied_rule(self) -> decisions.DecisionRule | None:
         """The rule by which classes are predicted; None if the estimator decides without one."""
-        inner_rule: DecisionRule | None = getattr(self.estimator_, "applied_rule", None)
+        inner_rule: decisions.DecisionRule | None = getattr(self.estimator_, "applied_rule", None)
         return inner_rule if self._rule is None else self._rule
 
     @property
@@ -406,7 +400,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         """Return a copy that predicts the positive class if its probability is at least this."""
         old_rule, search = self.applied_rule, copy(self)
         positive = self._positive if old_rule is None else old_rule.positive
-        search._rule = threshold_rule(threshold, positive, len(self.classes_))
+        search._rule = decisions.threshold_rule(threshold, positive, len(self.classes_))
         return search
 
     @property

@@ -21,12 +21,7 @@ from domainwise.base.signatures import (
     arguments,
     with_shared_arguments,
 )
-from domainwise.estimators.projections.projection import (
-    MethodProjection,
-    Projection,
-    fixed_seed,
-    resolved_kernel,
-)
+from domainwise.estimators.projections import projection
 from domainwise.held_out.search import grids
 from domainwise.held_out.search.grids import Grid
 
@@ -34,7 +29,7 @@ from domainwise.held_out.search.grids import Grid
 DENSE_ROWS = 3000
 
 
-class KernelProjection(MethodProjection):
+class KernelProjection(projection.MethodProjection):
     """An exact projection, with coefficients for every training row."""
 
     solver: str
@@ -59,7 +54,7 @@ class KernelProjection(MethodProjection):
         self._warn_about_domains(sample_domain, domain, len(rows))
         used_domain = domain if self._uses_domain else None
         labels = self._label_rows(backend, rows, target, used_domain, weights)
-        kernel = resolved_kernel(self, backend, rows, weights)
+        kernel = projection.resolved_kernel(self, backend, rows, weights)
         gram, indefinite_K, eigenvectors = self._gram(backend, rows, kernel, labels)
         is_continuous = target is not None and target.values is not None
         solution = self._solve(gram, labels.space, is_continuous)
@@ -113,7 +108,7 @@ class KernelProjection(MethodProjection):
     def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
         """Return the result of :func:`make_gram` for this estimator's solver."""
         options = {name: getattr(self, name) for name in ("tol", "max_iter", "verbose")}
-        options["seed"] = fixed_seed(self.random_state)
+        options["seed"] = projection.fixed_seed(self.random_state)
         has_no_ridge = self.ridge == 0
         use_lapack = self.solver == "dense" or has_no_ridge
         if self.solver == "exact" and has_no_ridge:
@@ -181,7 +176,7 @@ REGISTERED = {
 
 
 @arguments
-class COIRMethod(TargetArguments, Projection):
+class COIRMethod(TargetArguments, projection.Projection):
     """Arguments of COIR, which is DCM with a domain weight of 0."""
 
     ridge: float = 1e-3
@@ -201,7 +196,7 @@ class DCMMethod(DomainArguments, COIRMethod):
 
 
 @arguments
-class DICAMethod(TargetArguments, Projection):
+class DICAMethod(TargetArguments, projection.Projection):
     """Arguments of DICA."""
 
     lam: float = 1e-3
@@ -209,7 +204,7 @@ class DICAMethod(TargetArguments, Projection):
 
 
 @arguments
-class KPCAMethod(ComponentArguments, Projection):
+class KPCAMethod(ComponentArguments, projection.Projection):
     """Arguments of KPCA, which uses no labels."""
 
     _method = staticmethod(pencils.kpca)
@@ -382,7 +377,7 @@ class KPCA(ExactArguments, KPCAMethod, KernelProjection):
 
 
 @arguments
-class ScatterMethod(ComponentArguments, Projection):
+class ScatterMethod(ComponentArguments, projection.Projection):
     """Arguments of SCA and MDA."""
 
     between: float = 0.5
@@ -395,7 +390,7 @@ class ScatterMethod(ComponentArguments, Projection):
 
 
 @arguments
-class MIDAMethod(DomainArguments, ComponentArguments, Projection):
+class MIDAMethod(DomainArguments, ComponentArguments, projection.Projection):
     """Arguments of MIDA."""
 
     _method = staticmethod(pencils.mida)

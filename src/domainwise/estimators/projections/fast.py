@@ -40,13 +40,7 @@ from domainwise.base.signatures import (
     describe,
     with_shared_arguments,
 )
-from domainwise.estimators.projections import exact
-from domainwise.estimators.projections.projection import (
-    MethodProjection,
-    Projection,
-    fixed_seed,
-    resolved_kernel,
-)
+from domainwise.estimators.projections import exact, projection
 
 #: With less regularization per row than this, all computations use float64.
 MIN_FLOAT32_SHIFT = 1e-4
@@ -232,7 +226,7 @@ class OnePass:
         check_kinds(self._kinds, target, domain if self._uses_domain else one_domain)
 
 
-class LandmarkProjection(Projection, OnePass):
+class LandmarkProjection(projection.Projection, OnePass):
     """A projection in the span of landmarks, fitted from sums over rows."""
 
     n_landmarks: Any
@@ -301,7 +295,7 @@ class LandmarkProjection(Projection, OnePass):
             domain = Labels(codes=np.zeros(len(rows), dtype=np.intp), names=np.array([0]))
         if self.conditional:
             refuse_descriptors(domain, self._exact_name)
-        kernel = resolved_kernel(self, backend, rows, weights)
+        kernel = projection.resolved_kernel(self, backend, rows, weights)
         is_fourier = self.feature_map == "fourier"
         if is_fourier:
             m = self._landmark_count(n_rows or len(rows), among_rows=False)
@@ -407,7 +401,7 @@ class LandmarkProjection(Projection, OnePass):
         """Regularization per row; infinity means that float32 is always precise enough."""
 
 
-class FastProjection(LandmarkProjection, MethodProjection):
+class FastProjection(LandmarkProjection, projection.MethodProjection):
     """A projection computed by a method with the Gram operator of Nystrom features."""
 
     #: Default for methods without this argument.
@@ -453,7 +447,7 @@ def resolve_landmarks(
         )
     use_strata = estimator.landmarks == "stratified" and domain.codes is not None
     domain_codes = to_host(domain.codes) if use_strata else None
-    rng = np.random.default_rng(fixed_seed(estimator.random_state))
+    rng = np.random.default_rng(projection.fixed_seed(estimator.random_state))
     return np.array(X[choose_landmarks(estimator.landmarks, X, m, domain_codes, kernel, rng)])
 
 
@@ -464,7 +458,7 @@ def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -
             'landmarks were passed, but feature_map="fourier" does not use landmarks. Omit them, '
             'or use feature_map="nystroem".'
         )
-    seed = fixed_seed(estimator.random_state)
+    seed = projection.fixed_seed(estimator.random_state)
     return NystromMap.fourier(FourierMap(kernel, gamma, width, m, seed))
 
 

@@ -19,6 +19,7 @@ from domainwise.algebra.gram.nystrom import NystromMap
 from domainwise.algebra.gram.sums import CellSums
 from domainwise.algebra.kernels.approximations import landmark_count
 from domainwise.algebra.kernels.functions import Kernel
+from domainwise.base import inputs
 from domainwise.base.arguments import NON_NEGATIVE, POSITIVE, SequenceOf
 from domainwise.base.arrays import (
     Array,
@@ -32,30 +33,13 @@ from domainwise.base.arrays import (
     to_device_of,
     to_host,
 )
-from domainwise.base.inputs import (
-    Labels,
-    check_class_weight,
-    label_array,
-    refuse_masked_targets,
-    rows_with_weight,
-    validate_rows,
-)
 from domainwise.base.signatures import arguments, check_same_arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
 from domainwise.estimators.projections.fast import OnePass, fourier_map, resolve_landmarks
 from domainwise.estimators.projections.projection import one_thread_if_small
+from domainwise.estimators.ridge import tuning
 from domainwise.estimators.ridge.problem import Penalties, RidgeProblem, needs_predictions
 from domainwise.estimators.ridge.scores import NumberRule, Rows
-from domainwise.estimators.ridge.tuning import (
-    RidgeSearch,
-    RowSearch,
-    SumSearch,
-    average_members,
-    cells_by_domain,
-    held_out_values,
-    kernel_of,
-    problem_of,
-)
 from domainwise.held_out.folds import Split, draw_rows, leaves_domains_out, without_rows
 from domainwise.held_out.scoring.measures import counts_by_domain
 from domainwise.held_out.scoring.predictions import HeldOut
@@ -117,7 +101,7 @@ class RidgeCandidates(RidgeArguments):
         self,
         backend: Backend,
         rows: Any,
-        domain: Labels,
+        domain: inputs.Labels,
         n_rows: int,
         kernels: list[tuple[str, float]] | None = None,
         weights: Array | None = None,
@@ -155,7 +139,7 @@ class RidgeCandidates(RidgeArguments):
             kernels |= dict.fromkeys((str(name), float(gamma)) for gamma in gammas)
         return list(kernels)
 
-    def _penalties(self, n_rows: float, domain: Labels, classes: Array | None) -> Penalties:
+    def _penalties(self, n_rows: float, domain: inputs.Labels, classes: Array | None) -> Penalties:
         """Return all penalties; weight 0 occurs once: ``conditional`` does not affect it."""
         weights = [float(weight) for weight in self.domain_weights]
         domain_penalties = [(0.0, False)] if 0.0 in weights else []
@@ -310,19 +294,21 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         max_predicted_rows = max(MAX_HELD_OUT_ROWS, 2 * len(np.unique(domain_codes)))
         predicted_rows = draw_rows(domain_codes, max_predicted_rows, 0)
         self._record_labels(rows.target.names, rows.domain.names, self._count_classes(rows))
-        row_search = RowSearch(self, maps, penalties, rows, predicted_rows)
+        row_search = tuning.RowSearch(self, maps, penalties, rows, predicted_rows)
         problems = self._search(row_search, self.n_jobs)
         if use_fewer:
             member_kernels = {(member["kernel"], member["gamma"]) for member in self.members_}
-            kernels = [kernel for kernel in map(kernel_of, maps) if kernel in member_kernels]
+            kernels = [kernel for kernel in map(tuning.kernel_of, maps) if kernel in member_kernels]
             maps = self._feature_maps(*map_args, kernels)
-            final_problems = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
-            self.expansions_ = average_members(maps, final_problems, self.members_)
+            final_problems = [tuning.problem_of(self, nystrom, rows, penalties) for nystrom in maps]
+            self.expansions_ = tuning.average_members(maps, final_problems, self.members_)
         mean_values = row_search.held_out(self.members_, problems)
         is_finite = np.isfinite(mean_values).all(axis=1)
         self._record_held_out((rows, mean_values[is_finite], predicted_rows[is_finite]))
 
-    def _search(self, ridge_search: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
+    def _search(
+        self, ridge_search: tuning.RidgeSearch, n_jobs: int | None = None
+    ) -> list[RidgeProblem]:
         """Select and average the best candidates; return each map's ridge problem for all rows."""
         scores, problems = ridge_search.run(n_jobs)
         # For each kernel and domain penalty, this rule considers only the best alpha.
@@ -330,7 +316,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         search_result = SearchResult.from_scores(ridge_search.candidates(), scores, rule)
         self._record_search(search_result)
         self.members_ = search_result.chosen
-        self.expansions_ = average_members(ridge_search.maps, problems, self.members_)
+        self.expansions_ = tuning.average_members(ridge_search.maps, problems, self.members_)
         return problems
 
     def _can_search_fewer_landmarks(self, X: Any) -> bool:
@@ -359,7 +345,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         combinations = [((c["domain_weight"], c["conditional"]), c["alpha"]) for c in candidates]
         grids = [list(dict.fromkeys(column)) for column in zip(*combinations, strict=True)]
         nystrom, penalties = self._map_and_penalties(candidates[0], grids, rows, landmarks)
-        values_by_split = held_out_values(nystrom, penalties, rows, splits)
+        values_by_split = tuning.held_out_values(nystrom, penalties, rows, splits)
         positions = [penalties.combinations.index(combination) for combination in combinations]
         return [[values[position] for values in values_by_split] for position in positions]
 
@@ -385,10 +371,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             grids = domain_penalties, [c["alpha"] for c in batch]
             nystrom, penalties = self._map_and_penalties(batch[0], grids, rows, landmarks)
             maps.append(nystrom)
-            problems.append(problem_of(self, nystrom, rows, penalties))
+            problems.append(tuning.problem_of(self, nystrom, rows, penalties))
         self._record_labels(rows.target.names, rows.domain.names, self._count_classes(rows))
         self.members_, self.best_params_ = list(candidates), dict(candidates[0])
-        self.expansions_ = average_members(maps, problems, self.members_)
+        self.expansions_ = tuning.average_members(maps, problems, self.members_)
         return self
 
     def _map_and_penalties(
@@ -417,7 +403,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         backend: Backend,
         rows: Any,
         target: Any,
-        domain: Labels,
+        domain: inputs.Labels,
         n_rows: int | None = None,
         weights: Array | None = None,
     ) -> None:
@@ -430,9 +416,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         self._kinds = kinds_of_labels(target, domain)
 
     def _sum_rows(
-        self, backend: Backend, rows: Any, target: Any, domain: Labels, weights: Any = None
+        self, backend: Backend, rows: Any, target: Any, domain: inputs.Labels, weights: Any = None
     ) -> CellSums:
-        return cells_by_domain(backend, self._maps, Rows(rows, target, domain, weights))
+        return tuning.cells_by_domain(backend, self._maps, Rows(rows, target, domain, weights))
 
     def _use_sums(self, sums: CellSums) -> None:
         self._reset()
@@ -443,8 +429,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Record the classes and domains that occur in the sums."""
         cell_keys = list(self._sums.maps[0])
         labels = sorted({label for _, label in cell_keys}, key=lambda label: (label is None, label))
-        classes = None if labels == [None] else label_array(labels, "y")
-        domains = label_array(sorted({domain for domain, _ in cell_keys}), "sample_domain")
+        classes = None if labels == [None] else inputs.label_array(labels, "y")
+        domains = inputs.label_array(sorted({domain for domain, _ in cell_keys}), "sample_domain")
         cells = self._sums.maps[0]
         pairs = product(domains.tolist(), labels)
         sizes = [cells[pair].n_samples if pair in cells else 0 for pair in pairs]
@@ -457,18 +443,18 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         domains, classes = self.domains_, vars(self).get("classes_")
         assert domains is not None
         cell_domains, cell_classes = map(list, zip(*self._sums.maps[0], strict=True))
-        refuse_masked_targets(cell_classes, cell_domains)
+        inputs.refuse_masked_targets(cell_classes, cell_domains)
         if classes is not None:
-            check_class_weight(self.class_weight, classes)
+            inputs.check_class_weight(self.class_weight, classes)
         if len(domains) < 2 or (classes is not None and len(classes) < 2):
             label = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({self.classes_[0]})"
             raise ValueError(
                 f"The data contain only one {label}. Pass rows from at least two domains and, for "
                 "classification, at least two classes."
             )
-        domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
+        domain = inputs.Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, classes)
-        self._search(SumSearch(self, penalties))
+        self._search(tuning.SumSearch(self, penalties))
         self._record_held_out(None)
 
     # Differences between classification and regression.
@@ -477,7 +463,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         self, backend: Backend, X: Any, y: Any, sample_domain: Any, sample_weight: Any
     ) -> Rows:
         X, y = self._check_rows(backend, X, y)
-        weights, X, y, sample_domain = rows_with_weight(sample_weight, X, y, sample_domain)
+        weights, X, y, sample_domain = inputs.rows_with_weight(sample_weight, X, y, sample_domain)
         labels = self._check_labels(backend, y, sample_domain, X)
         return Rows(X, *labels, weights, without_rows(self.cv, sample_weight))
 
@@ -485,18 +471,20 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         if is_tensor(X):
             return backend.check_rows(self, X, reset=reset), y
         is_regression = self.target_kernel != "delta"
-        y = y if is_regression or y is None else label_array(y, "y")
+        y = y if is_regression or y is None else inputs.label_array(y, "y")
         options: Any = {"y_numeric": is_regression, "multi_output": is_regression}
-        return validate_rows(self, X, y, dtype=(np.float64, np.float32), reset=reset, **options)
+        return inputs.validate_rows(
+            self, X, y, dtype=(np.float64, np.float32), reset=reset, **options
+        )
 
     def _check_labels(
         self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, min_classes: int = 2
-    ) -> tuple[Labels, Labels]:
+    ) -> tuple[inputs.Labels, inputs.Labels]:
         target = self._check_target(backend, y, rows, min_classes)
         return target, backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
 
     @abstractmethod
-    def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> Labels:
+    def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> inputs.Labels:
         """Check y, and return it as labels."""
 
     def _record_labels(self, classes: Array | None, domains: Array | None, counts: Array) -> None:

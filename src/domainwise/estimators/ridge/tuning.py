@@ -41,15 +41,7 @@ from domainwise.estimators.ridge.problem import (
     score_cells,
 )
 from domainwise.estimators.ridge.scores import Rows, candidate_scorer, class_targets
-from domainwise.held_out.folds import (
-    Split,
-    SplitParts,
-    domain_folds,
-    leaves_domains_out,
-    split_domains,
-    split_rows,
-    target_numbers,
-)
+from domainwise.held_out import folds
 from domainwise.held_out.search.driver import Candidate, limit_jobs, outputs_by_row
 
 #: Up to this number of rows, splits are checked, and those that cannot be scored are removed.
@@ -137,21 +129,21 @@ class RowSearch(RidgeSearch):
             self.scorer = candidate_scorer(estimator.scoring, estimator._scored_rule())
         self.descriptors = descriptors_of(estimator, rows, penalties)
         n_domains, domain_codes = rows.domain.n_categories, rows.codes()[1]
-        if leaves_domains_out(rows.cv) and n_domains > 1 and len(rows.X) > MAX_CHECKED_ROWS:
-            codes, targets = to_host(domain_codes), target_numbers(rows.y)
+        if folds.leaves_domains_out(rows.cv) and n_domains > 1 and len(rows.X) > MAX_CHECKED_ROWS:
+            codes, targets = to_host(domain_codes), folds.target_numbers(rows.y)
             weights = np.ones(len(codes)) if rows.weights is None else rows.weights
             sizes = np.bincount(codes, weights)
             sums = np.column_stack([np.bincount(codes, weights * t) for t in targets.T])
-            domain_parts, splits = split_domains(rows.cv, sizes, sums / sizes[:, None])
+            domain_parts, splits = folds.split_domains(rows.cv, sizes, sums / sizes[:, None])
             passes: list[Any] = [(to_device_of(domain_parts, domain_codes)[domain_codes], splits)]
         else:
             host_domain_codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
             options: Any = {"classification": rows.target.codes is not None, "cv": rows.cv}
             X = to_host(rows.X) if len(rows.X) <= MAX_CHECKED_ROWS else None
-            row_splits, _ = domain_folds(rows.y, host_domain_codes, X=X, **options)
+            row_splits, _ = folds.domain_folds(rows.y, host_domain_codes, X=X, **options)
             passes = [
                 (to_device_of(part_codes, domain_codes), splits)
-                for part_codes, splits in split_rows(row_splits, len(rows.X))
+                for part_codes, splits in folds.split_rows(row_splits, len(rows.X))
             ]
         self.splits = [split for _, splits in passes for split in splits]
         needs_classes = _needs_class_moments(penalties, self.descriptors)
@@ -190,7 +182,7 @@ class RowSearch(RidgeSearch):
         nystrom: NystromMap,
         columns: Columns,
         part_codes: Any,
-        splits: SplitParts,
+        splits: folds.SplitParts,
         first_split: int,
         stored_values: dict[int, tuple[Array, Array]],
     ) -> SplitScore:
@@ -280,7 +272,7 @@ def columns_of(
 
 
 def held_out_values(
-    nystrom: NystromMap, penalties: Penalties, rows: Rows, splits: Sequence[Split]
+    nystrom: NystromMap, penalties: Penalties, rows: Rows, splits: Sequence[folds.Split]
 ) -> list[list[Array]]:
     """Return the values of all solutions for the test rows of each split; domains must be labels.
 
@@ -289,7 +281,7 @@ def held_out_values(
     by_class = _needs_class_moments(penalties, None)
     columns = columns_of(nystrom, rows.target, by_class, None)
     values: list[list[Array]] = []
-    for part_codes, split_parts in split_rows(splits, len(rows.X)):
+    for part_codes, split_parts in folds.split_rows(splits, len(rows.X)):
         cell_rows = cells_of(rows, part_codes, by_class, None)
         cells = backend_of(rows.X).sum_cells(nystrom, rows.X, cell_rows)
         for train_cells, _ in cells_by_split(cells, split_parts):
@@ -362,7 +354,7 @@ class SumSearch(RidgeSearch):
         labels = _sizes_and_targets(
             self.sums.maps[0], self.maps[0].n_features, self.domains, self.classes
         )
-        self.domain_parts, self.splits = split_domains(estimator.cv, *labels)
+        self.domain_parts, self.splits = folds.split_domains(estimator.cv, *labels)
 
     def scores(self, i: int) -> tuple[Array, RidgeProblem]:
         """Return scores (candidates, splits) for map i, and its ridge problem for all rows."""

@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from domainwise.algebra.gram import sums, tiles
-from domainwise.algebra.gram.iterative import (
-    IterativeGram,
-    LandmarkFeatures,
-    Preconditioner,
-    Product,
-    inverse_root,
-    landmark_rows,
-)
+from domainwise.algebra.gram import iterative, sums, tiles
 from domainwise.algebra.gram.nystrom import NystromMap
 from domainwise.algebra.gram.torch import fused
 from domainwise.algebra.gram.torch.fused import FusedKernel, GroupedProduct, can_fuse
@@ -35,7 +27,7 @@ BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
 FAST_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 
 
-class TorchStreamedGram(IterativeGram):
+class TorchStreamedGram(iterative.IterativeGram):
     """Centred Gram matrix of the rows of a tensor, re-evaluated for each product."""
 
     def __init__(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
@@ -68,7 +60,7 @@ class TorchStreamedGram(IterativeGram):
         """Return ``K V`` without storing K."""
         return self._multiply(V)
 
-    def iteration_products(self) -> tuple[Product, Product | None]:
+    def iteration_products(self) -> tuple[iterative.Product, iterative.Product | None]:
         """Return the product and, if its precision is ``"tf32"``, a ``"tf32x3"`` one, else None."""
         if self.info.get("precision") != "tf32":
             return self.product, None
@@ -76,7 +68,7 @@ class TorchStreamedGram(IterativeGram):
         return self.product, lambda V: self.centred_product(V, multiply)
 
     @cached_property
-    def _preconditioner(self) -> Preconditioner:
+    def _preconditioner(self) -> iterative.Preconditioner:
         """A preconditioner with ``U = H k(X, landmarks) C`` for a small matrix C (theory 8.2).
 
         Features are evaluated again for each use. With M landmarks and N rows, this takes M/N times
@@ -84,10 +76,10 @@ class TorchStreamedGram(IterativeGram):
         as all other arrays together.
         """
         X, roots = self.X, 1.0 if self.roots is None else self.roots
-        landmarks = X[to_device_of(landmark_rows(self.n_rows, self.seed), X)]
+        landmarks = X[to_device_of(iterative.landmark_rows(self.n_rows, self.seed), X)]
         eps = float(torch.finfo(torch.float32).eps)
-        nystrom = LandmarkFeatures(self.kernel, landmarks.double(), eps)
-        eigenvalues, root = inverse_root(nystrom.centred_moments(X, self.roots), eps)
+        nystrom = iterative.LandmarkFeatures(self.kernel, landmarks.double(), eps)
+        eigenvalues, root = iterative.inverse_root(nystrom.centred_moments(X, self.roots), eps)
         C = nystrom.root @ root
         sum_over_rows = kernel_product(self.kernel, X, landmarks, precision="tf32x3")
         sum_over_landmarks = kernel_product(self.kernel, landmarks, X, precision="tf32x3")
@@ -99,12 +91,12 @@ class TorchStreamedGram(IterativeGram):
         def project(R: Tensor) -> Tensor:
             return C.T @ sum_over_rows((R - self.constant_part(R)) * roots)
 
-        return Preconditioner(eigenvalues, project, expand)
+        return iterative.Preconditioner(eigenvalues, project, expand)
 
 
 def kernel_product(
     kernel: Basis, right: Tensor, left: Tensor | None = None, *, precision: str | None = None
-) -> Product:
+) -> iterative.Product:
     """Return a function that computes ``k(left, right) V`` in float64 for a thin float64 V.
 
     ``left`` is ``right`` by default. ``kernel.constant`` is subtracted from k.
