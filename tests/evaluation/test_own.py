@@ -169,15 +169,24 @@ class Failing(ClassifierMixin, BaseEstimator):
         return np.full(len(X) - (self.where == "length"), self.classes_[0])
 
 
+class Unreadable(Exception):
+    """An error whose message is an error."""
+
+    def __str__(self):
+        raise ZeroDivisionError
+
+
 @pytest.mark.parametrize(
     ("error", "where", "reason"),
     [
+        (Unreadable(), "predict", "Unreadable"),
+        (ValueError("x" * 10**6), "fit", "x" * 300),
         (IndexError(3), "fit", "IndexError: 3"),
         (KeyError("x"), "predict", "KeyError: 'x'"),
         (RuntimeError("no memory"), "fit", "no memory"),
         (AssertionError(), "predict", "AssertionError"),
         (SystemExit(2), "fit", "2"),
-        (None, "length", "the model returned 15 prediction for 16 rows"),
+        (None, "length", r"the model returned predictions of shape (15,) for 16 rows"),
     ],
 )
 def test_any_error_of_a_custom_model_costs_only_this_model(error, where, reason):
@@ -186,6 +195,26 @@ def test_any_error_of_a_custom_model_costs_only_this_model(error, where, reason)
     evaluation = evaluate(X, y, domain, methods=methods, quick=True, progress=False)
     assert evaluation.left_out["bad"] == f"failed: {reason}"
     assert [result.key for result in evaluation.results] == ["constant"]
+
+
+class Improbable(LogisticRegression):
+    """Returns probabilities that are none."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def predict_proba(self, X):
+        return super().predict_proba(X) * self.factor
+
+
+@pytest.mark.parametrize("factor", [2.0, np.nan, [3.0, -1.0]])
+def test_outputs_that_are_no_probabilities_cost_only_their_model(factor):
+    X, y, domain = problem()
+    methods = ["constant", ("bad", Improbable(factor))]
+    options = {"quick": True, "progress": False, "scoring": "neg_log_loss"}
+    evaluation = evaluate(X, y, domain, methods=methods, **options)
+    assert "not probabilities with sum 1" in evaluation.left_out["bad"]
 
 
 class Uncopied(Failing):

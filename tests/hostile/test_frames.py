@@ -52,7 +52,7 @@ CASES = [
     ("classes 0 and 1 as text", of_target(np.arange(N).astype(str).astype("U1")), "works"),
     ("the same column twice", evaluated(y="site"), "same column"),
     ("a name of two columns", evaluated(TWICE), "several columns of X. Rename all but one"),
-    ("no such name", evaluated(y="Ill"), "not a column of X; use one of a, b, site, ill"),
+    ("no such name", evaluated(y="Ill"), "not a column of X; use one of 'a', 'b', 'site', 'ill'"),
     ("a lazy frame", evaluated(polars.from_pandas(FRAME).lazy()), "got LazyFrame"),
     ("masked values", evaluated(MASKED, FRAME.ill, FRAME.site), "masked"),
     ("records", evaluated(FRAME.to_records(), FRAME.ill, FRAME.site), "structured"),

@@ -16,6 +16,7 @@ from domainwise.base.arguments import AUTO, CONSTRAINTS, POSITIVE, SEED, check_a
 from domainwise.base.arrays import ArrayLike, CrossValidator, Label, Scoring
 from domainwise.base.files import to_json
 from domainwise.base.inputs import check_is_table
+from domainwise.base.messages import listed, quoted
 from domainwise.base.process import Progress, run_jobs
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import (
@@ -303,16 +304,19 @@ def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any
     for argument, name in name_by_argument.items():
         if not hasattr(X, "columns"):
             raise ValueError(
-                f"{argument}={name!r} names a column, but X is not a data frame. Pass an array "
-                "with one value for each row"
+                f"{argument}={quoted(name)} names a column, but X is not a data frame. Pass an "
+                "array with one value for each row"
             )
         if (n_matches := column_names.count(name)) != 1:
-            missing_text = f"is not a column of X; use one of {', '.join(map(str, column_names))}"
+            choices = listed([*map(quoted, column_names)], 12, ", ")
+            missing_text = f"is not a column of X; use one of {choices}"
             repeated_text = "names several columns of X. Rename all but one of them"
-            raise ValueError(f"{argument}={name!r} {repeated_text if n_matches else missing_text}")
+            raise ValueError(
+                f"{argument}={quoted(name)} {repeated_text if n_matches else missing_text}"
+            )
     if len({*name_by_argument.values()}) < len(name_by_argument):
         raise ValueError(
-            f"y and sample_domain are the same column, {y!r}. Pass two different columns"
+            f"y and sample_domain are the same column, {quoted(y)}. Pass two different columns"
         )
     arguments |= {argument: X[name] for argument, name in name_by_argument.items()}
     return X.drop(columns=[*name_by_argument.values()]), *arguments.values()
