@@ -1,6 +1,7 @@
 """The command evaluate: what it writes, what it prints, what it refuses."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -245,6 +246,22 @@ def test_without_a_terminal_there_are_a_few_lines_and_notes_are_printed_once(tab
     output = " ".join(result.output.split())
     assert output.count("Quick evaluation:") == 1
     assert output.count("numeric features: age, dose") == 1
+
+
+def test_in_a_terminal_notes_are_broken_between_words(monkeypatch, capsys):
+    from domainwise.cli import common
+
+    monkeypatch.setitem(common.mode, "json", False)  # other tests may have set it
+    note = f"numeric features: {', '.join(f'feature_{i}' for i in range(20))}"
+    for is_terminal in ("", "1"):
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("FORCE_COLOR", is_terminal)
+        common._console.cache_clear()
+        common.print_notes(common.stdout(), [note])
+        lines = [re.sub(r"\x1b\[\d*m", "", line) for line in capsys.readouterr().out.splitlines()]
+        assert " ".join(line.strip() for line in lines) == f"note: {note}"
+        assert len(lines) == (4 if is_terminal else 1)
+    common._console.cache_clear()
 
 
 def test_in_a_terminal_there_is_a_bar_on_one_line(monkeypatch, capsys):

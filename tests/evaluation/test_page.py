@@ -226,7 +226,6 @@ def test_up_to_20_domains_have_a_row_in_the_forest_plot(evaluation, n_domains):
     result = replace(
         evaluation.recommended,
         scores=scores,
-        ends={name: (score - 0.05, score + 0.05) for name, score in scores.items()},
         errors=dict.fromkeys(names, 0.025),
     )
     many = replace(

@@ -107,6 +107,22 @@ def test_methods_that_are_not_in_the_paper_are_shown_but_do_not_compete(run):
         assert not any("not in the paper" in name for name in ranking.methods)
 
 
+@pytest.mark.parametrize(("winners", "is_needed"), [("_inf", True), ("", False)])
+def test_the_main_result_says_what_the_order_of_the_paper_needs(
+    run, monkeypatch, winners, is_needed
+):
+    """The infinite ridge is named only if DCM is better with it, and not with the other ridges."""
+
+    def lead_of(case, method, rival):
+        return 1.0 if method.endswith(winners) else -1.0
+
+    monkeypatch.setattr("reproduction.sentences.lead_of", lead_of)
+    first, order, *needed = main_result(run)
+    assert "COIR, which is DCM without the domain term," in first
+    assert "with an infinite ridge" in order
+    assert [("infinite ridge" in text) for text in needed] == [True] * is_needed
+
+
 def test_all_methods_with_the_best_mean_are_named(made_up_results):
     folder = made_up_results(tables=("synthetic",))
     file = folder / "results.jsonl"
@@ -172,7 +188,8 @@ def test_the_report_starts_with_its_finding(run):
     advantages = [case.advantage(case.find_method("coir")) for case in cases]
     better, worse = sum(a > 0 for a in advantages), sum(a < 0 for a in advantages)
     start = (
-        f"**With the paper's parameters, DCM is significantly better than COIR in {better} of 13"
+        "**With the paper's parameters, DCM is significantly better than COIR, which is DCM "
+        f"without the domain term, in {better} of 13"
     )
     assert finding.startswith(start)
     assert f"significantly worse in {worse}.** In the paper, DCM has the better mean" in finding

@@ -244,11 +244,13 @@ def test_copied_rows_within_a_domain_are_counted(frame):
     rows = pandas.concat([frame, frame.iloc[[0, 3, 6, 1]]], ignore_index=True)
     (note,) = [note for note in checked(rows).notes if "exact copies" in note]
     assert "same domain: 1 in EU, 3 in NA; remove them if" in note
+    # Columns of the site, in which rows of different domains always differ, do not matter.
+    beds = frame["site"].map({"NA": 320, "EU": 200, "AS": 80})
     # Where two rows of different domains are equal as often, that is no sign of a copy.
     few_values = frame.assign(age=np.arange(60) // 3 % 2)[["age", "sex", "site", "ill"]]
     # ... also if most pairs of rows are in one large domain.
     unequal = few_values.assign(site=np.where(np.arange(60) < 54, "NA", "EU"))
-    for rows in (frame, few_values, unequal):
+    for rows in (frame, few_values, few_values.assign(beds=beds), unequal):
         assert not any("exact copies" in note for note in checked(rows).notes)
 
 

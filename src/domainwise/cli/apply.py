@@ -185,7 +185,7 @@ def _apply(
 
 def _print_findings(findings: Sequence[Any]) -> None:
     for finding in findings[:MAX_FINDINGS]:
-        stderr().print(f"[yellow]shift:[/yellow] {escaped(finding)}", soft_wrap=True)
+        common.print_line(stderr(), f"[yellow]shift:[/yellow] {escaped(finding)}")
     if (n_more := len(findings) - MAX_FINDINGS) > 0:
         findings_text = common.count(n_more, "more finding")
         stderr().print(f"[yellow]shift:[/yellow] {findings_text} (use --json to list all)")

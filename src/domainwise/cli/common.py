@@ -63,10 +63,15 @@ def print_json(output: dict[str, Any] | list[Any], *, then_exit: bool = False) -
             raise typer.Exit
 
 
+def print_line(console: Console, text: str) -> None:
+    """Print a line; in a terminal, it is broken between words."""
+    console.print(text, soft_wrap=not console.is_terminal)
+
+
 def print_notes(console: Console, notes: Iterable[object]) -> None:
     """Print notes, one per line."""
     for note in notes:
-        console.print(f"[yellow]note:[/yellow] {escaped(note)}", soft_wrap=True)
+        print_line(console, f"[yellow]note:[/yellow] {escaped(note)}")
 
 
 def print_written(path: Path) -> None:

@@ -211,7 +211,7 @@ def evaluate(
                 f"in {folder} are complete; run `domainwise report {folder}` to try again."
             ) from error
     if stop_message := evaluation.facts.get("stopped"):
-        stderr().print(f"[yellow]{escaped(stop_message)}[/yellow]", soft_wrap=True)
+        common.print_line(stderr(), f"[yellow]{escaped(stop_message)}[/yellow]")
     print_evaluation(evaluation, output_paths[1] if report else None, printed_notes=notes)
     if stop_message:
         raise typer.Exit(1)
@@ -235,7 +235,9 @@ def print_evaluation(
     # Each line starts with a label of 13 characters. The table has a header and a blank line.
     n_lines = 18 - min(len(evaluation.results), MAX_METHODS)
     for line in evaluation.answer.lines(report=str(page or "the notes above"), n_lines=n_lines):
-        console.print(f"[bold]{escaped(line[:13])}[/]{escaped(line[13:])}", soft_wrap=True)
+        # Without a tag at its end, Rich would double the backslash of a command on two lines.
+        markup = f"[bold]{escaped(line[:13])}[/][not bold]{escaped(line[13:])}[/]"
+        console.print(markup, soft_wrap=True)
 
 
 #: Maximum number of methods and of characters of a domain's name in the terminal.

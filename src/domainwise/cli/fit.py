@@ -155,7 +155,8 @@ def fit(
     print_model(stdout(), info, brief=True)
     stdout().print()
     common.print_written(out)
-    print_model_notes(stderr(), info)
+    # evaluate has printed the notes on how the table was read.
+    print_model_notes(stderr(), info, printed_notes=table.notes if source else ())
 
 
 class Recipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -149,18 +150,20 @@ def describe_adaptation(info: dict[str, Any]) -> list[tuple[str, str]]:
     return facts
 
 
-def print_model_notes(console: Console, info: dict[str, Any]) -> None:
+def print_model_notes(
+    console: Console, info: dict[str, Any], printed_notes: Collection[str] = ()
+) -> None:
     """Print notes, and a warning if the model is not better than a constant prediction."""
-    common.print_notes(console, info.get("notes", []))
+    common.print_notes(console, [n for n in info.get("notes", []) if n not in printed_notes])
     check = info.get("check")
     if check is not None and not check["better"]:
-        console.print(
+        common.print_line(
+            console,
             "[bold yellow]warning:[/bold yellow] on the "
             f"{check['n_domains']} held-out domains, this model is not significantly better than a "
             f"constant prediction ({escaped(describe_check(check))}). Do not rely on its "
             "predictions for a new domain. Compare methods with [bold]domainwise evaluate[/bold], "
             "or look for features that have the same meaning in every domain.",
-            soft_wrap=True,
         )
 
 

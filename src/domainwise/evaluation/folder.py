@@ -471,10 +471,6 @@ def _build_evaluation(content: _Content) -> Evaluation:
             key = "scores" if name == "score" else name
             attributes[key] = {e.domain: sign * getattr(e, name) for e in method.per_domain}
         attributes["errors"] = {entry.domain: entry.error for entry in method.per_domain}
-        attributes["ends"] = {
-            entry.domain: (sign * entry.low, sign * entry.high)[::sign]
-            for entry in method.per_domain
-        }
         results.append(MethodResult(**attributes))
     differences: dict[str, Any] = {**content["differences"]}
     if "faults" in differences:

@@ -12,7 +12,6 @@ import numpy as np
 import sklearn
 
 from domainwise import __version__
-from domainwise.base.arrays import Array
 from domainwise.base.files import to_json
 from domainwise.base.messages import listed
 from domainwise.base.process import Row
@@ -20,9 +19,6 @@ from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import JobScorer, Memo, can_score, job_key
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import (
-    UNKNOWN,
-    VECTORIZED,
-    Ends,
     Kind,
     MethodResult,
     Prediction,
@@ -33,18 +29,15 @@ from domainwise.evaluation.results import (
     joined,
     pooled_score,
     probability_scores,
-    resampled,
 )
 from domainwise.held_out.calibration.decisions import rule_for
 from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
-from domainwise.held_out.scoring.pooling import score_error
+from domainwise.held_out.scoring.pooling import N_DRAWS, score_error
 from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.held_out.scoring.statistics import (
-    TAIL,
     compare,
     defined_score,
-    share_interval,
 )
 from domainwise.models.registry import CONTEXT, Method
 
@@ -155,7 +148,7 @@ def scored_evaluation(
         records=held_out,
         methods=list({m.key: m for m, key, _, _ in variants if key in held_out}.values()),
     )
-    evaluation.results = with_intervals(evaluation, predictions_by_kind[Kind.SEEN], memo)
+    evaluation.results = with_errors(evaluation, predictions_by_kind[Kind.SEEN], memo)
     evaluation.row_counts = {
         domain: len(np.unique(np.concatenate([p.row for p in predictions])))
         for domain, predictions in grouped(evaluation.records[evaluation.best.key]).items()
@@ -166,13 +159,13 @@ def scored_evaluation(
     return evaluation
 
 
-def with_intervals(
+def with_errors(
     evaluation: Results, seen: dict[str, list[Prediction]], memo: Memo
 ) -> list[MethodResult]:
-    """Add intervals for domain scores, and scores on seen domains, to the results.
+    """Add standard errors of domain scores, and scores on seen domains, to the results.
 
-    ``seen`` contains predictions from random folds, by method. If a measure needs a scikit-learn
-    scorer, only the main methods get intervals, and standard errors for which there is no formula.
+    ``seen`` contains predictions from random folds, by method. If there is no formula for the
+    standard error, it is computed from resampled rows, for the main methods only.
     """
     measure, classes = evaluation.measure, evaluation.classes
     main_keys = [result.key for result in evaluation.main]
@@ -181,51 +174,23 @@ def with_intervals(
         held_out = grouped(evaluation.records.get(result.key, ()))
         seen_predictions = grouped(seen.get(result.key, ()))
         seen_scores = dict.fromkeys(result.scores, float("nan"))
-        ends = dict.fromkeys(result.known, UNKNOWN)
         errors = dict.fromkeys(result.known, float("nan"))
         for name in result.known:
             if name in seen_predictions:
                 seen_scores[name] = pooled_score(measure, classes, seen_predictions[name])
             if measure.is_custom:
                 continue
-            predictions, bootstrap_scores = held_out[name], None
-            rows, is_main = np.concatenate([p.row for p in predictions]), result.key in main_keys
+            predictions, is_main = held_out[name], result.key in main_keys
+            rows = np.concatenate([prediction.row for prediction in predictions])
             key = (measure.name, result.key, name, is_main, len(rows))
             if key not in memo:
-                domain_ends = UNKNOWN
-                if measure.name in VECTORIZED or is_main:
-                    bootstrap_scores = resampled(measure, classes, predictions)
-                    domain_ends = domain_interval(measure, predictions, bootstrap_scores)
-                inputs = (joined(predictions), result.scores[name], bootstrap_scores)
-                error = score_error(measure, classes, *inputs)
+                inputs = (joined(predictions), result.scores[name])
+                error = score_error(measure, classes, *inputs, N_DRAWS if is_main else 0)
                 # A domain that was held out several times has no more rows than before.
-                memo[key] = domain_ends, float(np.sqrt(len(rows) / len(np.unique(rows)))) * error
-            ends[name], errors[name] = memo[key]
-        results.append(replace(result, seen=seen_scores, ends=ends, errors=errors))
+                memo[key] = float(np.sqrt(len(rows) / len(np.unique(rows)))) * error
+            errors[name] = memo[key]
+        results.append(replace(result, seen=seen_scores, errors=errors))
     return results
-
-
-def domain_interval(
-    measure: Measure, predictions: Sequence[Prediction], bootstrap_scores: Array
-) -> Ends:
-    """Bootstrap interval for a domain's score; exact if all or no rows in a group are correct."""
-    fields = ("row", "target", "prediction")
-    rows, targets, predicted = (
-        np.concatenate([getattr(prediction, name) for prediction in predictions]) for name in fields
-    )
-    # Accuracy has one group of rows, balanced accuracy one per class, and other measures have none.
-    groups_by_measure = {"accuracy": np.zeros(len(rows)), "balanced_accuracy": targets}
-    row_groups = groups_by_measure.get(measure.name, targets[:0])
-    is_correct = targets == predicted
-    masks = [is_correct[row_groups == group] for group in np.unique(row_groups)]
-    if all(mask.any() and not mask.all() for mask in masks):
-        low, high = np.nanquantile(bootstrap_scores, (TAIL, 1 - TAIL))
-        return (float(low), float(high)) if high > low else UNKNOWN
-    n_repeats = len(rows) / len(np.unique(rows))  # number of times that the domain was held out
-    correct_shares = np.array([mask.mean() for mask in masks])
-    ends = np.array([share_interval(m.sum() / n_repeats, len(m) / n_repeats) for m in masks])
-    lower_error, upper_error = np.linalg.norm(ends - correct_shares[:, None], axis=0) / len(masks)
-    return float(correct_shares.mean() - lower_error), float(correct_shares.mean() + upper_error)
 
 
 def compare_columns(

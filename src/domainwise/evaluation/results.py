@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Annotated, Any, Self, TypedDict
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.metrics import roc_auc_score
 
 from domainwise.base.arrays import Array, CrossValidator, Label
@@ -26,17 +25,15 @@ from domainwise.evaluation.problem import Problem
 from domainwise.held_out.calibration.curves import SMALLEST
 from domainwise.held_out.calibration.decisions import rule_for
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
-from domainwise.held_out.scoring.pooling import bootstrap_scores_of
+from domainwise.held_out.scoring.pooling import SCALES, Ends, inside, scale_of
 from domainwise.held_out.scoring.predictions import Outputs, codes_of
 from domainwise.held_out.scoring.statistics import (
-    TAIL,
     defined_score,
     expected_range,
     expected_score,
 )
 from domainwise.models.registry import METHODS, TRIVIAL, Method
 
-Ends = tuple[float, float]  #: lower and upper end of an interval
 UNKNOWN: Ends = (float("nan"), float("nan"))
 
 
@@ -92,8 +89,6 @@ class MethodResult:
     batches: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: Score on each domain in random folds of all rows, where all domains have training rows.
     seen: Mapping[Any, float] = stored(None, default_factory=dict)
-    #: 95 % interval for the score on each domain.
-    ends: Mapping[Any, Ends] = stored(None, default_factory=dict)
     #: Standard error of the score on each domain, as displayed; NaN if it is unknown.
     errors: Mapping[Any, float] = stored(None, default_factory=dict)
     #: Drop in the score on held-out domains when a column is shuffled, by column.
@@ -417,12 +412,7 @@ class Results:
         return entries if len(entries) > 1 else []
 
     def show(self, score: float | None) -> str:
-        """Format a score with enough digits to distinguish the best methods."""
-        other_means = [r.mean for r in (*self.results[1:2], *self.main) if r is not self.best]
-        for digits in (3, 4, 5):
-            other_texts = {self.measure.format(mean, digits) for mean in other_means}
-            if self.measure.format(self.best.mean, digits) not in other_texts:
-                return self.measure.format(score, digits, self.best.mean)
+        """Format a score with the digits of the best mean, so that methods can be compared."""
         return self.measure.format(score, scale=self.best.mean)
 
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
@@ -431,8 +421,14 @@ class Results:
         return self.measure.shown(mean), *self._shown(ends)
 
     def ends(self, result: MethodResult, domain: Label) -> Ends:
-        """Ends of the 95 % interval for the score on a domain, as displayed."""
-        return self._shown(result.ends.get(domain, UNKNOWN))
+        """Ends of the 95 % confidence interval for the score on a domain, as displayed."""
+        n_rows, error = self.row_counts.get(domain, 0), result.errors.get(domain, np.nan)
+        score = self.measure.shown(result.scores[domain])
+        if not n_rows or not error > 0:
+            return UNKNOWN
+        scale = scale_of(self.measure)
+        low, high = SCALES[scale].confidence(float(inside(score, n_rows, scale)), error)
+        return min(low, score), max(high, score)  # perfect scores were moved inside
 
     def domain_scores(self, result: MethodResult) -> list[DomainScore]:
         """Scores of a method on each domain."""
@@ -464,18 +460,18 @@ def domain_weights(
     meta-analysis. Both variances are pooled over methods and domains, so all methods have the
     same weights, and a domain with only three rows, all correct, does not get a large weight.
 
-    >>> ends = {"a": (0.6, 0.8), "b": (0.7, 0.9)}
-    >>> result = MethodResult("linear", "", "", "", {"a": 0.7, "b": 0.8}, {}, ends=ends)
+    >>> errors = {"a": 0.05, "b": 0.05}
+    >>> result = MethodResult("linear", "", "", "", {"a": 0.7, "b": 0.8}, {}, errors=errors)
     >>> weights = domain_weights([result], {"a": 3, "b": 99})
     >>> {name: round(weight, 2) for name, weight in weights.items()}
     {'a': 0.14, 'b': 1.0}
     """
     results = [result for result in results if not result.trivial]
     counts_and_variances = [  # number of rows in a domain, variance per row
-        (row_counts[name], row_counts[name] * ((high - low) / (2 * ndtri(1 - TAIL))) ** 2)
+        (row_counts[name], row_counts[name] * error**2)
         for result in results
-        for name, (low, high) in result.ends.items()
-        if high > low and name in row_counts
+        for name, error in result.errors.items()
+        if error > 0 and name in row_counts
     ]
     if not counts_and_variances:
         return {}
@@ -532,16 +528,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-#: Number of bootstrap samples of a domain's rows.
-ROW_DRAWS = 400
-#: If a domain has more rows than this, bootstrap samples are drawn from representative rows.
-MANY_ROWS = 2000
-#: Measures that are computed for all samples at once; scikit-learn scorers take 1 ms per sample.
-ACCURACIES = ("accuracy", "balanced_accuracy")
-ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
-VECTORIZED = (*ACCURACIES, *(f"neg_{name}_error" for name in ERRORS))
-
-
 def grouped(predictions: Sequence[Prediction]) -> dict[Any, list[Prediction]]:
     """Group predictions by domain."""
     groups: dict[Any, list[Prediction]] = {}
@@ -569,65 +555,6 @@ def pooled_score(
         scores, weights = zip(*((p.score, len(p.row)) for p in predictions), strict=True)
         return float(np.average(scores, weights=weights))
     return defined_score(measure.score_outputs, classes, joined(predictions))
-
-
-def resampled(measure: Measure, classes: Array | None, predictions: Sequence[Prediction]) -> Array:
-    """Bootstrap scores for a domain: its rows are drawn with replacement.
-
-    If a domain was held out more than once, the scores of all models that predict it are averaged.
-    """
-    all_outputs: Sequence[Outputs] = predictions
-    if any(not np.array_equal(p.row, predictions[0].row) for p in predictions):
-        all_outputs = [joined(predictions)]  # the domain was held out in parts
-    scores_by_model = []
-    for outputs in all_outputs:
-        n = len(outputs.target)
-        rng = np.random.default_rng([0, n])
-        if measure.name in VECTORIZED:
-            representatives, row_shares = representative_rows(measure.name, outputs)
-            row_counts = rng.multinomial(n, row_shares, size=ROW_DRAWS).astype(np.float64)
-            scores = weighted_scores(measure.name, representatives, row_counts, classes)
-        else:
-            scores = np.resize(bootstrap_scores_of(measure, classes, outputs, rng), ROW_DRAWS)
-        scores_by_model.append(np.where(np.isfinite(scores), scores, finite_mean(scores)))
-    return np.asarray(np.mean(scores_by_model, axis=0))
-
-
-def representative_rows(metric: str, outputs: Outputs) -> tuple[Outputs, Array]:
-    """Return rows to draw from instead of those of ``outputs``, and the share of each.
-
-    If there are many rows, rows with the same target and prediction are merged; for a continuous
-    target, rows with similar errors are merged.
-    """
-    targets, predictions = outputs.target, outputs.prediction
-    n = len(targets)
-    if n <= MANY_ROWS:
-        return outputs, np.full(n, 1 / n)
-    if metric in ACCURACIES:
-        labels, codes = np.unique(np.concatenate([targets, predictions]), return_inverse=True)
-        pair_codes, counts = np.unique(codes[:n] * len(labels) + codes[n:], return_counts=True)
-        true_codes, predicted_codes = np.divmod(pair_codes, len(labels))
-        return Outputs(labels[true_codes], labels[predicted_codes]), counts / n
-    power = 2 if "squared" in metric else 1
-    error_groups = np.array_split(np.sort(np.abs(targets - predictions) ** power), MANY_ROWS)
-    errors = np.array([group.mean() for group in error_groups]) ** (1 / power)
-    group_sizes = np.array([len(group) for group in error_groups])
-    return Outputs(errors, np.zeros(MANY_ROWS)), group_sizes / n
-
-
-def weighted_scores(metric: str, outputs: Outputs, counts: Array, classes: Array | None) -> Array:
-    """Scores of bootstrap samples; ``counts[i, j]`` is how often sample i contains row j."""
-    targets, predictions = outputs.target, outputs.prediction
-    if classes is not None and metric == "balanced_accuracy":  # mean over a sample's classes
-        one_hot = np.eye(len(classes))[codes_of(targets, classes)]
-        n_rows, n_correct = counts @ one_hot, counts @ (one_hot * (targets == predictions)[:, None])
-        recalls = n_correct / np.where(n_rows > 0, n_rows, 1)
-        return np.asarray(recalls.sum(axis=1) / (n_rows > 0).sum(axis=1))
-    terms = targets == predictions if metric == "accuracy" else np.abs(targets - predictions)
-    terms = terms.astype(np.float64) ** (2 if "squared" in metric else 1)
-    means = np.asarray(counts @ terms / counts.sum(axis=1))
-    means = np.sqrt(means) if "root" in metric else means
-    return means if metric == "accuracy" else -means
 
 
 def held_out_outputs(

@@ -76,7 +76,7 @@ class Answer:
         return [text for text in texts if text]
 
     def lines(self, width: int = 80, report: str = "the report", n_lines: int = 10) -> list[str]:
-        """The sentences in at most ``n_lines`` lines; only ``command`` and ``report`` may be wider.
+        """The sentences in at most ``n_lines`` lines; only names of files may be wider.
 
         Recommendation, outlook, confidence and the first problem have as many whole clauses as fit;
         up to two other problems follow. A clause is cut only if there is no room for the first one.
@@ -90,9 +90,17 @@ class Answer:
             wrap(parts[0], max_lines=n) for parts, n in zip(clauses, (3, 3, 1, 1), strict=False)
         ]
         sections += [[]] * (len(faults) - 1)
-        n_text = n_lines - 1 - bool(self.command)  # one line for the number of other problems
+        # A command on two lines can be pasted. Options stay with their values, and names in quotes
+        # stay on one line.
+        joined = re.sub(r"( --?\w+) ", "\\1\xa0", self.command)
+        command = wrap(joined, width=width - 15, break_long_words=False)
+        if "'" in self.command:
+            command = [self.command]
+        command = " \\\n".join(command).replace("\xa0", " ").splitlines()
+        n_text = n_lines - 1 - len(command)  # one line for the number of other problems
         others = range(3, len(clauses))
-        for i, n_most in [*((i, 1) for i in range(4)), *((i, None) for i in (0, 2, 1, *others))]:
+        first = [*((i, 1) for i in range(4)), (2, 2)]  # the confidence with its reason
+        for i, n_most in [*first, *((i, None) for i in (0, 2, 1, *others))]:
             for n in range(len(clauses[i][:n_most])):
                 longer = wrap(re.sub(";$", ".", " ".join(clauses[i][: n + 1])))
                 if sum(map(len, sections)) - len(sections[i]) + len(longer) <= n_text:
@@ -102,7 +110,6 @@ class Answer:
         problems = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
         last = f"{n_hidden} {problems} in" if n_hidden else "Details are in"
         checks = [*chain(*sections[3:]), f"{last} {report}"]
-        command = [self.command] * bool(self.command)
         titles = ("Recommended", "Expect", "Confidence", "Check first", "Next")
         return [
             f"{'' if i else title:13}{line}"
@@ -272,7 +279,7 @@ def tie(results: Results, other: MethodResult) -> str:
     method, show, reasons = results.recommended, results.show, []
     if method.key == "linear":
         reasons.append(TEXTS["linear"])
-    if other.key.startswith("ensemble"):
+    elif other.key.startswith("ensemble"):
         reasons.append(TEXTS["single"])
     if 0.0 < 2.0 * method.seconds <= other.seconds:
         seconds = {"seconds": method.seconds, "other_seconds": other.seconds}

@@ -53,8 +53,8 @@ class Schema:
     target: str
     domain: str
     task: str  #: "classification" or "regression"
-    #: By column, if it is not "": for numbers "percent", "time" (in hours) or "censored" (">200" is
-    #: 200); for dates "day" or "month", whichever comes first in 1/2/2024.
+    #: By column, if it is not "": for numbers "percent", "time" (in hours), "censored" (">200" is
+    #: 200) or "grouped" (1.234 is a thousand); for dates "day" or "month", the first in 1/2/2024.
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: computed features: "month", "weekday" (0 is Monday), "age"
@@ -119,8 +119,12 @@ class Schema:
 
     def read_numbers(self, column: Cells, name: str, row_numbers: Array) -> Array:
         """Return a numeric column as float64, with NaN for missing values."""
-        values, is_unreadable = column.numbers(self.mark(name), self.forms.get(name, ""))
+        mark, form = self.mark(name), self.forms.get(name, "")
+        values, is_unreadable = column.numbers(mark, form)
         self._refuse(column, name, is_unreadable, row_numbers)
+        if form == "grouped" and mark == "," and column.is_numeric and np.any(values % 1 > 0):
+            i = int(np.flatnonzero(values % 1 > 0)[0])
+            refuse("typed groups", column=name, row=row_numbers[i] + 1, number=values[i])
         if size_problem := cells.size_problem(values, row_numbers):
             raise errors.TableError(f"column {quoted(str(name))} ", *size_problem)
         return values
@@ -378,8 +382,8 @@ def learn_features(
     for name, column in columns.items():
         mark, is_constant, counts = schema.mark(name), False, Counter[str]()
         kind, form, unmatched = cells.learn_kind(column, mark)
-        reason = cells.problem_of(kind, form, unmatched, use_dates=bool(dates))
-        if auto_drop and (kind, form) == ("number", "") and cells.are_censored(unmatched):
+        reason = cells.problem_of(kind, form, unmatched, mark, use_dates=bool(dates))
+        if auto_drop and (kind, form) == ("number", "") and cells.are_censored(unmatched, mark):
             values, is_censored = column.numbers(mark, "")
             if (n_cells := is_censored.sum()) <= np.isfinite(values).sum():
                 reason, form = None, "censored"
@@ -389,6 +393,7 @@ def learn_features(
             values, _ = column.numbers(mark, form)
             reason = cells.size_problem(values, row_numbers)
             is_constant = np.nanmin(values) == np.nanmax(values)
+            form = form or ("grouped" if cells.has_point_groups(column, mark) else "")
         elif reason is None and kind == "text":
             counts.update(text for text in column.texts() if text is not None)
             reason, is_constant = cells.text_problem(counts), len(counts) == 1
@@ -404,7 +409,7 @@ def learn_features(
             continue
         used[kind].append(name)
         forms |= {name: form} if form else {}
-        levels |= {name: texts} if (texts := cells.spelled_levels([*counts])) else {}
+        levels |= {name: texts} if (texts := cells.spelled_levels(counts, schema.na)) else {}
         if len(counts) > MAX_LEVELS:
             extent = f"{name} ({len(counts)} in {counts.total()} rows)"
             noted["with many categories, of which rare ones are pooled"].append(extent)
@@ -439,14 +444,16 @@ def learn_target(
     kind, form, unmatched = cells.learn_kind(column, mark)
     if kind == "date":
         refuse("unusual target", target=schema.target, noun="dates")
-    if reason := cells.problem_of(kind, form, unmatched):
+    if reason := cells.problem_of(kind, form, unmatched, mark):
         subject = f"the target {quoted(str(schema.target))} "
         raise errors.TableError(subject, *reason, ", or choose another target")
     values, _ = column.numbers(mark, form)
     present_values = values[~np.isnan(values)]
     are_numbers = kind == "number" and not {*column.counts} <= {*cells.BOOLEANS}
     if are_numbers:
-        schema.read_numbers(column, schema.target, row_numbers)
+        replace(schema, forms={schema.target: form}).read_numbers(
+            column, schema.target, row_numbers
+        )
     if task == "auto":
         is_continuous = are_numbers and is_quantity(present_values)
         task = "regression" if is_continuous else "classification"

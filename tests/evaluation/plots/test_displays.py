@@ -314,7 +314,7 @@ def test_a_forest_plot_is_sorted_and_has_a_diamond_and_a_bar():
     bar = display.ax_.patches[-1]
     assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx(expected.true_range)
     labels = [label.get_text() for label in display.ax_.get_yticklabels()]
-    assert labels == [*display.order_, "mean over sites", "new site (90 %)"]
+    assert labels == [*display.order_, "pooled mean", "new site (90 %)"]
     texts = _texts(display.figure_)
     assert any(text.endswith("412 (29)") for text in texts)
     assert "no score" in texts

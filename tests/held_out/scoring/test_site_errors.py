@@ -51,7 +51,7 @@ def test_formulas_agree_with_bootstrap_samples(scoring):
     classes = CLASSES if is_classification else None
     measure = choose_measure(scoring, record.target, is_classification)
     score = measure.score_outputs(classes, record)
-    draws = bootstrap_scores_of(measure, classes, record, rng, 400)
+    draws = bootstrap_scores_of(measure, classes, record, 400)
     assert score_error(measure, classes, record, score) == pytest.approx(draws.std(), rel=0.12)
 
 
@@ -60,10 +60,13 @@ def test_other_errors_are_bootstrap_errors_on_the_scale_of_the_metric():
     record = made_record(rng, classes=False)
     measure = choose_measure("r2", record.target, False)
     score = measure.score_outputs(None, record)
-    assert np.isnan(score_error(measure, None, record, score))
-    draws = bootstrap_scores_of(measure, None, record, rng)
+    assert np.isnan(score_error(measure, None, record, score, 0))
+    draws = bootstrap_scores_of(measure, None, record)
     expected = np.log(1 - draws).std(ddof=1) * (1 - score)
-    assert score_error(measure, None, record, score, draws) == pytest.approx(expected)
+    error = score_error(measure, None, record, score)
+    assert error == pytest.approx(expected)
+    shuffled = record.take(rng.permutation(len(record.target)))
+    assert score_error(measure, None, shuffled, score) == pytest.approx(error, rel=1e-12)
 
 
 def test_classes_keep_their_sizes_if_the_score_does_not_depend_on_them():
@@ -76,10 +79,10 @@ def test_classes_keep_their_sizes_if_the_score_does_not_depend_on_them():
         name = "roc_auc"
         score_outputs = staticmethod(share)
 
-    shares = bootstrap_scores_of(Share, CLASSES, record, np.random.default_rng(0))
+    shares = bootstrap_scores_of(Share, CLASSES, record)
     np.testing.assert_array_equal(shares, 0.25)
     Share.name = "neg_log_loss"
-    assert bootstrap_scores_of(Share, CLASSES, record, np.random.default_rng(0)).std() > 0.1
+    assert bootstrap_scores_of(Share, CLASSES, record).std() > 0.1
 
 
 def test_perfect_scores_have_an_error_and_are_moved_inside_by_half_a_row():
@@ -127,8 +130,7 @@ def test_chance_in_the_number_of_events_is_no_difference_between_sites(scoring):
             records.append(Outputs(CLASSES[y.astype(int)], np.full(150, "a"), probabilities))
         scores = np.array([measure.score_outputs(CLASSES, record) for record in records])
         errors = [
-            score_error(measure, CLASSES, r, s, bootstrap_scores_of(measure, CLASSES, r, rng, 50))
-            for r, s in zip(records, scores, strict=True)
+            score_error(measure, CLASSES, r, s, 50) for r, s in zip(records, scores, strict=True)
         ]
         shown = measure.sign * scores
         n_different += pool_measure(measure, shown, np.array(errors), np.full(8, 150)).differ

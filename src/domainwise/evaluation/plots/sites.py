@@ -474,13 +474,8 @@ class ForestDisplay(style.Display):
         values = np.array(list(scores.values()), dtype=np.float64)
         standard_errors = np.array([errors.get(name, np.nan) for name in scores])
         pooled = pool_scores(values, standard_errors, scale=scale)
-        intervals = {}
-        with np.errstate(divide="ignore", invalid="ignore"):
-            centers = SCALES[scale].forward(values)
-            radii = 1.959964 * standard_errors * SCALES[scale].slope(values)
-        for name, center, radius in zip(scores, centers, radii, strict=True):
-            if np.isfinite(center) and np.isfinite(radius):
-                intervals[name] = SCALES[scale].interval(float(center), float(radius))
+        pairs = zip(scores, zip(values, standard_errors, strict=True), strict=True)
+        intervals = {name: SCALES[scale].confidence(*pair) for name, pair in pairs}
         return cls(scores=scores, intervals=intervals, pooled=pooled, **options).plot(ax)
 
     def plot(self, ax: style.MaybeAxes = None) -> Self:
@@ -527,7 +522,7 @@ class ForestDisplay(style.Display):
             mean = self.pooled.mean
             low, high = ends = self.pooled.mean_interval or (mean, mean)
             ax.fill([low, mean, high, mean], [y, y + 0.3, y, y - 0.3], color=ink, linewidth=0)
-            labels.append("mean over sites")
+            labels.append("pooled mean")
             texts.append(self._text(mean, ends, f"{100 * self.pooled.level:g} %"))
             heights.append(y)
             y -= 1

@@ -8,7 +8,7 @@ module computes the standard errors of scores.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
@@ -48,6 +48,15 @@ class Scale:
         """Return the scores at two transformed values, the smaller one first."""
         low, high = sorted(float(self.backward(center + sign * radius)) for sign in (-1, 1))
         return low, high
+
+    def confidence(self, score: float, error: float, level: float = 0.95) -> Ends:
+        """Return a confidence interval for a score with this standard error; NaN if undefined."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            center, slope = (f(np.asarray(score, np.float64)) for f in (self.forward, self.slope))
+            radius = float(ndtri((1 + level) / 2) * error * slope)
+        if not np.isfinite(center) or not np.isfinite(radius):
+            return float("nan"), float("nan")
+        return self.interval(float(center), radius)
 
 
 def _one(scores: Array) -> Array:
@@ -441,14 +450,14 @@ def score_error(
     classes: Array | None,
     outputs: Outputs,
     score: float,
-    bootstrap_scores: Array | None = None,
+    n_draws: int = N_DRAWS,
 ) -> float:
     """Return the standard error of a site's score; NaN if it cannot be computed.
 
     Shares of correct predictions, AUC and mean errors have formulas. For scores that do not depend
     on how frequent classes are, their sizes are fixed; otherwise, the share of a class is part of
-    what differs by chance. Other errors are the standard deviation of ``bootstrap_scores``, on the
-    scale of :func:`scale_of`. Perfect scores are moved inside by half a row.
+    what differs by chance. Other errors are the standard deviation of ``n_draws`` bootstrap scores,
+    on the scale of :func:`scale_of`. Perfect scores are moved inside by half a row.
     """
     targets, predictions = outputs.target, outputs.prediction
     n, name = len(targets), measure.name
@@ -472,11 +481,10 @@ def score_error(
         terms = np.abs(targets.astype(np.float64) - predictions) ** powers[name]
         error = float(terms.std(ddof=1) / np.sqrt(n))
         return error / (2.0 * abs(score)) if "root" in name and score else error
-    if bootstrap_scores is None:
-        return float("nan")
     scale = scale_of(measure)
+    scores = measure.sign * bootstrap_scores_of(measure, classes, outputs, n_draws)
     with np.errstate(divide="ignore", invalid="ignore"):
-        draws = SCALES[scale].forward(inside(measure.sign * bootstrap_scores, n, scale))
+        draws = SCALES[scale].forward(inside(scores, n, scale))
         slope = SCALES[scale].slope(inside(measure.shown(score), n, scale))
     draws = draws[np.isfinite(draws)]
     return float(draws.std(ddof=1) / slope) if len(draws) > 1 else float("nan")
@@ -486,14 +494,16 @@ def bootstrap_scores_of(
     measure: Measure,
     classes: Array | None,
     outputs: Outputs,
-    rng: np.random.Generator,
-    n_draws: int | None = None,
+    n_draws: int = N_DRAWS,
 ) -> Array:
-    """Return bootstrap scores of a site (by default 100).
+    """Return bootstrap scores of a site, which do not depend on the order of its rows.
 
     Classes keep their sizes if the score does not depend on how frequent they are.
     """
-    n, n_draws = len(outputs.target), n_draws or N_DRAWS
+    n = len(outputs.target)
+    arrays = [getattr(outputs, f.name) for f in fields(Outputs) if f.name != "domain"]
+    keys = [key for a in arrays if a is not None for key in np.reshape(a, (n, -1)).T]
+    outputs, rng = outputs.take(np.lexsort(keys)), np.random.default_rng([0, n])
     samples = np.empty((n_draws, n), dtype=np.intp)
     keeps_sizes = classes is not None and measure.name.startswith(_WITHIN_CLASSES)
     strata = outputs.target if keeps_sizes else np.zeros(n)
@@ -512,15 +522,14 @@ def true_score_range(
     Larger scores are better, as in ``expected_range_``. None for fewer than four sites.
     """
     all_rows = np.s_[:]
-    scores, errors = [], []
-    for seed, outputs in enumerate(outputs_by_site):
-        score = defined_score(partial(measure.score_outputs, classes, outputs), all_rows)
-        error = score_error(measure, classes, outputs, score)
-        if np.isnan(error) and np.isfinite(score):
-            draws = bootstrap_scores_of(measure, classes, outputs, np.random.default_rng(seed))
-            error = score_error(measure, classes, outputs, score, draws)
-        scores.append(score)
-        errors.append(error)
+    scores = [
+        defined_score(partial(measure.score_outputs, classes, outputs), all_rows)
+        for outputs in outputs_by_site
+    ]
+    errors = [
+        score_error(measure, classes, outputs, score) if np.isfinite(score) else np.nan
+        for outputs, score in zip(outputs_by_site, scores, strict=True)
+    ]
     if np.isfinite(errors).sum() < MIN_SITES:
         return None
     n_rows = np.array([len(outputs.target) for outputs in outputs_by_site])
