@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -215,6 +215,46 @@ def test_outputs_that_are_no_probabilities_cost_only_their_model(factor):
     options = {"quick": True, "progress": False, "scoring": "neg_log_loss"}
     evaluation = evaluate(X, y, domain, methods=methods, **options)
     assert "not probabilities with sum 1" in evaluation.left_out["bad"]
+
+
+class Returning(RegressorMixin, BaseEstimator):
+    """Returns its mean, converted by a function."""
+
+    def __init__(self, convert):
+        self.convert = convert
+
+    def fit(self, X, y):
+        self.mean_ = float(np.mean(y))
+        return self
+
+    def predict(self, X):
+        return self.convert(np.full(len(X), self.mean_))
+
+
+@pytest.mark.parametrize(
+    ("convert", "reason"),
+    [
+        (lambda values: values.astype(object), None),
+        (lambda values: values[:, None], None),
+        (lambda values: values.tolist(), None),
+        (lambda values: values.astype(str), "predict returned <U32 values instead of numbers"),
+        (lambda values: values + 1j, "predict returned complex128 values instead of numbers"),
+        (lambda values: np.ma.masked_array(values, values == values), "masked entries"),
+        (lambda values: np.column_stack([values, values]), r"predictions of shape (16, 2)"),
+        (lambda values: values[0], r"predictions of shape ()"),
+        (lambda values: None, "missing values"),
+        (lambda values: iter(values), "contains iterator objects"),
+    ],
+)
+def test_predictions_that_are_not_one_number_per_row_cost_only_their_model(convert, reason):
+    X, _, domain = problem()
+    methods = ["constant", ("own", Returning(convert))]
+    options = {"quick": True, "progress": False, "task": "regression"}
+    evaluation = evaluate(X, X[:, 0], domain, methods=methods, **options)
+    if reason is None:
+        assert evaluation.scores["own"] == pytest.approx(evaluation.scores["constant"], rel=1e-9)
+    else:
+        assert reason in evaluation.left_out["own"]
 
 
 class Uncopied(Failing):

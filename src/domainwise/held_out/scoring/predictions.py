@@ -24,6 +24,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
 from domainwise.base.arrays import Array
+from domainwise.base.inputs import as_sortable, plain_array
 from domainwise.base.messages import listed, quoted
 from domainwise.held_out.folds import draw_rows
 
@@ -173,10 +174,10 @@ class Predictions(BaseEstimator):
 
     def _call(self, method: str) -> Array:
         if self.sample_domain is None:
-            return np.asarray(getattr(self.estimator, method)(self.X))
+            return plain_array(getattr(self.estimator, method)(self.X), f"the result of {method}")
         with config_context(enable_metadata_routing=True):
             call = getattr(self.estimator, method)
-            outputs = np.asarray(call(self.X, sample_domain=self.sample_domain))
+            outputs = plain_array(call(self.X, sample_domain=self.sample_domain), method)
         return outputs if self.rows is None else outputs[self.rows]
 
     @cached_property
@@ -184,7 +185,10 @@ class Predictions(BaseEstimator):
         """Predicted classes or numbers."""
         rule = None if self.classes is None else applied_rule(self.estimator)
         if rule is None:
-            labels = self._call("predict")  # CatBoost returns a 2-D column
+            labels = as_sortable(self._call("predict"), "the result of predict")
+            if self.classes is None and labels.dtype.kind not in "biuf":
+                raise ValueError(f"predict returned {labels.dtype} values instead of numbers")
+            # CatBoost returns a 2-D column.
             return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
         return np.asarray(self.estimator.classes_[rule.codes(self._predict_proba)])
 
