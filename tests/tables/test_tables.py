@@ -13,13 +13,10 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
 from domainwise.base.files import replacing, replacing_folder  # noqa: E402
+from domainwise.models.table_model import make_preprocessor  # noqa: E402
 from domainwise.tables.errors import ColumnError, TableError  # noqa: E402
-from domainwise.tables.files import (  # noqa: E402
-    open_table,
-    table_columns,
-    writing_table,
-)
-from domainwise.tables.schema import Schema, check_table, load_table, make_preprocessor  # noqa: E402
+from domainwise.tables.files import open_table, table_columns, writing_table  # noqa: E402
+from domainwise.tables.schema import Schema, check_table, load_table  # noqa: E402
 
 FORMATS = ["csv", "csv.gz", "tsv", "parquet", "feather"]
 

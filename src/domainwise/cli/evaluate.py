@@ -39,13 +39,13 @@ def example(
 
     domainwise evaluate hospitals.csv --target label --domain domain
     """
+    from domainwise.base.files import replacing
     from domainwise.datasets import load_heart
-    from domainwise.tables.files import writing_table
 
     common.check_output(out, force, ".csv", ".csv.gz")
     frame = load_heart(as_frame=True).frame
-    with writing_table(out) as writer:
-        writer.write(frame)
+    with replacing(out) as path:
+        frame.to_csv(path, index=False, lineterminator="\n")
     common.print_json({"file": str(out), "rows": len(frame), "columns": [*frame.columns]})
     common.print_written(out)
 
@@ -56,6 +56,7 @@ def evaluate(
     *,
     target: options.Target,
     domain: options.Domain,
+    weight: options.Weight = None,
     task: options.Task = "auto",
     methods: Annotated[
         str | None,
@@ -165,8 +166,8 @@ def evaluate(
             f"this command would overwrite {' and '.join(existing_paths)}; use --force to allow "
             "this, or choose another folder with --out"
         )
-    table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
-    table_options |= {**vars(columns), **read_options.arguments()}
+    table_options: dict[str, Any] = {"target": target, "domain": domain, "weight": weight}
+    table_options |= {"task": task, **vars(columns), **read_options.arguments()}
     table = common.read_input(data, **table_options)
     common.print_notes(stderr(), table.notes)
     with dask_client(dask) as client, folds_on(client):

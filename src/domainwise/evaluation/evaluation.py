@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from domainwise.base.arrays import ArrayLike, Frame
 from domainwise.base.files import to_json
 from domainwise.evaluation import sites
-from domainwise.evaluation.results import MethodResult, Prediction, Results, finite_mean
+from domainwise.evaluation.results import MethodResult, Prediction, Results
 from domainwise.evaluation.sites import (
     BetweenSites,
     SiteCalibration,
@@ -31,6 +31,7 @@ from domainwise.held_out.scoring.site_calibration import DecisionCurves
 from domainwise.held_out.scoring.statistics import p_text
 from domainwise.held_out.search.grids import InUnits
 from domainwise.models.registry import CONTEXT
+from domainwise.models.tuning import hold_out
 from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:
@@ -125,14 +126,18 @@ class Evaluation(Results):
             model.steps.insert(0, ("read", source.reader))
         X = source.rows(rows, unfitted_method.prepare)
         with config_context(transform_output="default"):
-            return fit_with_domains(model, X, source.y, source.domain_of(rows))
+            arguments = model, X, source.y, source.domain_of(rows), source.weights
+            fit_with_domains(*arguments)
+            hold_out(*arguments)
+        return model
 
     @property
     def predictions_(self) -> Frame:
         """A data frame with each method's predictions for rows from held-out domains.
 
-        Columns: method, row (its index in X), domain, target, prediction, and for
-        classification the probability or decision value of each class.
+        Columns: method, row (its index in X; rows of weight 0 are not counted), domain, target,
+        prediction, weight (if rows have weights), and for classification the probability or
+        decision value of each class.
         """
         pandas, classes = import_pandas(), self.facts["classes"]
         frames = [
@@ -146,9 +151,8 @@ class Evaluation(Results):
         """Return a data frame with one row per method, best mean first.
 
         Columns: method, mean, low and high (95 % interval for the mean), worst, worst_domain,
-        spread, seen (mean in random folds, where all domains are seen), within (mean in
-        cross-validation within large domains), p_value, p_adjusted, seconds, n_rows (number of rows
-        on which the method is compared). Errors are positive.
+        spread, seen (mean in random folds, where all domains are seen), p_value, p_adjusted,
+        seconds, n_rows (number of rows on which the method is compared). Errors are positive.
 
         Returns
         -------
@@ -164,8 +168,8 @@ class Evaluation(Results):
         Returns
         -------
         table : data frame
-            Columns: method, domain, score, low, high, seen, within, error (the standard error of
-            the score), and worst (True or False).
+            Columns: method, domain, score, low, high, seen, error (the standard error of the
+            score), and worst (True or False).
         """
         rows = [
             {"method": result.label, **vars(row), "worst": row.domain == result.worst_domain}
@@ -452,7 +456,6 @@ class Evaluation(Results):
             "worst_domain": result.worst_domain,
             "spread": result.spread,
             "seen": to_displayed(result.seen_mean),
-            "within": to_displayed(finite_mean(result.within.values())),
             "p_value": result.p_value,
             "p_adjusted": result.p_adjusted,
             "seconds": result.seconds,
@@ -499,8 +502,9 @@ def prediction_columns(
 
     Decision values are included if there are no probabilities, or if ``all_outputs`` is True.
     """
+    names = ("row", "domain", "target", "prediction", "weight")
     columns: dict[str, Any] = {
-        name: getattr(prediction, name) for name in ("row", "domain", "target", "prediction")
+        name: array for name in names if (array := getattr(prediction, name)) is not None
     }
     if classes is None:
         return columns

@@ -23,18 +23,16 @@ from domainwise.base.arrays import Array, content_keys
 from domainwise.base.messages import listed, quoted
 from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
 from domainwise.held_out.scoring.measures import Measure, choose_measure, positive_last
-from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.predictions import codes_of, has_argument
 from domainwise.models.registry import Setting
+from domainwise.models.table_model import make_preprocessor
 from domainwise.tables import cells
 from domainwise.tables import schema as tables
 from domainwise.tables.errors import ColumnError, TableError, import_pandas, sentence
 from domainwise.tables.names import UNNAMED_NOTE, check_names, is_unnamed
 
-#: Number of folds within a held-out domain, for scores of models trained on rows from the same
-#: domain, and maximum number of random folds of all rows.
-WITHIN_FOLDS, SEEN_FOLDS = 5, 4
-#: Minimum number of rows in a domain that is divided into folds, and in its second-largest class.
-MIN_WITHIN_ROWS, MIN_WITHIN_CLASS = 60, 20
+#: Maximum number of random folds of all rows.
+SEEN_FOLDS = 4
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,7 @@ class Problem:
     reader: Any = None  #: converts a raw data frame to X; None if this is not needed
     notes: tuple[str, ...] = ()  #: how columns were read
     max_scored: int = 100_000  #: maximum number of rows that are scored
+    weights: Array | None = None  #: how often each row counts; positive, or None without weights
 
     @property
     def classification(self) -> bool:
@@ -131,6 +130,7 @@ class Problem:
             pos_label=self.positive,
             cv=cv,
             seed=self.seed,
+            weighted=self.weights is not None,
         )
         return replace(setting, **self.overrides)
 
@@ -142,6 +142,10 @@ class Problem:
         """Indices of all rows in the domains with these codes."""
         return np.flatnonzero(np.isin(self.codes, domain_codes))
 
+    def weights_of(self, index: Array) -> Array | None:
+        """The weight of each row in ``index``; None without weights."""
+        return None if self.weights is None else self.weights[index]
+
     def domain_of(self, index: Array) -> Array:
         """The domain name of each row in ``index``."""
         return np.asarray(self.domains[self.codes[index]])
@@ -151,7 +155,8 @@ class Problem:
         drawn_rows = np.sort(self._draw(max_rows))
         if len(drawn_rows) == len(self.y):
             return self
-        arrays = {name: getattr(self, name)[drawn_rows] for name in ("index", "y", "codes")}
+        names = ("index", "y", "codes", *(() if self.weights is None else ("weights",)))
+        arrays = {name: getattr(self, name)[drawn_rows] for name in names}
         X, raw = self.rows(drawn_rows), self.rows(drawn_rows, prepared=False)
         return replace(self, X=X, raw=raw, parent=self, **arrays)
 
@@ -206,10 +211,11 @@ def make_problem(
     pos_label: Any = None,
     inner_scoring: Any = None,
     schema: tables.Schema | None = None,
+    weights: Array | None = None,
 ) -> Problem:
     """Check the input, choose the task and the measure, and draw rows if there are many.
 
-    With a ``schema``, X and y must come from the table reader.
+    With a ``schema``, X and y must come from the table reader. ``weights`` must be positive.
     """
     raw = X if hasattr(X, "shape") else np.asarray(X)
     notes: list[str] = []
@@ -217,7 +223,7 @@ def make_problem(
         X, preprocessor, reader = prepare_features(X, notes)
         y = read_target(y, task, notes)
     else:
-        preprocessor, reader = tables.make_preprocessor(schema), None
+        preprocessor, reader = make_preprocessor(schema), None
     n = X.shape[0]
     if sample_domain is None:
         raise ValueError("sample_domain is missing. Pass the domain of each row")
@@ -233,7 +239,13 @@ def make_problem(
         raise ValueError(
             f"pos_label={pos_label!r} names a class, but the target is continuous. Omit pos_label"
         )
-    measure = choose_measure(scoring, target, classification, pos_label, domains.codes)
+    if callable(scoring) and weights is not None and not has_argument(scoring, "sample_weight"):
+        raise ValueError(
+            f"scoring={scoring!r} does not accept sample_weight. Pass the name of a scorer, or one "
+            "made by sklearn.metrics.make_scorer"
+        )
+    args = (target, classification, pos_label, domains.codes)
+    measure = choose_measure(scoring, *args, sample_weight=weights)
     if reason := measure.undefined_reason(target, target, classification):
         target_text = "a continuous target" if classes is None else f"{len(classes)} classes"
         raise ValueError(
@@ -253,6 +265,7 @@ def make_problem(
         inner_scoring=inner_scoring,
         reader=reader,
         notes=tuple(map(sentence, notes)),
+        weights=weights,
     )
     return problem.drawn(max_rows)
 
@@ -313,15 +326,6 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     return [(problem.by_content(train), problem.by_content(test)) for train, test in splits]
 
 
-def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds of one domain's rows; none if the domain or its second-largest class is too small."""
-    y, is_too_small = problem.y[rows], len(rows) < MIN_WITHIN_ROWS
-    if problem.classification and not is_too_small:
-        class_sizes = np.sort(np.unique(y, return_counts=True)[1])
-        is_too_small = len(class_sizes) < 2 or class_sizes[-2] < MIN_WITHIN_CLASS
-    return [] if is_too_small else row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
-
-
 def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
     """Random folds of all rows, stratified by domain and class, so that all domains are seen.
 
@@ -340,7 +344,8 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
 
     Columns of a data frame are read like those of a file. Messages about dropped columns, and
     about how cells were read, are added to ``notes``. The reader converts new rows in the same way;
-    it is None if X was not changed. See also :func:`domainwise.tables.schema.make_preprocessor`.
+    it is None if X was not changed. For the preprocessor, see
+    :func:`domainwise.models.table_model.make_preprocessor`.
     """
     inputs.check_is_table(X)
     if hasattr(X, "to_pandas"):
@@ -381,7 +386,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     has_plain_numbers = all(cells.is_numeric(X[name]) for name in schema.numeric)
     is_unchanged = has_plain_numbers and len(schema.features) == len(column_names)
     reader = None if is_unchanged else tables.ReadColumns(schema.as_dict())
-    return features, tables.make_preprocessor(schema), reader
+    return features, make_preprocessor(schema), reader
 
 
 def read_target(y: Any, task: str, notes: list[str]) -> Any:

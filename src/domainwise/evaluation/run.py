@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from domainwise.base.arguments import AUTO, CONSTRAINTS, POSITIVE, SEED, check_arguments
-from domainwise.base.arrays import ArrayLike, CrossValidator, Label, Scoring
+from domainwise.base.arrays import ArrayLike, CrossValidator, Label, MaybeArray, Scoring
 from domainwise.base.files import to_json
-from domainwise.base.inputs import check_is_table
+from domainwise.base.inputs import check_is_table, rows_with_weight
 from domainwise.base.messages import listed, quoted
 from domainwise.base.process import Progress, run_jobs
 from domainwise.evaluation.evaluation import Evaluation
@@ -34,7 +34,7 @@ from domainwise.evaluation.gather import (
     size_notes,
     with_sizes,
 )
-from domainwise.evaluation.jobs import MAX_WITHIN_COST, SMALLER, MethodJob, SeenJob, job_key
+from domainwise.evaluation.jobs import SMALLER, MethodJob, SeenJob, job_key
 from domainwise.evaluation.plan import (
     QUICK_SCORED,
     Costs,
@@ -50,7 +50,7 @@ from domainwise.evaluation.plan import (
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
 from domainwise.evaluation.results import Kind
 from domainwise.held_out.calibration.decisions import check_decision
-from domainwise.held_out.folds import LeaveDomainsOut, Split
+from domainwise.held_out.folds import LeaveDomainsOut, Split, without_rows
 from domainwise.held_out.scoring.measures import Measure, choose_measure
 from domainwise.models.registry import TRIVIAL, Method, choose_methods, methods_for
 from domainwise.tables.schema import Table
@@ -58,8 +58,9 @@ from domainwise.tables.schema import Table
 #: Maximum cost of a method that is run again without the columns that leak the target, and the
 #: larger maximum for the recommended method.
 LOW_COST, RECOMMENDED_COST = 5.0, 12.0
-#: Number of random folds in which slow methods predict seen domains; other methods use all folds.
-SLOW_FOLDS = 2
+#: Cost from which methods are slow, and number of random folds in which they predict seen domains;
+#: other methods use all folds.
+SLOW_COST, SLOW_FOLDS = 20.0, 2
 
 
 def evaluate(
@@ -80,6 +81,7 @@ def evaluate(
     prepare: bool = True,
     inner_scoring: Scoring = None,
     threshold: float | None = None,
+    sample_weight: MaybeArray | str = None,
     quick: bool = False,
     time_budget: float | str = "auto",
     plan: Evaluation | Plan | Mapping[str, object] | str | Path | None = None,
@@ -134,9 +136,10 @@ def evaluate(
         Whether to show scores and the remaining time: in a terminal, as a table that is updated
         (with Rich), otherwise as one line per fit. A callable gets each fit's cost and result rows.
     max_rows : int, "auto" or None, default="auto"
-        Maximum number of rows to train on, drawn evenly from the domains; "auto" means 2,000,
-        and None uses all rows. Scores are computed on all rows, up to 100,000. With more than
-        5,000 source rows, projections are approximated with landmarks.
+        Maximum number of rows to train on, drawn evenly from the domains, instead of a time budget;
+        None uses all rows. With "auto", ``time_budget`` decides. Scores are computed on all rows,
+        up to 100,000. With more than 5,000 source rows, projections are approximated with
+        landmarks.
     pos_label : object, default=None
         The positive class of a binary target, for scores such as F1; None means the second class.
     prepare : bool, default=True
@@ -152,11 +155,15 @@ def evaluate(
         with the largest ratio of probability and frequency if all classes count the same in the
         metric (such as balanced accuracy), and the most probable class for the accuracy. For other
         metrics, it depends on whether a class is rare.
+    sample_weight : array-like of shape (n_samples,) or str, default=None
+        How often each row counts, in fits, scores, calibration and decisions: a weight of 2 means
+        that the row occurs twice, and a weight of 0 that it does not occur. Intervals therefore
+        depend on the sum of the weights. A str is the name of a column. Medians that replace
+        missing values, and the statistics of a domain in context, are unweighted.
     quick : bool, default=False
         Whether to finish in at most about half a minute. Domains are held out in at most three
-        groups, methods are trained on at most 600 rows, and methods that would take too long are
-        skipped.
-        The first note and ``facts["quick"]`` describe what was skipped.
+        groups. If this still takes too long, methods are skipped first, and then fewer rows are
+        used. The first note and ``facts["quick"]`` describe what was skipped.
     out : path-like, default=None
         A folder to which every finished fit is written. To continue an interrupted evaluation,
         repeat the call; the numbers are the same. If only ``scoring`` changes, the new scores are
@@ -164,8 +171,9 @@ def evaluate(
     force : bool, default=False
         Whether to replace the results of another evaluation in the folder.
     time_budget : float or "auto", default="auto"
-        Approximate number of seconds. If all methods on all rows take longer, methods are compared
-        on fewer rows, or with fewer groups of held-out domains. "auto" is two minutes on two cores.
+        Approximate number of seconds. If all methods on all rows take longer, domains are held out
+        in fewer groups, or methods are compared on fewer rows first, and only those that are not
+        clearly worse on more rows. "auto" is two minutes on two cores.
     plan : Evaluation or path-like, default=None
         An evaluation, or its folder or file, whose rows, folds and methods are repeated.
 
@@ -198,9 +206,11 @@ def evaluate(
         "out": [str, os.PathLike, None],
     }
     check_arguments("evaluate", rules, prepare=prepare, **options)
-    X, y, sample_domain = _separate_columns(X, y, sample_domain)
+    X, y, sample_domain, sample_weight = _separate_columns(X, y, sample_domain, sample_weight)
+    options["cv"] = without_rows(cv, sample_weight)
+    weights, X, y, sample_domain = rows_with_weight(sample_weight, X, y, sample_domain)
     evaluation = _evaluate(
-        partial(make_problem, X, y, sample_domain, task=task),
+        partial(make_problem, X, y, sample_domain, task=task, weights=weights),
         choose_methods(methods, prepare=prepare),
         scoring=scoring,
         pos_label=pos_label,
@@ -221,6 +231,7 @@ def evaluate_table(table: Table, methods: Sequence[Method], **options: Any) -> E
     """
     X, y, sample_domain, schema = table.X, table.y, table.sample_domain, table.schema
     create_problem = partial(make_problem, X, y, sample_domain, task=schema.task, schema=schema)
+    create_problem = partial(create_problem, weights=table.sample_weight)
     return _evaluate(create_problem, methods, **options)
 
 
@@ -292,13 +303,15 @@ def _evaluate(
     return evaluation
 
 
-def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-    """Separate the target and the domains from X if they are passed as column names."""
+def _separate_columns(
+    X: Any, y: Any, sample_domain: Any, sample_weight: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Separate target, domains and weights from X if they are passed as column names."""
     check_is_table(X)
-    arguments = {"y": y, "sample_domain": sample_domain}
+    arguments = {"y": y, "sample_domain": sample_domain, "sample_weight": sample_weight}
     name_by_argument = {key: value for key, value in arguments.items() if np.isscalar(value)}
     if not name_by_argument:
-        return X, y, sample_domain
+        return X, y, sample_domain, sample_weight
     X = X.to_pandas() if hasattr(X, "to_pandas") else X
     column_names = list(getattr(X, "columns", ()))
     for argument, name in name_by_argument.items():
@@ -315,9 +328,8 @@ def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any
                 f"{argument}={quoted(name)} {repeated_text if n_matches else missing_text}"
             )
     if len({*name_by_argument.values()}) < len(name_by_argument):
-        raise ValueError(
-            f"y and sample_domain are the same column, {quoted(y)}. Pass two different columns"
-        )
+        names, values = listed([*name_by_argument]), [*map(quoted, name_by_argument.values())]
+        raise ValueError(f"{names} must be different columns; got {listed(values)}")
     arguments |= {argument: X[name] for argument, name in name_by_argument.items()}
     return X.drop(columns=[*name_by_argument.values()]), *arguments.values()
 
@@ -550,7 +562,6 @@ def _seen_domain_jobs(
     """Jobs that predict seen domains, for the methods that the report describes.
 
     Slow methods are included only if they are recommended, and only in ``SLOW_FOLDS`` folds.
-    Folds within each domain are predicted only by the recommended method, if it is not slow.
     """
     described_keys = {result.key for evaluation in evaluations for result in evaluation.described}
     recommended_keys = {evaluation.recommended_ for evaluation in evaluations}
@@ -559,23 +570,21 @@ def _seen_domain_jobs(
     # The names of domains decide about the numbers of splits, but not about their folds.
     rows = problem.by_content(np.array([*first_row_by_number.values()]))
     split_by_row = dict(zip(rows.tolist(), seen_splits(problem, len(rows)), strict=False))
-    seen_split_by_number = {n: split_by_row.get(row) for n, row in first_row_by_number.items()}
     model_by_key = {job_key(row): row.get("settled_model") for row in memory.rows}
     seen_domain_jobs = []
     for job in jobs:
         variants = job.method.rows(job.problem.classification)
         context_keys = [key for key, _, context in variants if context]
-        is_described = any(key in described_keys for key, _, _ in variants)
-        is_fast = job.method.cost <= MAX_WITHIN_COST
-        is_recommended = job.method.key in recommended_keys
-        if is_described and (is_fast or (is_recommended and job.split_number < SLOW_FOLDS)):
-            job_fields = (job.problem, job.method, job.split, job.split_number, job.inner_cv)
+        is_included = any(key in described_keys for key, _, _ in variants)
+        if job.method.cost > SLOW_COST:
+            is_included &= job.method.key in recommended_keys and job.split_number < SLOW_FOLDS
+        seen_split = split_by_row.get(first_row_by_number[job.split_number])
+        if is_included and seen_split is not None:
             seen_domain_jobs.append(
                 SeenJob(
-                    *job_fields,
-                    seen_split=seen_split_by_number.get(job.split_number),
+                    *(job.problem, job.method, job.split, job.split_number, job.inner_cv),
+                    seen_split=seen_split,
                     chosen_model=model_by_key[job.row_keys[0]],
-                    predict_within=is_fast and is_recommended,
                     use_context=not described_keys.isdisjoint(context_keys),
                 )
             )

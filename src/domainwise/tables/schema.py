@@ -3,8 +3,7 @@
 :func:`load_table` reads a file, and :func:`check_table` takes a data frame. Both learn a
 :class:`Schema`, which describes the columns and how their cells are written, and return a
 :class:`Table` that :meth:`Schema.prepare` has converted, or raise a TableError. New rows, in files,
-chunks or data frames, are converted by the same method. :func:`make_preprocessor` returns the first
-step of a pipeline, so that imputation, scaling and one-hot encoding are fitted to source domains.
+chunks or data frames, are converted by the same method.
 """
 
 from __future__ import annotations
@@ -17,10 +16,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import MAX_CLASSES, is_quantity
@@ -210,32 +205,6 @@ class ReadColumns(TransformerMixin, BaseEstimator):
         return True
 
 
-def make_preprocessor(schema: Schema) -> ColumnTransformer:
-    """Return an unfitted transformer that converts a table's features to numbers.
-
-    Numeric columns are imputed with the median and standardized. Categorical columns are imputed
-    with the most frequent category and one-hot encoded. Rare categories are pooled; categories that
-    ``fit`` has not seen are encoded like them or, if there are none, as zeros.
-    """
-    median_imputer, mode_imputer = (
-        SimpleImputer(strategy=strategy, keep_empty_features=True)
-        for strategy in ("median", "most_frequent")
-    )
-    encoder = OneHotEncoder(
-        handle_unknown="infrequent_if_exist",
-        max_categories=MAX_LEVELS,
-        min_frequency=MIN_LEVEL_ROWS,
-        sparse_output=False,
-    )
-    steps = [
-        ("numeric", make_pipeline(median_imputer, StandardScaler()), schema.numbers),
-        ("categorical", make_pipeline(mode_imputer, encoder), list(schema.categorical)),
-    ]
-    steps = [step for step in steps if step[2]]
-    transformer = ColumnTransformer(steps, verbose_feature_names_out=False)
-    return transformer.set_output(transform="default")  # regardless of set_config
-
-
 @dataclass(frozen=True)
 class Table:
     """A table that has passed all checks."""
@@ -245,6 +214,7 @@ class Table:
     sample_domain: Array  #: integers, or text
     schema: Schema
     notes: tuple[str, ...] = ()  #: for the user, for example about rows that were left out
+    sample_weight: Array | None = None  #: how often each row counts; positive
     dropped_domains: tuple[str, ...] = ()  #: as text
 
     @property
@@ -274,6 +244,7 @@ def check_table(
     *,
     target: str,
     domain: str,
+    weight: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
     drop_domains: Sequence[str] | None = None,
@@ -286,6 +257,7 @@ def check_table(
 ) -> Table:
     """Learn the schema of a data frame or file, and split it into features, target and domains.
 
+    ``weight`` is a column that says how often each row counts; rows of weight 0 are left out.
     ``features=None`` uses all columns that are not in ``drop``; rows from ``drop_domains`` are left
     out. Their entries may contain several names, separated by commas. ``task="auto"`` treats text,
     and up to 20 distinct whole numbers, as classes.
@@ -306,10 +278,17 @@ def check_table(
     frame, na = names.named_frame(frame) if file is None else None, tuple(map(str, na))
     column_names = list(frame.columns) if file is None else file.names
     feature_names, notes = names.choose_features(
-        column_names, target=target, domain=domain, features=features, drop=drop, where=where
+        column_names,
+        target=target,
+        domain=domain,
+        weight=weight,
+        features=features,
+        drop=drop,
+        where=where,
     )
     if file is not None:
-        (frame,) = file.frames([*feature_names, target, domain])
+        labels = [target, domain, *(() if weight is None else (weight,))]
+        (frame,) = file.frames([*feature_names, *labels])
     schema = Schema((), (), target, domain, task, {}, na=na)
     domain_texts: Any = schema.read_domains(frame)
     has_domain = np.array([text is not None for text in domain_texts], dtype=bool)
@@ -330,6 +309,14 @@ def check_table(
         if not has_label.all():
             extent = f"{len(has_label) - has_label.sum()} of {len(has_label)}"
             notes.append(f"{extent} rows have no {role} and are left out")
+    weights = None
+    if weight is not None:
+        weights = _read_weights(frame, weight, schema, rows[has_target])
+        if not weights.all():
+            extent = f"{np.sum(weights == 0)} of {len(weights)}"
+            notes.append(f"{extent} rows have the weight 0 and are left out")
+            has_target[has_target] = weights > 0
+            weights = weights[weights > 0]
     if not has_target.all():
         rows, y = rows[has_target], y[has_target]
         columns = cells_of(frame, feature_names, na, rows)
@@ -350,7 +337,20 @@ def check_table(
     lists = [
         f"{k} features: {listed(v, MAX_LISTED_FEATURES, ', ')}" for k, v in groups.items() if v
     ]
-    return Table(X, y, domains, schema, (*notes, "; ".join(lists)), tuple(dropped_domains))
+    notes.append("; ".join(lists))
+    return Table(X, y, domains, schema, tuple(notes), weights, tuple(dropped_domains))
+
+
+def _read_weights(frame: Any, name: str, schema: Schema, rows: Array) -> Array:
+    """Return the weights of rows; raise a TableError if one is missing or negative."""
+    column = cells_of(frame, [name], schema.na, rows)[name]
+    weights = schema.read_numbers(column, name, rows)
+    if len(invalid_rows := np.flatnonzero(~(weights >= 0))):
+        cell, row = weights[invalid_rows[0]], rows[invalid_rows[0]] + 1
+        refuse("invalid weight", column=name, row=row, cell="none" if np.isnan(cell) else cell)
+    if not weights.any():
+        refuse("zero weights", column=name)
+    return weights
 
 
 def cells_of(
