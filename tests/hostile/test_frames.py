@@ -50,7 +50,7 @@ CASES = [
     ("... of days", of_target(pandas.date_range("2024-01-01", periods=N)), "dates or durations"),
     ("text as a quantity", evaluated(task="regression"), "contains text"),
     ("classes 0 and 1 as text", of_target(np.arange(N).astype(str).astype("U1")), "works"),
-    ("the same column twice", evaluated(y="site"), "same column"),
+    ("the same column twice", evaluated(y="site"), "y and sample_domain must be different columns"),
     ("a name of two columns", evaluated(TWICE), "several columns of X. Rename all but one"),
     ("no such name", evaluated(y="Ill"), "not a column of X; use one of 'a', 'b', 'site', 'ill'"),
     ("a lazy frame", evaluated(polars.from_pandas(FRAME).lazy()), "got LazyFrame"),

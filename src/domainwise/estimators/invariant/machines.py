@@ -291,7 +291,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         for train, test in splits:
             columns = train if self.kernel == "precomputed" else slice(None)
             model = fit_rows(unfitted_model, X[:, columns], y, domains, train, weights)
-            predictions = Predictions(model, X[test][:, columns], self.classes_)
+            predictions: Any = Predictions(model, X[test][:, columns], self.classes_)
             outputs.append(predictions.decisions.reshape(len(test), -1))
         test_rows = np.concatenate([test for _, test in splits])
         values, y_test = np.concatenate(outputs), y[test_rows]
