@@ -28,7 +28,7 @@ import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -1111,6 +1111,74 @@ def compare(paths: Sequence[Path], note: str) -> str:
     return "\n\n".join([*parts, *by_set(runs, names)]) + "\n"
 
 
+# --------------------------------------------------------------------------- planted outliers
+
+
+#: Outliers by their description.
+PLANTS = {
+    "one row 20 deviations away": "rows",
+    "a domain with values twice as large": "domain",
+    "ten rare indicator columns": "columns",
+    "one absurd target": "target",
+}
+
+
+def planted(task: Task, kind: str) -> Task:
+    """The task with an outlier among the training rows and, except for targets, the test rows."""
+    rng = np.random.default_rng(0)
+    numbers, y, train, test = task.numbers.copy(), task.y.copy(), task.train, task.test
+    row, new_row = rng.choice(train), rng.choice(test)
+    if kind == "rows":
+        for i in (row, new_row):
+            numbers[i] += 20 * np.nanstd(numbers[train], axis=0) * rng.choice([-1, 1])
+    elif kind == "domain":
+        numbers[np.isin(task.domain, task.domain[[row, new_row]])] *= 2
+    elif kind == "columns":
+        rare = np.zeros((len(numbers), 10))
+        for column in rare.T:  # two training rows of one domain, and every twentieth test row
+            column[rng.choice(train[task.domain[train] == task.domain[row]], 2)] = 1
+            column[rng.choice(test, len(test) // 20, replace=False)] = 1
+        numbers = np.hstack([numbers, rare])
+    else:
+        y[row] = y[train].mean() + 1000 * y[train].std()
+    return replace(task, numbers=numbers, y=y)
+
+
+def outliers(groups: int) -> str:
+    """The part of the report on planted outliers: RMSE relative to that without them."""
+    rows = []
+    runs: dict[str, Callable[[Task], dict[str, Result]]] = {
+        "linear": lambda task: run_rival(task, "linear"),
+        "boosting": lambda task: run_rival(task, "boosting"),
+        "ensemble": run_ensemble,
+    }
+    for data in ("communities", "bike"):
+        changes: dict[str, dict[str, list[float]]] = {}
+        for group in range(groups):
+            task = make_task(Case(data, SIZES[0], group, "ensemble"))
+            assert task is not None
+            clean: dict[str, float] = {}
+            for plant, kind in {"": "", **PLANTS}.items():
+                for method, run in runs.items():
+                    result = run(planted(task, kind) if kind else task)[method]
+                    rmse = statistics.fmean(s["rmse"] for s in result["domains"].values())
+                    if not kind:
+                        clean[method] = rmse
+                    else:
+                        found = changes.setdefault(plant, {}).setdefault(method, [])
+                        found.append(100 * (rmse / clean[method] - 1))
+        for plant, by_method in changes.items():
+            cells = [f"{statistics.fmean(by_method[m]):+.0f} %" for m in runs]
+            rows.append([f"{data}: {plant}", *cells])
+    return (
+        "## Planted outliers\n\n"
+        "Increase of the RMSE on held-out domains if an outlier is planted in the training rows "
+        f"(of {SIZES[0]}) and in the held-out rows; targets of held-out rows are unchanged. Means "
+        f"over {groups} groups of held-out domains. Written by `python benchmarks/growth.py "
+        f"--outliers {groups}`.\n\n" + table(["", *runs], rows)
+    )
+
+
 def main() -> None:
     """Run cases, or report on files of finished cases."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -1124,7 +1192,12 @@ def main() -> None:
     parser.add_argument("--report", nargs="+", type=Path, help="one or two files of results")
     parser.add_argument("--note", default="", help="the machine and versions, for the report")
     parser.add_argument("--write", action="store_true", help="write the report on one run")
+    parser.add_argument("--outliers", type=int, help="plant outliers, with so many held-out groups")
     arguments = parser.parse_args()
+    if arguments.outliers:
+        warnings.simplefilter("ignore")
+        replace_part(REPORT, outliers(arguments.outliers))
+        return
     if arguments.report and len(arguments.report) > 1:
         print(compare(arguments.report, arguments.note))
         return

@@ -5,7 +5,9 @@
     python benchmarks/speed.py cluster          20 million rows in Parquet files; needs Dask
     python benchmarks/speed.py gpu --out FILE   on a CUDA device; sums-gpu as well
     python benchmarks/speed.py ensemble         the ensemble beside boosting
+    python benchmarks/speed.py search           the ensemble beside a search for LightGBM
     python benchmarks/speed.py evaluate         `evaluate`; needs the data
+    python benchmarks/speed.py large            `evaluate` on 50,000 rows
     python benchmarks/speed.py PART --quick     small sizes, for a test; writes no files
 
 A part replaces its older version in the report.
@@ -28,7 +30,9 @@ PARTS = {
     "cluster": ("Files on a cluster", "speed_sums", "measure_cluster"),
     "gpu": ("Exact DCM on a GPU", "speed_gpu", "measure"),
     "ensemble": ("The ensemble", "speed_ensemble", "measure"),
+    "search": ("The ensemble beside a search for LightGBM", "speed_ensemble", "measure_search"),
     "evaluate": ("evaluate", "speed_evaluate", "measure"),
+    "large": ("evaluate on 50,000 rows", "speed_evaluate", "measure_large"),
 }
 
 

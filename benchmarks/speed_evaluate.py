@@ -75,13 +75,38 @@ def wide_table() -> tuple[Any, Any, Any]:
     return table, price, np.array([f"district {code}" for code in district])
 
 
+def mixed_table() -> tuple[Any, Any, Any]:
+    """50,000 patients at 20 sites: 30 numeric and 10 text columns, some gaps, 8 % events."""
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    n, n_sites = 50_000, 20
+    site = rng.choice(n_sites, n, p=rng.dirichlet(np.full(n_sites, 4.0)))
+    Z = rng.normal(size=(n, 30)) @ (np.eye(30) + 0.15 * rng.normal(size=(30, 30)))
+    Z += rng.normal(scale=0.5, size=(n_sites, 30))[site]
+    risk = 0.8 * Z[:, 0] + 0.6 * Z[:, 1] * Z[:, 2] + 0.7 * np.sin(2 * Z[:, 3])
+    columns: dict[str, Any] = {f"lab {j}": np.exp(z) if j % 4 else z for j, z in enumerate(Z.T)}
+    for j in range(10):
+        levels = 2 + j % 5
+        code = np.digitize(Z[:, 10 + j] + rng.normal(size=n), np.linspace(-1.5, 1.5, levels - 1))
+        columns[f"kind {j}"] = np.array(list("ABCDEF"), dtype=object)[code]
+        risk += 0.3 * rng.normal(size=levels)[code]
+    risk += rng.normal(scale=0.3, size=n_sites)[site] + rng.logistic(scale=0.8, size=n)
+    table = pd.DataFrame(columns)
+    for name in table.columns[::7]:
+        table[name] = table[name].mask(rng.random(n) < rng.uniform(0.02, 0.3))
+    outcome = np.where(risk > np.quantile(risk, 0.92), "died", "survived")
+    return table, outcome, np.array([f"site {code}" for code in site])
+
+
 def load(name: str) -> tuple[Any, Any, Any]:
     """Rows, targets and domains of a data set."""
     from data_sets import DATA_SETS, STAGE
 
     from domainwise.datasets import load_heart
 
-    tables = {"small": small_table, "large": large_table, "wide": wide_table}
+    tables = {"small": small_table, "large": large_table, "wide": wide_table, "mixed": mixed_table}
     if name in tables:
         return tables[name]()
     bunch = load_heart() if name == "heart" else DATA_SETS[STAGE[name]][name]()
@@ -142,8 +167,36 @@ def run(name: str, quick: bool = False) -> Result:
         "boosting": boosting_seconds(problem, outer_splits(problem, None)),
         "shape": [problem.n_total, problem.X.shape[1], len(problem.domains), len(problem.y)],
         "left_out": sorted(evaluation.left_out),
+        "sizes": [size.rows for size in evaluation.plan.sizes],
+        "recommended": evaluation.recommended_,
         "best": evaluation.best.label,
     }
+
+
+def measure_large(report: Report, *, quick: bool) -> None:
+    """Measure default and quick evaluations of a large table (with ``quick``, only the latter)."""
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    report.text(
+        "The table has 50,000 rows from 20 sites, 30 numeric and 10 text columns, and 8 % events. "
+        "One worker is used; the time on two idle cores is estimated by halving the CPU time of "
+        "the fits, which two workers would share. Memory is the peak of the process."
+    )
+    rows = []
+    for kind, bound in {"quick": 30.0, "default": 180.0}.items():
+        if kind == "default" and quick:
+            continue
+        point = {"task": "run", "name": "mixed", "quick": kind == "quick"}
+        result = run_point(__file__, point, threads)
+        text = f"50,000 x 40, {kind}"
+        seconds = result["two_cores"]
+        report.check(f"{text}: seconds on two cores", seconds, bound, form="{:.0f}", least=False)
+        memory = result["above"] / 2**30
+        report.check(f"{text}: memory (GiB)", memory, 4.0, form="{:.1f}", least=False)
+        sizes = ", ".join(f"{n:,}" for n in result["sizes"])
+        cells = [f"{result['total']:.0f}", f"{sum(result['methods'].values()):.0f}"]
+        cells += [", ".join(result["left_out"]) or "–", result["recommended"]]
+        rows.append([kind, sizes, *cells])
+    report.table(["evaluation", "rows", "CPU s", "of fits", "skipped", "recommended"], rows)
 
 
 def measure(report: Report, *, quick: bool) -> None:

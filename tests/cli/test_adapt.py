@@ -98,15 +98,41 @@ def test_rows_without_a_label_are_ignored_and_counted(site, tmp_path):
     assert "ignored 4 rows without a target" in done.output
 
 
-def test_a_model_that_cannot_be_adapted_says_which_can(site, tmp_path):
-    columns = ["--features", "a,b,c", "--domain", "site", "--target", "dose"]
-    done = run(
-        "fit", site / "known.csv", *columns, "--method", "linear", "-o", tmp_path / "l.skops"
-    )
+@pytest.mark.parametrize("target", ["dose", "ill"])
+@pytest.mark.parametrize("method", ["constant", "boosting", "coir", "invariant"])
+def test_every_method_that_fit_writes_can_be_adapted(site, tmp_path, method, target):
+    columns = ["--features", "a,b,c", "--domain", "site", "--target", target, "--no-check"]
+    model, adapted = tmp_path / "model.skops", tmp_path / "site.skops"
+    done = run("fit", site / "known.csv", *columns, "--method", method, "-o", model)
     assert done.exit_code == 0, done.output
-    done = run("adapt", tmp_path / "l.skops", site / "ten.csv", "-o", tmp_path / "site.skops")
+    done = run("adapt", model, site / "ten.csv", "-o", adapted)
+    assert done.exit_code == 0, done.output
+    rest, errors = pandas.read_csv(site / "rest.csv"), []
+    for file in (model, adapted):
+        out = tmp_path / "predicted.csv"
+        options = ["--force"] + ["--coverage", "0.8"] * (file == adapted)
+        done = run("predict", file, site / "rest.csv", "-o", out, *options)
+        assert done.exit_code == 0, done.output
+        predicted = pandas.read_csv(out)
+        if target == "dose":
+            errors.append(np.mean((predicted["prediction"] - rest["dose"]) ** 2))
+        else:
+            p = predicted[[f"probability_{name}" for name in ("no", "yes")]].to_numpy()
+            assert np.allclose(p.sum(axis=1), 1.0)
+            p = p[np.arange(len(rest)), (rest["ill"] == "yes").to_numpy().astype(int)]
+            errors.append(-np.log(np.maximum(p, 1e-6)).mean())
+    assert errors[1] < errors[0]
+
+
+def test_a_file_without_training_rows_cannot_be_adapted(site, tmp_path):
+    columns = ["--features", "a,b,c", "--domain", "site", "--target", "dose", "--no-rows"]
+    model = tmp_path / "model.skops"
+    done = run("fit", site / "known.csv", *columns, "--method", "linear", "-o", model)
+    assert done.exit_code == 0, done.output
+    done = run("adapt", model, site / "ten.csv", "-o", tmp_path / "site.skops")
     assert done.exit_code == 2
-    assert "--method ensemble" in done.output
+    assert "no predictions for held-out rows" in done.output
+    assert "--rows" in done.output
 
 
 def test_a_model_without_a_check_has_prediction_sets_once_it_is_adapted(site, tmp_path):

@@ -21,9 +21,9 @@ from domainwise.estimators.ensemble.held_out import ShareRange  # noqa: E402
 from domainwise.held_out.scoring.predictions import fit_with_domains  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.registry import METHODS, Setting  # noqa: E402
-from domainwise.models.table_model import TableModel, describe_model  # noqa: E402
+from domainwise.models.table_model import TableModel, describe_model, make_preprocessor  # noqa: E402
 from domainwise.models.tuning import MethodSearch  # noqa: E402
-from domainwise.tables.schema import check_table, make_preprocessor  # noqa: E402
+from domainwise.tables.schema import check_table  # noqa: E402
 
 runner = testing.CliRunner()
 

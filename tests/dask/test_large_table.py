@@ -18,9 +18,9 @@ from domainwise.cli import app  # noqa: E402
 from domainwise.held_out.scoring.predictions import fit_with_domains  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.large_table import LargeTable, Statistics, make_sketch, statistics_of  # noqa: E402
-from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
+from domainwise.models.table_model import TableModel, fit_table, make_preprocessor  # noqa: E402
 from domainwise.tables.errors import TableError  # noqa: E402
-from domainwise.tables.schema import check_table, load_table, make_preprocessor  # noqa: E402
+from domainwise.tables.schema import check_table, load_table  # noqa: E402
 
 pytestmark = pytest.mark.dask
 

@@ -191,8 +191,8 @@ DEFECTS = [
     ),
     Defect(
         "the number 1 is not the category 01",
-        "return matches[0] if matches else text_of(cell)",
-        "return text_of(cell)",
+        "text = matches[0] if matches else text_of(cell)",
+        "text = text_of(cell)",
         ("tables/test_one_conversion.py",),
     ),
     Defect(

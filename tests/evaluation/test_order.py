@@ -22,7 +22,7 @@ def summary(evaluation, old_name):
     numbers = {}
     for result in evaluation.results:
         for row in evaluation.domain_scores(result):
-            names = ("score", "low", "high", "within", "error") + ("seen",) * (not result.context)
+            names = ("score", "low", "high", "error") + ("seen",) * (not result.context)
             numbers |= {(result.key, old_name[row.domain], k): getattr(row, k) for k in names}
         numbers |= {(result.key, "expected", i): v for i, v in enumerate(evaluation.expect(result))}
         numbers |= {(result.key, name): value for name, value in result.importance.items()}

@@ -31,7 +31,7 @@ def test_a_custom_model_with_the_same_grid_scores_like_the_built_in_method():
     options = dict(scoring="accuracy", progress=False)
     evaluation = evaluate(X, y, domain, methods=["linear", mine], **options)
     assert evaluation.find("mine").known == evaluation.find("linear").known
-    np.testing.assert_equal(evaluation.find("mine").within, evaluation.find("linear").within)
+    np.testing.assert_equal(evaluation.find("mine").seen, evaluation.find("linear").seen)
     assert evaluation.find("mine").parameters == evaluation.find("linear").parameters
     assert evaluation.find("mine").candidates == len(ALPHAS)
 

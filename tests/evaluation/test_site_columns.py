@@ -1,10 +1,13 @@
 """Columns that are constant within every domain: scores with and without them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
 from domainwise import evaluate
+from domainwise.evaluation.faults import with_effects
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.gather import compare_columns
 from domainwise.evaluation.results import MethodResult
@@ -84,3 +87,15 @@ def test_a_gain_below_two_standard_errors_is_not_clear():
     evaluation.site_columns = comparison
     effect = site_columns_sentences(evaluation)["effect"]
     assert effect.endswith("(a difference of 0.083, with a standard error of 0.083).")
+
+
+def test_columns_of_the_site_that_clearly_hurt_are_a_problem_to_check_first():
+    evaluation, _ = run(0.0)
+    faults = evaluation.differences["faults"]
+    for gain, severity in ((-0.1, 1), (-0.3, 2), (0.3, 1)):
+        evaluation.site_columns = replace(evaluation.site_columns, gain=gain, error=0.1)
+        evaluation.differences["faults"] = with_effects(faults, evaluation)
+        (fault,) = (f for f in evaluation.differences["faults"] if f["kind"] == "site level")
+        assert fault["severity"] == severity
+        lines = "\n".join(evaluation.answer.lines(report="report.html"))
+        assert ("beds is constant within every domain" in lines) == (severity == 2)

@@ -6,6 +6,7 @@ To add a file, add a line to ``FILES``: how a table is written, and with which o
 import datetime as dt
 import gzip
 import io
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -109,6 +110,14 @@ FILES = {
         csv(columns={"lab": [">200" if i % 15 == 0 else f"{i}.5" for i in range(N)]}),
         {"auto_drop": True},
     ),
+    "censored values with commas": (
+        csv(
+            sep=";",
+            decimal=",",
+            columns={"lab": [">200,5" if i % 15 == 0 else f"{i},5" for i in range(N)]},
+        ),
+        {"auto_drop": True},
+    ),
     "quoted cells": (csv(quoting=1), {}),
     "quoted commas": (csv(decimal=",", quoting=1), {}),
     "tabs": (csv(sep="\t"), {}),
@@ -166,6 +175,29 @@ FILES = {
     "codes in a workbook": (workbook({"code": cycle("01", "02")}), {}),
     "Parquet": (written("parquet", {"code": cycle("01", "02"), "n": cycle(1, None, 3)}), {}),
     "Feather": (written("feather", {"day": DAYS}), {"dates": ["age"]}),
+    "Parquet with other types": (
+        written(
+            "parquet",
+            {
+                "code": pandas.Categorical(cycle("01", None, "10")),
+                "level": pandas.Categorical(cycle(3, 1, 2)),
+                "text": pandas.array(cycle("1,5", "a", None), "string[pyarrow]"),
+                "count": pandas.array(cycle(1, None, 3), "UInt8"),
+                "flag": pandas.array(cycle(True, None, False), "boolean"),
+                "price": cycle(Decimal("1.50"), None, Decimal("2.25")),
+                "half": np.arange(N, dtype=np.float16),
+                "day": DAYS.tz_localize("Asia/Tokyo"),
+                "start": cycle(dt.time(7, 30), None),
+                "length": pandas.to_timedelta(np.arange(N), unit="min"),
+            },
+        ),
+        {"dates": ["age"]},
+    ),
+    "errors in a workbook": (
+        workbook({"lab": cycle("#DIV/0!", 1.5, 2.5)}),
+        {"na": ["#DIV/0!"]},
+    ),
+    "a missing code among codes": (csv(columns={"code": cycle("01", "09", "10")}), {"na": ["09"]}),
     "compressed": (("t.csv.gz", gzip.compress(csv(sep=";", decimal=",")[1])), {}),
 }
 
@@ -204,8 +236,10 @@ def test_a_data_frame_from_read_csv_means_the_same(case, tmp_path):
     # Otherwise, read_csv reads the category "NA" as a missing value.
     reading["keep_default_na"] = case not in ("words in categories", "words for nothing")
     typed = pandas.read_csv(tmp_path / name, **reading)
-    if case == "groups, decided by others":  # read_csv reads 1.234 as 1.234, which is not told
-        return
+    if case == "groups, decided by others":  # read_csv reads 1.234 as a fraction
+        with pytest.raises(TableError, match="'n' has whole numbers whose points .* number 2.001"):
+            schema.prepare(typed)
+        typed = pandas.read_csv(tmp_path / name, **reading, decimal=",", thousands=".")
     expected = TableModel(None, schema, {}).read_rows(
         tmp_path / name, encoding=options.get("encoding")
     )
@@ -266,6 +300,32 @@ def test_the_decimal_sign_is_that_of_the_training_table():
         whole.prepare(FRAME[:1].assign(n="1,500"), first_row=7)
     with pytest.raises(TableError, match="decimal='x' is not supported"):
         whole.with_options("x")
+
+
+def test_a_point_that_may_separate_thousands_is_asked_about(tmp_path):
+    counts = [f"{90 * i:,}".replace(",", ".") for i in range(N)]
+    columns = {"age": np.arange(N), "cost": 1, "n": counts}
+    path = tmp_path / "t.csv"
+    FRAME.assign(**columns).to_csv(path, index=False, sep=";")
+    with pytest.raises(TableError, match="'1.080', in which the point may be .*decimal=','"):
+        load_table(path, **ROLES)
+    assert load_table(path, **ROLES, decimal=",").X["n"].tolist() == [90 * i for i in range(N)]
+    assert load_table(path, **ROLES, decimal=".").X["n"][12] == 1.08
+    # Numbers with three decimals have a point in all cells, or a zero before it in some.
+    for cells in ([f"{1 + i / 7:.3f}" for i in range(N)], cycle("0.125", "1.250", "3")):
+        table = check_table(FRAME.assign(**columns | {"n": cells}), **ROLES)
+        assert table.X["n"].tolist() == [float(cell) for cell in cells]
+
+
+def test_a_code_for_missing_values_means_the_same_in_typed_columns():
+    table = check_table(FRAME.assign(code=cycle("00", "01", "02")), **ROLES, na=["0", "1"])
+    typed = table.schema.prepare(FRAME.assign(code=cycle(0, 1, 2)))
+    pandas.testing.assert_frame_equal(typed, table.X)
+    lab = np.where(np.arange(N) % 3, np.arange(N) / 2, -9)
+    texts = np.where(lab == 20, ">20", lab.astype(str)).tolist()
+    table = check_table(FRAME.assign(lab=texts), **ROLES, na=["-9"], auto_drop=True)
+    assert table.schema.forms == {"lab": "censored"}
+    pandas.testing.assert_frame_equal(table.schema.prepare(FRAME.assign(lab=lab)), table.X)
 
 
 def test_dates_with_an_unknown_order_are_refused():

@@ -39,13 +39,13 @@ def example(
 
     domainwise evaluate hospitals.csv --target label --domain domain
     """
+    from domainwise.base.files import replacing
     from domainwise.datasets import load_heart
-    from domainwise.tables.files import writing_table
 
     common.check_output(out, force, ".csv", ".csv.gz")
     frame = load_heart(as_frame=True).frame
-    with writing_table(out) as writer:
-        writer.write(frame)
+    with replacing(out) as path:
+        frame.to_csv(path, index=False, lineterminator="\n")
     common.print_json({"file": str(out), "rows": len(frame), "columns": [*frame.columns]})
     common.print_written(out)
 

@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from domainwise.base.arrays import ArrayLike, Frame
 from domainwise.base.files import to_json
 from domainwise.evaluation import sites
-from domainwise.evaluation.results import MethodResult, Prediction, Results, finite_mean
+from domainwise.evaluation.results import MethodResult, Prediction, Results
 from domainwise.evaluation.sites import (
     BetweenSites,
     SiteCalibration,
@@ -31,6 +31,7 @@ from domainwise.held_out.scoring.site_calibration import DecisionCurves
 from domainwise.held_out.scoring.statistics import p_text
 from domainwise.held_out.search.grids import InUnits
 from domainwise.models.registry import CONTEXT
+from domainwise.models.tuning import hold_out
 from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ class Evaluation(Results):
             model.steps.insert(0, ("read", source.reader))
         X = source.rows(rows, unfitted_method.prepare)
         with config_context(transform_output="default"):
-            return fit_with_domains(model, X, source.y, source.domain_of(rows))
+            fit_with_domains(model, X, source.y, source.domain_of(rows))
+            hold_out(model, X, source.y, source.domain_of(rows))
+        return model
 
     @property
     def predictions_(self) -> Frame:
@@ -146,9 +149,8 @@ class Evaluation(Results):
         """Return a data frame with one row per method, best mean first.
 
         Columns: method, mean, low and high (95 % interval for the mean), worst, worst_domain,
-        spread, seen (mean in random folds, where all domains are seen), within (mean in
-        cross-validation within large domains), p_value, p_adjusted, seconds, n_rows (number of rows
-        on which the method is compared). Errors are positive.
+        spread, seen (mean in random folds, where all domains are seen), p_value, p_adjusted,
+        seconds, n_rows (number of rows on which the method is compared). Errors are positive.
 
         Returns
         -------
@@ -164,8 +166,8 @@ class Evaluation(Results):
         Returns
         -------
         table : data frame
-            Columns: method, domain, score, low, high, seen, within, error (the standard error of
-            the score), and worst (True or False).
+            Columns: method, domain, score, low, high, seen, error (the standard error of the
+            score), and worst (True or False).
         """
         rows = [
             {"method": result.label, **vars(row), "worst": row.domain == result.worst_domain}
@@ -452,7 +454,6 @@ class Evaluation(Results):
             "worst_domain": result.worst_domain,
             "spread": result.spread,
             "seen": to_displayed(result.seen_mean),
-            "within": to_displayed(finite_mean(result.within.values())),
             "p_value": result.p_value,
             "p_adjusted": result.p_adjusted,
             "seconds": result.seconds,

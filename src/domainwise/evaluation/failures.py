@@ -96,7 +96,6 @@ def score_columns(evaluation: Results) -> Columns:
             d: f"{text(low)} to {text(high)}" for d, (low, high) in ends.items() if low < high
         },
         "seen": {d: text(measure.shown(method.seen.get(d, np.nan))) for d in domains},
-        "within": {d: text(measure.shown(method.within.get(d, np.nan))) for d in domains},
     }
     return {name: texts for name, texts in columns.items() if set(texts.values()) - {"–"}}
 

@@ -537,10 +537,14 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
     new_faults, reported_domains = [], set()
     for fault in faults:
         domain, effect = _effect(fault, gains)
-        texts = {"effect": "" if domain in reported_domains else effect}
-        texts |= site_columns_sentences(results) if fault["kind"] == SITE_LEVEL else {}
-        new_faults.append({**fault, **texts})
+        changes: dict[str, Any] = {"effect": "" if domain in reported_domains else effect}
+        if fault["kind"] == SITE_LEVEL:
+            changes |= site_columns_sentences(results)
+            hurt = results.site_columns is not None and results.site_columns.hurt
+            changes["severity"] = 2 if hurt else fault["severity"]
+        new_faults.append({**fault, **changes})
         reported_domains.add(domain)
+    new_faults.sort(key=lambda fault: -fault["severity"])
     if not nontrivial_results or leaking_columns(faults):
         return new_faults
     leader = nontrivial_results[0]

@@ -290,7 +290,7 @@ class JobFolder(JobMemory):
             columns = prediction_columns(prediction, classes, all_outputs=True)
             if classes is not None:
                 columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
-            columns |= {"domain": domain, "kind": str(prediction.kind), "fold": prediction.fold}
+            columns |= {"domain": domain, "kind": str(prediction.kind)}
             frames.append(pandas.DataFrame({"method": row["method"], **columns}))
         with replacing(path) as temporary_path:
             pandas.concat(frames).to_parquet(temporary_path, index=False)
@@ -467,7 +467,7 @@ def _build_evaluation(content: _Content) -> Evaluation:
     results = []
     for method in content["methods"]:
         attributes: dict[str, Any] = {name: getattr(method, name) for name in names}
-        for name in ("score", "within", "seen"):
+        for name in ("score", "seen"):
             key = "scores" if name == "score" else name
             attributes[key] = {e.domain: sign * getattr(e, name) for e in method.per_domain}
         attributes["errors"] = {entry.domain: entry.error for entry in method.per_domain}
@@ -537,12 +537,12 @@ def _read_predictions(
                 raise ValueError(f"the columns {prefix}... do not match the classes")
             frame = frame.astype(dict.fromkeys(columns, np.float64))
             output_columns[output] = columns[0] if len(columns) == 1 else columns
-        frame = frame.astype({"fold": int, "row": int})
+        frame = frame.astype({"row": int})
         if classes is None:
             frame = frame.astype({"target": np.float64, "prediction": np.float64})
         code_by_class = {name: code for code, name in enumerate(class_names)}
         predictions = []
-        for (domain, kind, fold), rows in frame.groupby(["domain", "kind", "fold"], sort=False):
+        for (domain, kind), rows in frame.groupby(["domain", "kind"], sort=False):
             arrays: dict[str, Any] = {
                 name: rows[name].to_numpy() for name in ("row", "target", "prediction")
             }
@@ -551,7 +551,7 @@ def _read_predictions(
                     arrays[name] = classes[[code_by_class[label] for label in arrays[name]]]
             for output, columns in output_columns.items():
                 arrays[output] = rows[columns].to_numpy() if len(columns) else None
-            place = {"domain": domain_by_name[domain], "kind": Kind(kind), "fold": fold}
+            place = {"domain": domain_by_name[domain], "kind": Kind(kind)}
             predictions.append(Prediction(**arrays, **place))
     except ResultsError:
         raise

@@ -114,7 +114,6 @@ def scored_evaluation(
                 method.kind,
                 method.about(scored_problem.classification),
                 scores,
-                _means_by_domain(scored_problem, method_jobs, "within"),
                 [job["parameters"] for job in method_jobs],
                 method_jobs[0]["candidates"],
                 round(sum(job["seconds"] for job in method_jobs), 3),

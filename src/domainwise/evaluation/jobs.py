@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from domainwise.base.files import to_json
 from domainwise.base.inputs import quiet_about_domains
 from domainwise.base.messages import ContextWarning, RowFoldsWarning
 from domainwise.base.process import Row, filtered_warnings, one_thread
-from domainwise.evaluation.problem import Problem, within_splits
+from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Kind, Prediction
 from domainwise.held_out.folds import Split, spaced_rows
 from domainwise.held_out.scoring.predictions import (
@@ -42,9 +41,6 @@ _IGNORED_WARNINGS = (
 )
 #: Beginning of ``part`` for predictions at the smaller sizes of a plan.
 SMALLER = "size-"
-#: Maximum cost of methods that are fitted to folds within each domain.
-MAX_WITHIN_COST = 20.0
-
 
 #: Scores of jobs and intervals of methods, by their keys, so that they are computed only once.
 Memo = dict[Any, Any]
@@ -175,7 +171,6 @@ class MethodJob:
         rows: Array,
         y_train: Array,
         kind: Kind,
-        fold: int = 0,
     ) -> Prediction:
         """Create the record of a model's outputs for rows of one domain."""
         score, y, measure = float("nan"), outputs.target, problem.measure
@@ -183,17 +178,19 @@ class MethodJob:
         if measure.is_custom and measure.is_defined(y_train, y, problem.classification):
             score = float(measure.scorer(model, problem.rows(rows, self.method.prepare), y))
         arrays = {**vars(outputs), "domain": int(problem.codes[rows[0]])}
-        return Prediction(**arrays, row=problem.index[rows], kind=kind, fold=fold, score=score)
+        return Prediction(**arrays, row=problem.index[rows], kind=kind, score=score)
 
 
 @dataclass(frozen=True)
 class SeenJob(MethodJob):
-    """Predict domains that have training rows, with parameters chosen on the source domains."""
+    """Predict the test rows of a random split, whose domains also have training rows.
 
-    seen_split: Split | None = None  #: a random split of all rows
+    Parameters are those chosen on the source domains of the job's ``split``.
+    """
+
+    seen_split: Split = (np.array([], int), np.array([], int))
     chosen_model: Any = None  #: unfitted model with these parameters; None to choose them again
-    predict_within: bool = True  #: whether to predict folds within the held-out domains
-    use_context: bool = True  #: whether to predict ``seen_split`` with context, if possible
+    use_context: bool = True  #: whether to predict with context, if possible
     part: str = Kind.SEEN
 
     @property
@@ -202,20 +199,15 @@ class SeenJob(MethodJob):
         return super().cost * (0.1 if self.chosen_model is not None else 1.1)
 
     def _add_predictions(self, rows: list[Row], context_flags: list[bool]) -> None:
-        """Add predictions for seen domains."""
-        problem, chosen_model = self.problem, self.chosen_model
-        if chosen_model is None:
-            chosen_model = self._fit()[-1].settled_
-        within_domains = self._predict_folds(chosen_model) if self.predict_within else []
+        """Add predictions for seen domains; none if the method cannot be fitted."""
+        problem, (train, test) = self.problem, self.seen_split
+        chosen_model = self._fit()[-1].settled_ if self.chosen_model is None else self.chosen_model
         for row in rows:
-            row["predictions"] = list(within_domains)
-        if self.seen_split is None:
-            return
+            row["predictions"] = []
         if self.use_context and (name := _find_parameter(chosen_model, "context")):
             chosen_model = clone(chosen_model).set_params(**{name: "auto"})
-        train, test = self.seen_split
         with suppress(Exception):
-            model = self._refit(chosen_model, train, with_domains=True)
+            model = self._refit(chosen_model, train)
             for row, context in zip(rows, context_flags, strict=True):
                 if context and not self.use_context:
                     continue
@@ -227,26 +219,7 @@ class SeenJob(MethodJob):
                     prediction = self._prediction(model, outputs.take(indices), *arguments)
                     row["predictions"].append(prediction)
 
-    def _predict_folds(self, chosen_model: Any) -> list[Prediction]:
-        """Predict the folds within the held-out domains.
-
-        A fold is skipped if the method cannot be fitted, for example with too few rows.
-        """
-        problem, (_, held_out_rows) = self.problem, self.split
-        predictions = []
-        for code in np.unique(problem.codes[held_out_rows]):
-            rows = held_out_rows[problem.codes[held_out_rows] == code]
-            for fold, (train, test) in enumerate(within_splits(problem, rows)):
-                with suppress(Exception):
-                    model = self._refit(chosen_model, rows[train], with_domains=False)
-                    test_rows, y_train = rows[test], problem.y[rows[train]]
-                    predictor = self._predict(model, problem, test_rows, False)
-                    outputs = predictor.outputs(problem.y[test_rows])
-                    arguments = (problem, test_rows, y_train, Kind.WITHIN, fold)
-                    predictions.append(self._prediction(model, outputs, *arguments))
-        return predictions
-
-    def _refit(self, chosen_model: Any, train: Array, with_domains: bool) -> Pipeline:
+    def _refit(self, chosen_model: Any, train: Array) -> Pipeline:
         """Fit the model chosen on the source domains to other rows."""
         problem, prepare, model = self.problem, self.method.prepare, clone(chosen_model)
         if name := _find_parameter(model, "project__n_components"):
@@ -257,7 +230,7 @@ class SeenJob(MethodJob):
         model = Pipeline([*steps, ("model", model)])
         X, y = problem.rows(train, prepare), problem.y[train]
         domains = problem.domain_of(train) if self.method.kind == "own" else problem.codes[train]
-        return fit_with_domains(model, X, y, domains) if with_domains else model.fit(X, y)
+        return fit_with_domains(model, X, y, domains)
 
 
 def _find_parameter(model: Any, name: str) -> str:
@@ -307,10 +280,9 @@ class JobScorer:
 
     def __init__(self, problem: Problem, splits: Sequence[Split], memo: Memo | None = None) -> None:
         self.problem, self.splits, self.memo = problem, splits, {} if memo is None else memo
-        self._scored_folds = cache(self._find_scored_folds)  # the same for all methods
 
     def __call__(self, row: Row) -> Row:
-        """Add ``scores`` and ``within`` by domain, or an error if the measure fails.
+        """Add ``scores`` by domain, or an error if the measure fails.
 
         The row may contain predictions for held-out domains and for seen domains.
         """
@@ -319,7 +291,6 @@ class JobScorer:
         with filtered_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             held_out = [p for p in row["predictions"] if p.kind == Kind.HELD_OUT]
-            folds = {(p.domain, p.fold): p for p in row["predictions"] if p.kind == Kind.WITHIN}
             y_train = self.problem.y[self.splits[row["split"]][0]]
             key = (self.problem.measure.name, row["method"], row["split"])
             try:
@@ -329,9 +300,7 @@ class JobScorer:
                 scores, texts = self.memo[key]
             except Exception as error:
                 return {**row, "error": _reason(error)}
-            within_scores = {code: self._within_score(row["split"], code, folds) for code in scores}
-        warning_texts = sorted({*row["warnings"], *texts, *reported_warnings(caught_warnings)})
-        return {**row, "scores": scores, "within": within_scores, "warnings": warning_texts}
+        return {**row, "scores": scores, "warnings": sorted({*row["warnings"], *texts})}
 
     def _held_out_score(self, prediction: Prediction, y_train: Array) -> float:
         """Score on a held-out domain; NaN if it is not defined."""
@@ -341,33 +310,10 @@ class JobScorer:
         )
         return self._score(prediction) if is_defined else float("nan")
 
-    def _within_score(
-        self, split: int, code: int, folds: dict[tuple[int, int], Prediction]
-    ) -> float:
-        """Mean score over the folds within a domain; NaN if a scored fold has no predictions."""
-        if not any(domain == code for domain, _ in folds):
-            return float("nan")
-        try:
-            scores = [self._score(folds[code, fold]) for fold in self._scored_folds(split, code)]
-        except Exception:
-            return float("nan")
-        return float(np.mean(scores)) if scores else float("nan")
-
     def _score(self, prediction: Prediction) -> float:
         if self.problem.measure.is_custom:
             return prediction.score
         return self.problem.measure.score_outputs(self.problem.classes, prediction)
-
-    def _find_scored_folds(self, split: int, code: int) -> list[int]:
-        """Numbers of the folds within a domain on which the measure is defined."""
-        problem, test = self.problem, self.splits[split][1]
-        rows = test[problem.codes[test] == code]
-        y, classification = problem.y[rows], problem.classification
-        return [
-            fold
-            for fold, (fold_train, fold_test) in enumerate(within_splits(problem, rows))
-            if problem.measure.is_defined(y[fold_train], y[fold_test], classification)
-        ]
 
 
 #: Maximum number of held-out rows whose columns are shuffled, in a full and in a quick evaluation,

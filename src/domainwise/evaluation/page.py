@@ -51,7 +51,7 @@ def sites_csv(evaluation: Results) -> str:
     buffer = io.StringIO()
     heading, target_texts = target_column(evaluation)
     writer = csv.writer(buffer, lineterminator="\n")
-    numbers = ("score", "low", "high", "seen", "within", "error")
+    numbers = ("score", "low", "high", "seen", "error")
     writer.writerow(["method", "domain", "rows", heading or "target", *numbers])
     for method in evaluation.results:
         for row in evaluation.domain_scores(method):

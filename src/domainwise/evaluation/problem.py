@@ -24,16 +24,14 @@ from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_ro
 from domainwise.held_out.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.models.registry import Setting
+from domainwise.models.table_model import make_preprocessor
 from domainwise.tables import cells
 from domainwise.tables import schema as tables
 from domainwise.tables.errors import ColumnError, TableError, import_pandas, sentence
 from domainwise.tables.names import UNNAMED_NOTE, check_names, is_unnamed
 
-#: Number of folds within a held-out domain, for scores of models trained on rows from the same
-#: domain, and maximum number of random folds of all rows.
-WITHIN_FOLDS, SEEN_FOLDS = 5, 4
-#: Minimum number of rows in a domain that is divided into folds, and in its second-largest class.
-MIN_WITHIN_ROWS, MIN_WITHIN_CLASS = 60, 20
+#: Maximum number of random folds of all rows.
+SEEN_FOLDS = 4
 
 
 @dataclass(frozen=True)
@@ -216,7 +214,7 @@ def make_problem(
         X, preprocessor, reader = prepare_features(X, notes)
         y = read_target(y, task, notes)
     else:
-        preprocessor, reader = tables.make_preprocessor(schema), None
+        preprocessor, reader = make_preprocessor(schema), None
     n = X.shape[0]
     if sample_domain is None:
         raise ValueError("sample_domain is missing. Pass the domain of each row")
@@ -311,15 +309,6 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     return [(problem.by_content(train), problem.by_content(test)) for train, test in splits]
 
 
-def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds of one domain's rows; none if the domain or its second-largest class is too small."""
-    y, is_too_small = problem.y[rows], len(rows) < MIN_WITHIN_ROWS
-    if problem.classification and not is_too_small:
-        class_sizes = np.sort(np.unique(y, return_counts=True)[1])
-        is_too_small = len(class_sizes) < 2 or class_sizes[-2] < MIN_WITHIN_CLASS
-    return [] if is_too_small else row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
-
-
 def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
     """Random folds of all rows, stratified by domain and class, so that all domains are seen.
 
@@ -338,7 +327,8 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
 
     Columns of a data frame are read like those of a file. Messages about dropped columns, and
     about how cells were read, are added to ``notes``. The reader converts new rows in the same way;
-    it is None if X was not changed. See also :func:`domainwise.tables.schema.make_preprocessor`.
+    it is None if X was not changed. For the preprocessor, see
+    :func:`domainwise.models.table_model.make_preprocessor`.
     """
     inputs.check_is_table(X)
     if hasattr(X, "to_pandas"):
@@ -379,7 +369,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     has_plain_numbers = all(cells.is_numeric(X[name]) for name in schema.numeric)
     is_unchanged = has_plain_numbers and len(schema.features) == len(column_names)
     reader = None if is_unchanged else tables.ReadColumns(schema.as_dict())
-    return features, tables.make_preprocessor(schema), reader
+    return features, make_preprocessor(schema), reader
 
 
 def read_target(y: Any, task: str, notes: list[str]) -> Any:

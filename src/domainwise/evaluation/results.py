@@ -44,7 +44,6 @@ class Kind(StrEnum):
     HALVES = "halves"  #: the same; each half of the domain, in table order, is its own context
     TENTHS = "tenths"  #: the same, for random tenths of the domain
     SEEN = "seen"  #: other rows of all domains
-    WITHIN = "within"  #: other rows of the same domain
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,7 +55,6 @@ class Prediction(Outputs):
 
     row: Array  #: indices of the rows in the user's table
     kind: Kind = Kind.HELD_OUT
-    fold: int = 0  #: number of the fold within the domain
     score: float = float("nan")  #: score by a custom scorer, which needs the model
 
 
@@ -71,8 +69,6 @@ class MethodResult:
     about: str  #: one-line description
     #: Score on each domain when it is held out; NaN if the measure is not defined there.
     scores: Mapping[Any, float] = stored(None, default_factory=dict)
-    #: Score in cross-validation within each domain.
-    within: Mapping[Any, float] = stored(None, default_factory=dict)
     #: Selected values for each split.
     parameters: Sequence[Mapping[str, Any]] = stored(
         "parameters", list[dict[str, Plain]], default=()
@@ -163,7 +159,6 @@ class DomainScore:
     low: float  #: ends of the 95 % interval
     high: float
     seen: float
-    within: float
     error: float  #: standard error
 
 
@@ -202,6 +197,11 @@ class SiteColumns:
     def safer_with(self) -> bool:
         """Whether a new site should be predicted with these columns: they must clearly help."""
         return self.error is not None and self.gain > MIN_ERRORS * self.error
+
+    @property
+    def hurt(self) -> bool:
+        """Whether predictions at a new site are clearly better without these columns."""
+        return self.error is not None and self.gain < -MIN_ERRORS * self.error
 
 
 @dataclass(repr=False)
@@ -434,9 +434,9 @@ class Results:
         """Scores of a method on each domain."""
         rows, shown, nan = [], self.measure.shown, float("nan")
         for domain, score in result.scores.items():
-            seen, within = (shown(s.get(domain, nan)) for s in (result.seen, result.within))
+            seen = shown(result.seen.get(domain, nan))
             (low, high), error = self.ends(result, domain), result.errors.get(domain, nan)
-            rows.append(DomainScore(domain, shown(score), low, high, seen, within, error))
+            rows.append(DomainScore(domain, shown(score), low, high, seen, error))
         return rows
 
     def find(self, name: str) -> MethodResult | None:

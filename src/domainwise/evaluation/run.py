@@ -33,7 +33,7 @@ from domainwise.evaluation.gather import (
     size_notes,
     with_sizes,
 )
-from domainwise.evaluation.jobs import MAX_WITHIN_COST, SMALLER, MethodJob, SeenJob, job_key
+from domainwise.evaluation.jobs import SMALLER, MethodJob, SeenJob, job_key
 from domainwise.evaluation.plan import (
     QUICK_SCORED,
     Costs,
@@ -57,8 +57,9 @@ from domainwise.tables.schema import Table
 #: Maximum cost of a method that is run again without the columns that leak the target, and the
 #: larger maximum for the recommended method.
 LOW_COST, RECOMMENDED_COST = 5.0, 12.0
-#: Number of random folds in which slow methods predict seen domains; other methods use all folds.
-SLOW_FOLDS = 2
+#: Cost from which methods are slow, and number of random folds in which they predict seen domains;
+#: other methods use all folds.
+SLOW_COST, SLOW_FOLDS = 20.0, 2
 
 
 def evaluate(
@@ -133,9 +134,10 @@ def evaluate(
         Whether to show scores and the remaining time: in a terminal, as a table that is updated
         (with Rich), otherwise as one line per fit. A callable gets each fit's cost and result rows.
     max_rows : int, "auto" or None, default="auto"
-        Maximum number of rows to train on, drawn evenly from the domains, instead of a time
-        budget; None uses all rows, and "auto" as many as ``time_budget`` allows. With more than
-        5,000 source rows, projections are approximated with landmarks.
+        Maximum number of rows to train on, drawn evenly from the domains, instead of a time budget;
+        None uses all rows. With "auto", ``time_budget`` decides. Scores are computed on all rows,
+        up to 100,000. With more than 5,000 source rows, projections are approximated with
+        landmarks.
     pos_label : object, default=None
         The positive class of a binary target, for scores such as F1; None means the second class.
     prepare : bool, default=True
@@ -153,11 +155,12 @@ def evaluate(
         metrics, it depends on whether a class is rare.
     quick : bool, default=False
         Whether to finish in at most about half a minute. Domains are held out in at most three
-        groups, fewer rows are used if necessary, and methods that would take too long are skipped.
-        The first note and ``facts["quick"]`` describe what was skipped.
+        groups. If this still takes too long, methods are skipped first, and then fewer rows are
+        used. The first note and ``facts["quick"]`` describe what was skipped.
     time_budget : float or "auto", default="auto"
-        Approximate number of seconds. If all methods on all rows take longer, methods are compared
-        on fewer rows, or with fewer groups of held-out domains. "auto" is two minutes on two cores.
+        Approximate number of seconds. If all methods on all rows take longer, domains are held out
+        in fewer groups, or methods are compared on fewer rows first, and only those that are not
+        clearly worse on more rows. "auto" is two minutes on two cores.
     plan : Evaluation or path-like, default=None
         An evaluation, or its folder or file, whose rows, folds and methods are repeated.
     out : path-like, default=None
@@ -556,7 +559,6 @@ def _seen_domain_jobs(
     """Jobs that predict seen domains, for the methods that the report describes.
 
     Slow methods are included only if they are recommended, and only in ``SLOW_FOLDS`` folds.
-    Folds within each domain are predicted only by the recommended method, if it is not slow.
     """
     described_keys = {result.key for evaluation in evaluations for result in evaluation.described}
     recommended_keys = {evaluation.recommended_ for evaluation in evaluations}
@@ -565,23 +567,21 @@ def _seen_domain_jobs(
     # The names of domains decide about the numbers of splits, but not about their folds.
     rows = problem.by_content(np.array([*first_row_by_number.values()]))
     split_by_row = dict(zip(rows.tolist(), seen_splits(problem, len(rows)), strict=False))
-    seen_split_by_number = {n: split_by_row.get(row) for n, row in first_row_by_number.items()}
     model_by_key = {job_key(row): row.get("settled_model") for row in memory.rows}
     seen_domain_jobs = []
     for job in jobs:
         variants = job.method.rows(job.problem.classification)
         context_keys = [key for key, _, context in variants if context]
-        is_described = any(key in described_keys for key, _, _ in variants)
-        is_fast = job.method.cost <= MAX_WITHIN_COST
-        is_recommended = job.method.key in recommended_keys
-        if is_described and (is_fast or (is_recommended and job.split_number < SLOW_FOLDS)):
-            job_fields = (job.problem, job.method, job.split, job.split_number, job.inner_cv)
+        is_included = any(key in described_keys for key, _, _ in variants)
+        if job.method.cost > SLOW_COST:
+            is_included &= job.method.key in recommended_keys and job.split_number < SLOW_FOLDS
+        seen_split = split_by_row.get(first_row_by_number[job.split_number])
+        if is_included and seen_split is not None:
             seen_domain_jobs.append(
                 SeenJob(
-                    *job_fields,
-                    seen_split=seen_split_by_number.get(job.split_number),
+                    *(job.problem, job.method, job.split, job.split_number, job.inner_cv),
+                    seen_split=seen_split,
                     chosen_model=model_by_key[job.row_keys[0]],
-                    predict_within=is_fast and is_recommended,
                     use_context=not described_keys.isdisjoint(context_keys),
                 )
             )

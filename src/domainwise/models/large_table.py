@@ -23,7 +23,12 @@ from domainwise.base.arrays import Array, available_memory
 from domainwise.distributed import parquet
 from domainwise.estimators.ensemble.batches import Moments
 from domainwise.models.registry import find_method
-from domainwise.models.table_model import TableModel, describe_model, table_setting
+from domainwise.models.table_model import (
+    TableModel,
+    describe_model,
+    make_preprocessor,
+    table_setting,
+)
 from domainwise.tables.cells import as_labels, text_problem
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
@@ -34,7 +39,6 @@ from domainwise.tables.schema import (
     Schema,
     Table,
     check_table,
-    make_preprocessor,
 )
 from domainwise.tables.shift.watch import ShiftWatch
 

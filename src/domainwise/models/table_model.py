@@ -16,7 +16,10 @@ from typing import Any
 
 import numpy as np
 from sklearn import config_context
-from sklearn.pipeline import Pipeline
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.base.arrays import Array
 from domainwise.base.files import to_json
@@ -29,11 +32,11 @@ from domainwise.held_out.scoring.predictions import Outputs, Predictions, fit_wi
 from domainwise.models.files.persistence import ModelFileError, load_saved, read_info, save
 from domainwise.models.files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
-from domainwise.models.tuning import MethodSearch
+from domainwise.models.tuning import MethodSearch, hold_out
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 from domainwise.tables.files import open_table
 from domainwise.tables.names import require_columns
-from domainwise.tables.schema import Schema, Table, make_preprocessor
+from domainwise.tables.schema import MAX_LEVELS, MIN_LEVEL_ROWS, Schema, Table
 
 WITHOUT_ROWS = ("constant", "linear", "boosting")  #: methods whose models contain no training rows
 
@@ -97,8 +100,7 @@ class TableModel:
 
     def _prediction_set_columns(self, outputs: Predictions, coverage: float) -> dict[str, Array]:
         """Return prediction sets (a column for each class) or intervals, by column name."""
-        model = getattr(self.pipeline[-1], "estimator_", None)
-        site_quantiles = getattr(model, "site_quantiles_", None)
+        site_quantiles = getattr(self.pipeline[-1].adaptable, "site_quantiles_", None)
         calibration = (self.info.get("check") or {}).get("calibration")
         if site_quantiles is not None:
             has_context = outputs.sample_domain is not None and "context" in site_quantiles
@@ -156,17 +158,18 @@ class TableModel:
         ``y`` contains targets as in the training table.
         """
         estimator = self.pipeline[-1]
-        if not hasattr(estimator, "adapt"):
-            text = f"this model ({self.info.get('method')}) cannot be adapted. Fit a model with "
-            remedy = Argument("method", "ensemble"), " or ", Argument("method", "invariantridge")
-            raise TableError(text, *remedy)
+        if estimator.adaptable.held_out_ is None:
+            text = f"this model ({self.info.get('method')}) has no predictions for held-out rows, "
+            text += "which adapt needs: it was fitted without training rows in its file, or to a "
+            text += "table that does not fit into memory. Fit it again with "
+            raise TableError(text, Argument("rows", True), ", to a table that fits into memory")
         prepare = self.pipeline[:-1].transform
         X_unlabelled = None if X_site is None else prepare(X_site)
         with filtered_warnings():
             warnings.simplefilter("ignore", ContextWarning)
             adapted_estimator = estimator.adapt(prepare(X), y, X_site=X_unlabelled)
         steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], adapted_estimator)]
-        model = adapted_estimator.estimator_
+        model = adapted_estimator.adaptable
         site_info = {
             "n_labels": model.n_site_labels_,
             "corrections": {name: c.tolist() for name, c in model.corrections_.items()},
@@ -212,7 +215,7 @@ def read_labelled_rows(
             )
         y = np.array([class_by_text[text] for text in y.tolist()])
     else:
-        held_out = getattr(getattr(model.pipeline[-1], "estimator_", None), "held_out_", None)
+        held_out = model.pipeline[-1].adaptable.held_out_
         low, high = (y.min(), y.max()) if held_out is None else (held_out.y.min(), held_out.y.max())
         margin = (high - low) or max(abs(low), 1.0)
         if (y < low - margin).all() or (y > high + margin).all():
@@ -264,6 +267,32 @@ def table_setting(
     )
 
 
+def make_preprocessor(schema: Schema) -> ColumnTransformer:
+    """Return an unfitted transformer that converts a table's features to numbers.
+
+    Numeric columns are imputed with the median and standardized. Categorical columns are imputed
+    with the most frequent category and one-hot encoded. Rare categories are pooled; categories that
+    ``fit`` has not seen are encoded like them or, if there are none, as zeros.
+    """
+    median_imputer, mode_imputer = (
+        SimpleImputer(strategy=strategy, keep_empty_features=True)
+        for strategy in ("median", "most_frequent")
+    )
+    encoder = OneHotEncoder(
+        handle_unknown="infrequent_if_exist",
+        max_categories=MAX_LEVELS,
+        min_frequency=MIN_LEVEL_ROWS,
+        sparse_output=False,
+    )
+    steps = [
+        ("numeric", make_pipeline(median_imputer, StandardScaler()), schema.numbers),
+        ("categorical", make_pipeline(mode_imputer, encoder), list(schema.categorical)),
+    ]
+    steps = [step for step in steps if step[2]]
+    transformer = ColumnTransformer(steps, verbose_feature_names_out=False)
+    return transformer.set_output(transform="default")  # regardless of set_config
+
+
 def fit_table(
     table: Table, method: str | Method = "auto", *, rows: bool = True, **options: Any
 ) -> TableModel:
@@ -279,7 +308,10 @@ def fit_table(
     with filtered_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
+        if rows:
+            hold_out(pipeline, table.X, table.y, table.sample_domain)
     if not rows:
+        pipeline[-1].held_out_ = None  # it contains targets of training rows
         refuse_rows(method.key, training_rows(pipeline))
     messages = [str(w.message) for w in caught_warnings if issubclass(w.category, UserWarning)]
     domains, row_counts = np.unique(table.sample_domain, return_counts=True)

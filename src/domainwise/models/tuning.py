@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -27,6 +28,7 @@ from domainwise.algebra.kernels.functions import Kernel, resolve_gamma
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import check_sample_domain, quiet_about_domains, take_rows
 from domainwise.base.signatures import arguments
+from domainwise.estimators.adaptation.adapter import Adaptable, model_outputs
 from domainwise.estimators.ensemble.trees import bin_borders
 from domainwise.estimators.projections.exact import KernelProjection
 from domainwise.estimators.projections.path import project_grid
@@ -47,7 +49,9 @@ from domainwise.held_out.scoring.measures import (
     positive_last,
 )
 from domainwise.held_out.scoring.predictions import (
+    HeldOut,
     MetaEstimator,
+    Predictions,
     codes_of,
     fit_with_domains,
     has_argument,
@@ -181,7 +185,7 @@ def _has_probabilities(search: MethodSearch) -> bool:
 
 
 @arguments
-class MethodSearch(MetaEstimator):
+class MethodSearch(Adaptable, MetaEstimator):
     """An estimator with arguments chosen on held-out source domains.
 
     ``grid`` contains candidate values by argument, in ``units`` (see
@@ -201,7 +205,9 @@ class MethodSearch(MetaEstimator):
     ``fit`` sets ``estimator_`` (with the selected arguments, fitted to all rows), ``best_params_``,
     ``varied_`` (arguments with more than one candidate value), ``n_candidates_``, ``selected_on_``
     (whether "domains" or "rows" were held out, or None), ``settled_`` (an unfitted estimator
-    with the selected arguments) and, for classes, ``curve_`` and ``applied_rule``.
+    with the selected arguments) and, for classes, ``curve_`` and ``applied_rule``. Outputs for the
+    rows of held-out domains are stored in ``held_out_``, which :meth:`adapt` needs, if the search
+    computes them; otherwise, :meth:`hold_out` does.
 
     >>> from sklearn.svm import SVC
     >>> from domainwise.datasets import make_synthetic
@@ -234,13 +240,15 @@ class MethodSearch(MetaEstimator):
     curve_: Curve | None = field(default=None, init=False)
     #: The rule for ``curve_`` or for the estimator's probabilities; None if the estimator decides.
     _rule: DecisionRule | None = field(default=None, init=False)
+    held_out_: HeldOut | None = field(default=None, init=False)
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
         """Choose arguments on held-out source domains, then fit to all rows."""
         y = np.asarray(y)
         domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
         domains = sample_domain if self.own or sample_domain is None else domain_codes
-        self.curve_, self._rule = self.curve, None
+        self._reset_adaptation()
+        self.curve_, self._rule, self.held_out_ = self.curve, None, None
         if self.grid is None and not self.calibrates:
             model = clone(self.estimator)
             if self.searches:
@@ -359,6 +367,37 @@ class MethodSearch(MetaEstimator):
             fitted_estimator.decide(self.decision, self.metric, self._positive)
         return self
 
+    def hold_out(self, X: Any, y: Any, sample_domain: Any = None) -> None:
+        """Set ``held_out_``, with five groups of domains held out in turn.
+
+        The estimator is fitted with the selected arguments, without a search.
+        """
+        y = np.asarray(y)
+        domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
+        rows = draw_rows(domain_codes, max(SEARCH_ROWS, 2 * (int(domain_codes.max()) + 1)), 0)
+        domains = None if sample_domain is None else np.asarray(sample_domain)
+        data = Data(X, y, domains).take(rows)
+        y, domain_codes, values = y[rows], domain_codes[rows], []
+        classes = np.asarray(self.classes_) if _is_classification(self.estimator, y) else None
+        options: Any = {"max_splits": MAX_INNER_FOLDS, "X": data.X}
+        with quiet_about_domains():
+            splits, _ = domain_folds(y, domain_codes, classification=classes is not None, **options)
+            for train, test in splits:
+                part = data.take(train)
+                model = fit_with_domains(clone(self.settled_), part.X, part.y, part.sample_domain)
+                values.append(model_outputs(Predictions(model, take_rows(data.X, test), classes)))
+        test_rows, outputs = np.concatenate([test for _, test in splits]), np.concatenate(values)
+        targets, domain_codes = y[test_rows], domain_codes[test_rows]
+        if classes is None:
+            targets = targets.astype(np.float64)
+        else:
+            targets = codes_of(targets, classes)
+            if not hasattr(self, "predict_proba"):
+                weights = equal_weights(np.unique(domain_codes, return_inverse=True)[1])
+                self.curve_ = fit_curve(outputs, targets, weights)[0]
+                outputs = self.curve_.probabilities(outputs)
+        self.held_out_ = HeldOut.from_rows(targets, domain_codes, outputs)
+
     # Probabilities and decisions.
 
     @property
@@ -380,7 +419,17 @@ class MethodSearch(MetaEstimator):
     ) -> Self:
         """Calibrate probabilities on outputs for held-out ``rows``, and set the decision rule."""
         is_classification = _is_classification(self.estimator, y)
-        if not is_classification or isinstance(self.estimator_, Decisions):
+        if isinstance(self.estimator_, Adaptable):
+            return self
+        self.held_out_ = getattr(self.estimator_, "held_out_", None)
+        if isinstance(self.estimator_, Decisions) or self.held_out_ is not None:
+            return self
+        if not is_classification:
+            if values is not None:
+                is_held_out = np.isfinite(values).all(axis=1)
+                targets, codes = (array[rows][is_held_out] for array in (y, domain_codes))
+                targets = targets.astype(np.float64)
+                self.held_out_ = HeldOut.from_rows(targets, codes, values[is_held_out])
             return self
         class_codes, n_classes = codes_of(y, self.classes_), len(self.classes_)
         counts = counts_by_domain(class_codes, domain_codes, n_classes)
@@ -395,6 +444,7 @@ class MethodSearch(MetaEstimator):
         if curve is None or improves(values, class_codes, domain_codes, curve):
             curve = self.curve_ = fit_curve(values, class_codes, equal_weights(domain_codes))[0]
         held_out = class_codes, domain_codes, curve.probabilities(values)
+        self.held_out_ = HeldOut.from_rows(*held_out)
         options: Any = {"scoring": self.metric, "positive": self._positive, "counts": counts}
         self._rule = choose_rule(self.decision, *held_out, **options)
         return self
@@ -431,8 +481,9 @@ class MethodSearch(MetaEstimator):
 
     @property
     def decides(self) -> bool:
-        """Whether classes are predicted here, and not by the estimator."""
-        return self._rule is not None or self.curve_ is not None
+        """Whether predictions are computed here, and not by the estimator."""
+        is_adapted = hasattr(self, "corrections_")
+        return self._rule is not None or self.curve_ is not None or is_adapted
 
     def with_threshold(self, threshold: float) -> Self:
         """Return a copy that predicts the positive class if its probability is at least this."""
@@ -459,7 +510,7 @@ class MethodSearch(MetaEstimator):
         return MethodSearch(model, decision=decision, curve=self.curve_, **options)
 
     @property
-    def classes_(self) -> Array:
+    def classes_(self) -> Array:  # type: ignore[override]
         """Class labels."""
         return np.asarray(self.estimator_.classes_)
 
@@ -478,6 +529,8 @@ class MethodSearch(MetaEstimator):
     def predict(self, X: Any, sample_domain: Any = None) -> Any:
         """Predict; ``sample_domain`` is passed to estimators that use other rows of a domain."""
         check_is_fitted(self)
+        if hasattr(self, "corrections_") and not is_classifier(self):
+            return self._corrected(X, sample_domain)[:, 0]
         if self._rule is None:
             return self._call("predict", X, sample_domain)
         return self.classes_[self._rule.codes(self.predict_proba(X, sample_domain))]
@@ -486,22 +539,41 @@ class MethodSearch(MetaEstimator):
     def predict_proba(self, X: Any, sample_domain: Any = None) -> Any:
         """Return probabilities of the classes."""
         check_is_fitted(self)
+        if hasattr(self, "corrections_"):
+            return self._corrected(X, sample_domain)
         if self.curve_ is None:
             return self._call("predict_proba", X, sample_domain)
         class_codes = np.arange(len(self.classes_))
         return self.curve_.probabilities(outputs(self.estimator_, X, len(class_codes), class_codes))
+
+    def _outputs(self, X: Any, sample_domain: Any) -> Array:
+        source_model = copy(self)
+        source_model.__dict__.pop("corrections_", None)
+        if is_classifier(self):
+            return np.asarray(source_model.predict_proba(X), dtype=np.float64)
+        return np.asarray(source_model.predict(X), dtype=np.float64).reshape(-1, 1)
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any, sample_domain: Any = None) -> Any:
         """Return decision values."""
         return self._call("decision_function", X, sample_domain)
 
-    @available_if(_estimator_has("adapt"))
+    @property
+    def adaptable(self) -> Adaptable:
+        """The model that is adapted: the estimator if it has this method, else this object."""
+        return self.estimator_ if isinstance(self.estimator_, Adaptable) else self
+
     def adapt(self, X: Any, y: Any, *, X_site: Any = None) -> Self:
         """Return a copy that is adapted to the site from which the labelled rows come."""
+        if self.adaptable is self:
+            return super().adapt(X, y, X_site=X_site)
         adapted_search = copy(self)
         adapted_search.estimator_ = self.estimator_.adapt(X, y, X_site=X_site)
         return adapted_search
+
+    @property
+    def _site_scoring(self) -> Any:
+        return self.metric
 
     @property
     def projection_(self) -> Any:
@@ -514,6 +586,14 @@ class MethodSearch(MetaEstimator):
         classification = _is_classification(self.estimator, y)
         measure = choose_measure(self.scoring, np.asarray(y), classification, self.pos_label)
         return float(measure.scorer(self, X, y))
+
+
+def hold_out(pipeline: Pipeline, X: Any, y: Any, sample_domain: Any) -> None:
+    """Compute what ``adapt`` needs, for a fitted pipeline and the rows that it was fitted to."""
+    model = pipeline[-1]
+    if model.adaptable is model and model.held_out_ is None:
+        with config_context(transform_output="default"):
+            model.hold_out(pipeline[:-1].transform(X), y, sample_domain)
 
 
 def _is_classification(estimator: Any, y: Any) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from functools import cache, cached_property
@@ -39,6 +39,7 @@ BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), 0.0)
 #: Thousands separators. OTHER_MARK adds the comma if the decimal mark is a point, and vice versa.
 THOUSANDS = " '’\u00a0\u202f\u2009"
 OTHER_MARK = {".": ",", ",": ".", None: ""}
+MARKS = ("point", "comma")
 
 
 def _number_pattern(mark: str | None) -> re.Pattern[str]:
@@ -84,7 +85,8 @@ MAX_CATEGORIES, TEXT_WORDS = 50, 4
 MAX_NUMERIC_CODES = 20
 #: Numbers that can be computed from a date, and nouns for what a column contains, by form.
 DATE_PARTS = ("month", "weekday", "age")
-NOUNS = {"": "numbers", "censored": "numbers", "percent": "percentages", "time": "times"}
+NOUNS = {"": "numbers", "censored": "numbers", "grouped": "numbers"}
+NOUNS |= {"percent": "percentages", "time": "times"}
 
 
 def check_mark(mark: str | None) -> None:
@@ -208,19 +210,14 @@ class Cells:
                 counts[text] += int(count)
         return counts
 
-    def _convert(
-        self, convert: Callable[[Any], Any], missing: Any, missing_words: Set[str]
-    ) -> tuple[Array, Array]:
+    def _convert(self, convert: Callable[[Any], Any], missing: Any) -> tuple[Array, Array]:
         """Convert each distinct cell; also return a mask of those for which ``convert`` gave None.
 
-        ``missing_words`` are cells, without spaces around them, that become ``missing``.
+        ``missing`` is the value of missing cells.
         """
         codes, uniques = self._distinct
         values = np.empty(len(uniques) + 1, dtype=object)
-        values.fill(missing)
-        for i, cell in enumerate(uniques):
-            if text_of(cell).strip() not in missing_words:
-                values[i] = convert(cell)
+        values[:] = [*map(convert, uniques), missing]
         return values[codes], np.array([value is None for value in values])[codes]
 
     @cached_property
@@ -264,7 +261,9 @@ class Cells:
                 with suppress(OverflowError):
                     return float(cell)
                 return np.inf
-            number = number_in(str(cell).strip(), mark, form)
+            if (text := str(cell).strip()) in self.missing_words:
+                return np.nan
+            number = number_in(text, mark, form)
             return None if np.isnan(number) else number
 
         is_unreadable, values = np.zeros(len(self.column), dtype=bool), None
@@ -275,10 +274,10 @@ class Cells:
         elif not form:
             values = self._simple_numbers(mark == ",")
         if values is None:
-            values, is_unreadable = self._convert(convert, np.nan, self.missing_words)
+            values, is_unreadable = self._convert(convert, np.nan)
             values = values.astype(np.float64)
-        if self.na and not form:
-            numbers = [number_in(text, m) for text in self.na for m in (mark, None)]
+        if self.na:
+            numbers = [number_in(text, m, form) for text in self.na for m in (mark, None)]
             values[np.isin(values, numbers)] = np.nan
         return values, is_unreadable
 
@@ -288,9 +287,12 @@ class Cells:
             days = self.column.dt.tz_localize(None).dt.normalize().reset_index(drop=True)
             return days.astype("datetime64[s]"), np.zeros(len(days), dtype=bool)
         missing = np.datetime64("NaT")
-        days, is_unreadable = self._convert(
-            lambda cell: day_in(str(cell).strip(), order), missing, self.missing_words
-        )
+
+        def convert(cell: Any) -> Any:
+            text = str(cell).strip()
+            return missing if text in self.missing_words else day_in(text, order)
+
+        days, is_unreadable = self._convert(convert, missing)
         days = import_pandas().Series(days.astype("datetime64[D]"))
         return days.astype("datetime64[s]"), is_unreadable
 
@@ -305,28 +307,33 @@ class Cells:
         levels_by_value: dict[float, list[str]] = {}
         for level in levels:
             levels_by_value.setdefault(number_in(level), []).append(level)
+        for word in self.na:
+            levels_by_value.setdefault(number_in(word), [word])
+        missing_words = {*missing_text, *self.na}
 
-        def convert(cell: Any) -> str:
+        def convert(cell: Any) -> str | None:
             is_typed = isinstance(cell, (Real, np.bool_))
             matches = levels_by_value.get(float(cell), []) if is_typed else []
             if len(matches) > 1:
                 values = {"number": text_of(cell), "levels": " or ".join(map(repr, matches))}
                 refuse("ambiguous level", column=self.column.name, **values)
-            return matches[0] if matches else text_of(cell)
+            text = matches[0] if matches else text_of(cell)
+            return None if text.strip() in missing_words else text
 
-        return self._convert(convert, None, {*missing_text, *self.na})[0]
+        return self._convert(convert, None)[0]
 
     def whole_numbers(self, mark: str | None) -> Array:
         """Return the cells as text, None if missing; "1.0" and "1 " become "1"."""
 
         def convert(cell: Any) -> str | None:
-            text = text_of(cell).strip()
+            if (text := text_of(cell).strip()) in self.missing_words:
+                return None
             if WHOLE_NUMBER.fullmatch(text) is None:  # otherwise, digits beyond float64 are kept
                 number = number_in(text, mark)
                 text = text_of(number) if number.is_integer() else text_of(cell)
             return None if text in self.na else text
 
-        return self._convert(convert, None, self.missing_words)[0]
+        return self._convert(convert, None)[0]
 
     def shown_mark(self) -> str | None:
         """Return the decimal mark that the cells show, or None.
@@ -365,14 +372,16 @@ def as_labels(texts: Array) -> Array:
 # Learning how a column is written -----------------------------------------------------------------
 
 
-def spelled_levels(texts: Sequence[str]) -> list[str]:
+def spelled_levels(texts: Iterable[str], na: Sequence[str] = ()) -> list[str]:
     """Return the categories that a typed number or boolean with their value may stand for.
+
+    Other typed numbers are categories as they are written or, if they are in ``na``, missing.
 
     >>> spelled_levels(["01", "02", "x", "2", "3", "FALSE"])  # the number 2 may be "02" or "2"
     ['01', '02', '2', 'FALSE']
     """
     values = {text: value for text in texts if not np.isnan(value := number_in(text))}
-    counts = Counter(values.values())
+    counts = Counter([*values.values(), *{*map(number_in, na)}])
     return sorted(text for text, v in values.items() if counts[v] > 1 or text != text_of(v))
 
 
@@ -384,6 +393,14 @@ def rewritten_example(cells: Cells, mark: str | None) -> str:
         if NUMBER[mark].fullmatch(bare) and ("," in bare or _SEPARATORS[mark].search(bare)):
             return f"{text!r} is {number_in(bare, mark):.15g}{text[len(bare) :]}"
     return ""
+
+
+def has_point_groups(cells: Cells, mark: str | None) -> bool:
+    """Whether a column contains whole numbers, and points separate thousands in some of them."""
+    if cells.is_numeric or mark != "," or not any("." in text for text in cells.counts):
+        return False
+    values, _ = cells.numbers(mark, "")
+    return not np.any(values % 1 > 0)
 
 
 def _share(texts: Counter[str], matches: Callable[[str], Any]) -> float:
@@ -436,7 +453,8 @@ def learn_kind(cells: Cells, mark: str | None = None) -> tuple[str, str, list[st
         is_whole = not cells.is_numeric and np.array_equal(values, np.round(values), equal_nan=True)
         texts = cells.counts if is_whole else Counter()
         are_codes = any(map(CODE.fullmatch, texts)) and all(map(DIGITS.fullmatch, texts))
-        return ("text" if are_codes else "number"), "", []
+        ambiguous_texts = [] if cells.is_numeric or mark else _ambiguous_texts(cells.counts)
+        return ("text" if are_codes else "number"), "", ambiguous_texts
     texts = cells.counts
 
     def is_percent(text: str) -> bool:
@@ -463,6 +481,16 @@ def learn_kind(cells: Cells, mark: str | None = None) -> tuple[str, str, list[st
     return "text", "", []
 
 
+def _ambiguous_texts(texts: Counter[str]) -> list[str]:
+    """Return numbers such as 1.234 if a point may separate thousands in all cells that have one.
+
+    Among numbers with three decimals, at least one has a zero before the point, or all have one.
+    """
+    pointed_texts = [text for text in texts if "." in text]
+    is_ambiguous = len(pointed_texts) < len(texts) and all(_fits(t, ",") for t in pointed_texts)
+    return pointed_texts if is_ambiguous else []
+
+
 def _date_order(texts: Counter[str]) -> str:
     """Return "day" or "month", whichever comes first in dates like 13/2/2024; "" if unknown."""
     matches = (re.match(r"([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}", text) for text in texts)
@@ -472,7 +500,12 @@ def _date_order(texts: Counter[str]) -> str:
 
 
 def problem_of(
-    kind: str, form: str, unmatched_texts: list[str], *, use_dates: bool = False
+    kind: str,
+    form: str,
+    unmatched_texts: list[str],
+    mark: str | None,
+    *,
+    use_dates: bool = False,
 ) -> MessageParts | None:
     """Describe why a column from :func:`learn_kind` cannot be used; None if it can."""
     if kind == "nested":
@@ -483,17 +516,18 @@ def problem_of(
         return None
     if kind == "number" and not form and all(map(_looks_numeric, unmatched_texts)):
         comma, point = Argument("decimal", ","), Argument("decimal", ".")
-        return problem("ambiguous mark", cell=unmatched_texts[0], comma=comma, point=point)
+        values = {"cell": unmatched_texts[0], "comma": comma, "point": point}
+        return problem("ambiguous mark", mark=MARKS["," in unmatched_texts[0]], **values)
     noun = NOUNS[form] if kind == "number" else "dates"
-    name = "censored cells" if are_censored(unmatched_texts) else "unreadable cells"
+    name = "censored cells" if are_censored(unmatched_texts, mark) else "unreadable cells"
     short_texts = [text for text in unmatched_texts if len(text) <= MAX_CHARACTERS]
     return problem(name, noun=noun, examples=unmatched_texts[:3], na=short_texts[:3])
 
 
-def are_censored(texts: Sequence[str]) -> bool:
+def are_censored(texts: Sequence[str], mark: str | None) -> bool:
     """Whether all texts are numbers with a sign such as ">" or "<"."""
     return bool(texts) and all(
-        CENSORED.match(text) and not np.isnan(number_in(text, ".", "censored")) for text in texts
+        CENSORED.match(text) and not np.isnan(number_in(text, mark, "censored")) for text in texts
     )
 
 

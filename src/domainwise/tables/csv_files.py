@@ -49,34 +49,30 @@ class CsvFile:
         self.path, self.notes = path, tuple[str, ...]()
         self._content: bytes | None = None
         try:
-            codec = codecs.lookup(encoding or "utf-8").name
-            "".encode(codec)  # some codecs, such as rot13, do not encode text
+            "".encode(encoding or "utf-8")  # some codecs, such as rot13, do not encode text
         except LookupError:
             refuse("unknown encoding", encoding=encoding)
-        self._encoding = "utf-8-sig" if codec == "utf-8" else codec
+        self._encoding = codecs.lookup(encoding or "utf-8").name
         if not in_chunks:
             with self._open() as file:
                 self._content = file.read()
-        with self._open() as file, self._decoding_errors():
+        with self._open() as file:
             self._scan(file, encoding is None, fallback)
             file.seek(0)
-            self._read_header(io.TextIOWrapper(file, encoding=self._encoding, newline=""))
-
-    def _open(self) -> Any:
-        if self._content is not None:
-            return io.BytesIO(self._content)
-        is_compressed = self.path.name.lower().endswith(".gz")
-        return gzip.open(self.path) if is_compressed else open(self.path, "rb")
+            codec = "utf-8-sig" if self._encoding == "utf-8" else self._encoding
+            self._read_header(io.TextIOWrapper(file, encoding=codec, newline=""))
 
     @contextmanager
-    def _decoding_errors(self) -> Iterator[None]:
-        """Raise a TableError for bytes that the encoding does not define."""
+    def _open(self) -> Iterator[Any]:
+        """Open the file, and raise a TableError for bytes that the encoding does not define."""
+        open_file = gzip.open if self.path.name.lower().endswith(".gz") else open
+        content = self._content
         try:
-            yield
+            with open_file(self.path, "rb") if content is None else io.BytesIO(content) as file:
+                yield file
         except UnicodeDecodeError as error:
-            codec = self._encoding.removesuffix("-sig")
-            other_codec = "cp1251" if codec == "cp1252" else "cp1252"
-            values = {"codec": codec, "error": error, "encoding": other_codec}
+            other_codec = "cp1251" if self._encoding == "cp1252" else "cp1252"
+            values = {"codec": self._encoding, "error": error, "encoding": other_codec}
             refuse("wrong encoding", path=self.path, **values)
 
     def _scan(self, file: IO[bytes], detect: bool, fallback: str | None) -> None:
@@ -143,7 +139,7 @@ class CsvFile:
         read_options = arrow_csv.ReadOptions(
             column_names=self.names,
             skip_rows=self._n_header_lines,
-            encoding="utf8" if self._encoding == "utf-8-sig" else self._encoding,
+            encoding=self._encoding,
             use_threads=False,
             block_size=min(len(self._content or "") + 1, 2**30) if is_read else BLOCK_BYTES,
         )
@@ -159,7 +155,7 @@ class CsvFile:
         )
         last_cell = None
         try:
-            with self._open() as file, self._decoding_errors():
+            with self._open() as file:
                 for batch in arrow_csv.open_csv(file, read_options, parse_options, convert_options):
                     if batch.num_rows:
                         last_cell = batch.column(self.names[-1])[-1].as_py()

@@ -193,8 +193,8 @@ def feature_notes(X: Any, y: Array, site_level: Sequence[str], domains: Array) -
     codes = all_codes[rows]
     share_if_sorted = 1 - (len(np.unique(codes)) - 1) / max(len(codes) - 1, 1)
     share_by_chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
-    identifying_notes = []
-    for name, column in X.drop(columns=list(site_level)).items():
+    identifying_notes, X = [], X.drop(columns=list(site_level))
+    for name, column in X.items():
         values = column.to_numpy() if is_numeric(column) else column.factorize()[0]
         if is_numeric(column) and (reason := identifier_reason(values, domain_rows)):
             text = f"feature {name!r} {reason}: it looks like an identifier or a time"

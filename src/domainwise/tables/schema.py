@@ -3,8 +3,7 @@
 :func:`load_table` reads a file, and :func:`check_table` takes a data frame. Both learn a
 :class:`Schema`, which describes the columns and how their cells are written, and return a
 :class:`Table` that :meth:`Schema.prepare` has converted, or raise a TableError. New rows, in files,
-chunks or data frames, are converted by the same method. :func:`make_preprocessor` returns the first
-step of a pipeline, so that imputation, scaling and one-hot encoding are fitted to source domains.
+chunks or data frames, are converted by the same method.
 """
 
 from __future__ import annotations
@@ -17,10 +16,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import MAX_CLASSES, is_quantity
@@ -53,8 +48,8 @@ class Schema:
     target: str
     domain: str
     task: str  #: "classification" or "regression"
-    #: By column, if it is not "": for numbers "percent", "time" (in hours) or "censored" (">200" is
-    #: 200); for dates "day" or "month", whichever comes first in 1/2/2024.
+    #: By column, if it is not "": for numbers "percent", "time" (in hours), "censored" (">200" is
+    #: 200) or "grouped" (1.234 is a thousand); for dates "day" or "month", the first in 1/2/2024.
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: computed features: "month", "weekday" (0 is Monday), "age"
@@ -119,8 +114,12 @@ class Schema:
 
     def read_numbers(self, column: Cells, name: str, row_numbers: Array) -> Array:
         """Return a numeric column as float64, with NaN for missing values."""
-        values, is_unreadable = column.numbers(self.mark(name), self.forms.get(name, ""))
+        mark, form = self.mark(name), self.forms.get(name, "")
+        values, is_unreadable = column.numbers(mark, form)
         self._refuse(column, name, is_unreadable, row_numbers)
+        if form == "grouped" and mark == "," and column.is_numeric and np.any(values % 1 > 0):
+            i = int(np.flatnonzero(values % 1 > 0)[0])
+            refuse("typed groups", column=name, row=row_numbers[i] + 1, number=values[i])
         if size_problem := cells.size_problem(values, row_numbers):
             raise errors.TableError(f"column {errors.quoted(name)} ", *size_problem)
         return values
@@ -204,32 +203,6 @@ class ReadColumns(TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
-
-
-def make_preprocessor(schema: Schema) -> ColumnTransformer:
-    """Return an unfitted transformer that converts a table's features to numbers.
-
-    Numeric columns are imputed with the median and standardized. Categorical columns are imputed
-    with the most frequent category and one-hot encoded. Rare categories are pooled; categories that
-    ``fit`` has not seen are encoded like them or, if there are none, as zeros.
-    """
-    median_imputer, mode_imputer = (
-        SimpleImputer(strategy=strategy, keep_empty_features=True)
-        for strategy in ("median", "most_frequent")
-    )
-    encoder = OneHotEncoder(
-        handle_unknown="infrequent_if_exist",
-        max_categories=MAX_LEVELS,
-        min_frequency=MIN_LEVEL_ROWS,
-        sparse_output=False,
-    )
-    steps = [
-        ("numeric", make_pipeline(median_imputer, StandardScaler()), schema.numbers),
-        ("categorical", make_pipeline(mode_imputer, encoder), list(schema.categorical)),
-    ]
-    steps = [step for step in steps if step[2]]
-    transformer = ColumnTransformer(steps, verbose_feature_names_out=False)
-    return transformer.set_output(transform="default")  # regardless of set_config
 
 
 @dataclass(frozen=True)
@@ -378,8 +351,8 @@ def learn_features(
     for name, column in columns.items():
         mark, is_constant, counts = schema.mark(name), False, Counter[str]()
         kind, form, unmatched = cells.learn_kind(column, mark)
-        reason = cells.problem_of(kind, form, unmatched, use_dates=bool(dates))
-        if auto_drop and (kind, form) == ("number", "") and cells.are_censored(unmatched):
+        reason = cells.problem_of(kind, form, unmatched, mark, use_dates=bool(dates))
+        if auto_drop and (kind, form) == ("number", "") and cells.are_censored(unmatched, mark):
             values, is_censored = column.numbers(mark, "")
             if (n_cells := is_censored.sum()) <= np.isfinite(values).sum():
                 reason, form = None, "censored"
@@ -389,6 +362,7 @@ def learn_features(
             values, _ = column.numbers(mark, form)
             reason = cells.size_problem(values, row_numbers)
             is_constant = np.nanmin(values) == np.nanmax(values)
+            form = form or ("grouped" if cells.has_point_groups(column, mark) else "")
         elif reason is None and kind == "text":
             counts.update(text for text in column.texts() if text is not None)
             reason, is_constant = cells.text_problem(counts), len(counts) == 1
@@ -404,7 +378,7 @@ def learn_features(
             continue
         used[kind].append(name)
         forms |= {name: form} if form else {}
-        levels |= {name: texts} if (texts := cells.spelled_levels([*counts])) else {}
+        levels |= {name: texts} if (texts := cells.spelled_levels(counts, schema.na)) else {}
         if len(counts) > MAX_LEVELS:
             extent = f"{name} ({len(counts)} in {counts.total()} rows)"
             noted["with many categories, of which rare ones are pooled"].append(extent)
@@ -439,7 +413,7 @@ def learn_target(
     kind, form, unmatched = cells.learn_kind(column, mark)
     if kind == "date":
         refuse("unusual target", target=schema.target, noun="dates")
-    if reason := cells.problem_of(kind, form, unmatched):
+    if reason := cells.problem_of(kind, form, unmatched, mark):
         subject = f"the target {errors.quoted(schema.target)} "
         raise errors.TableError(subject, *reason, ", or choose another target")
     values, _ = column.numbers(mark, form)

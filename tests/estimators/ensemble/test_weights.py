@@ -6,10 +6,10 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import make_scorer, r2_score
 
 from domainwise import DomainEnsembleRegressor, SiteAdapter
+from domainwise.estimators.ensemble import held_out
 from domainwise.estimators.ensemble.held_out import (
     HeldOutScore,
     ShareRange,
-    balanced_accuracies,
     class_shares,
     equal_weights,
     member_weights,
@@ -17,6 +17,7 @@ from domainwise.estimators.ensemble.held_out import (
     paired_deficits,
 )
 from domainwise.held_out.calibration.curves import fit_curve
+from domainwise.held_out.folds import draw_rows
 from domainwise.held_out.scoring.statistics import expected_score
 
 
@@ -30,9 +31,9 @@ def test_domains_and_their_classes_have_equal_weights():
 
 
 def test_balanced_accuracy_is_over_the_classes_a_domain_has():
-    found = balanced_accuracies(
-        np.array([0, 0, 0, 1, 2]), np.array([0, 0, 1, 1, 0]), np.array([0, 0, 0, 0, 2]), 3
-    )
+    domains, y = np.array([0, 0, 0, 0, 2]), np.array([0, 0, 0, 1, 1])
+    scored = HeldOutScore(y, np.array(["a", "b", "c"]), domains, 3, np.arange(5), None)
+    found = scored.scores(np.eye(3)[[0, 0, 1, 1, 0]])
     np.testing.assert_allclose(found, [(2 / 3 + 1) / 2, np.nan, 0.0])
 
 
@@ -189,6 +190,19 @@ def test_splits_without_scored_rows_have_no_scores():
     assert (table[0] > table[1]).all()
     _, loss = fit_curve(good[4:], y[4:], np.ones(8))
     assert table[0].mean() == pytest.approx(-loss)
+
+
+@pytest.mark.parametrize(("n_candidates", "n_rows"), [(2, 6000), (40, 4000), (100, 2000)])
+def test_few_candidates_are_compared_on_more_rows(n_candidates, n_rows, monkeypatch):
+    y, domains = np.zeros(6000), np.repeat([0, 1, 2], 2000)
+    drawn = []
+    monkeypatch.setattr(
+        held_out, "draw_rows", lambda *args: drawn.append(draw_rows(*args)) or drawn[-1]
+    )
+    outcomes = [[np.full((6000, 1), float(i))] for i in range(n_candidates)]
+    found = score(y, domains).table(outcomes, [np.arange(6000)])
+    np.testing.assert_allclose(found.mean(axis=1), -(np.arange(n_candidates) ** 2.0))
+    assert [len(rows) for rows in drawn] == [n_rows]
 
 
 def test_the_interval_of_a_negative_r2_is_not_cut_at_zero():

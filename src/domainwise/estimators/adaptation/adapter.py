@@ -43,6 +43,7 @@ from domainwise.held_out.scoring.measures import choose_measure, counts_by_domai
 from domainwise.held_out.scoring.pooling import true_score_range
 from domainwise.held_out.scoring.predictions import HeldOut, Predictions, codes_of, weights_classes
 from domainwise.held_out.scoring.statistics import expected_range, expected_score
+from domainwise.held_out.search.scores import log_probabilities
 
 PROBABILITIES = "predict_proba"
 GAIN_DTYPE = np.dtype(
@@ -75,6 +76,15 @@ class Adaptable(ABC):
         """The rule by which a classifier decides; None means the most probable class."""
         rule: DecisionRule | None = getattr(self, "decision_rule_", None)
         return rule
+
+    @_rule.setter
+    def _rule(self, rule: DecisionRule | None) -> None:
+        self.decision_rule_ = rule
+
+    @property
+    def _site_scoring(self) -> Any:
+        """The score of ``label_gain_``."""
+        return self.scoring
 
     def _reset_adaptation(self) -> None:
         """Remove attributes that were set by an earlier fit or adaptation."""
@@ -439,7 +449,7 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
     def _held_out_outputs(self, *args: Any) -> dict[str, Array]:
         """Return outputs for the test rows of a split, after fitting to its training rows."""
         predictions_by_mode = self._held_out_predictions(*args)
-        return {mode: _estimator_outputs(p) for mode, p in predictions_by_mode.items()}
+        return {mode: model_outputs(p) for mode, p in predictions_by_mode.items()}
 
     def _curve_inputs(self, values: Array) -> Array:
         """Return logarithms of probabilities; other values unchanged."""
@@ -448,7 +458,7 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         predictions = self._predictions(X, sample_domain)
-        outputs = _estimator_outputs(predictions)
+        outputs = model_outputs(predictions)
         curve = self.curves_.get("plain" if predictions.sample_domain is None else "context")
         return outputs if curve is None else curve.probabilities(self._curve_inputs(outputs))
 
@@ -501,8 +511,11 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         return float(metric(y, self.predict(X), sample_weight=sample_weight))
 
 
-def _estimator_outputs(predictions: Predictions) -> Array:
-    """Return predicted values; for classes, probabilities, else decision values or indicators."""
+def model_outputs(predictions: Predictions) -> Array:
+    """Return predicted values; for classes, probabilities, else decision values or indicators.
+
+    Indicators are on the scale of logarithms of probabilities.
+    """
     if predictions.classes is None:
         return np.asarray(predictions.labels, dtype=np.float64)[:, None]
     if predictions.probabilities is not None:
@@ -510,4 +523,4 @@ def _estimator_outputs(predictions: Predictions) -> Array:
     if predictions.decisions is not None:
         return class_columns(np.asarray(predictions.decisions, dtype=np.float64))
     class_codes = codes_of(predictions.labels, predictions.classes)
-    return np.asarray(np.eye(len(predictions.classes))[class_codes])
+    return log_probabilities(np.eye(len(predictions.classes))[class_codes])

@@ -8,10 +8,13 @@ from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import get_scorer
 
 from domainwise.base.arrays import Array
-from domainwise.estimators.ridge.scores import ClassRule, NumberRule
+from domainwise.estimators.adaptation.corrections import (
+    SourceOutputs,
+    domain_scores,
+    outputs_score,
+)
 from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import DecisionRule
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
@@ -31,33 +34,13 @@ MIN_LOSS, MIN_PROBABILITY = 1e-12, 1e-6
 STRETCHES = (0.0, 0.25, 0.5, 1.0)
 #: Prior weights of members without context and of members with context.
 PRIOR = (0.6, 0.4)
-#: Maximum number of rows on which the candidates of a member are compared.
-COMPARED_ROWS = 2000
+#: The candidates of a member are compared on at most as many rows as give this number of outputs,
+#: but on at least this number of rows: the more candidates, the fewer rows.
+COMPARED_OUTPUTS, COMPARED_ROWS = 160_000, 2000
 #: Maximum number of groups of held-out domains for member types that are slow to fit.
 EXPENSIVE_SPLITS = 5
 #: Minimum number of rows for a class to count as present in a domain.
 MIN_CLASS_ROWS = 5
-
-
-class ProbabilityRule(ClassRule):
-    """Fitted estimator that scorers call; it converts probabilities, passed as X, into classes."""
-
-    def __init__(self, classes: Any = None, rule: DecisionRule | None = None) -> None:
-        super().__init__(classes)
-        self.rule = rule
-
-    def codes(self, values: Array) -> Array:
-        """Return class codes, by the rule if there is one."""
-        return values.argmax(axis=1) if self.rule is None else self.rule.codes(values)
-
-    def predict_proba(self, probabilities: Array) -> Array:
-        """Return the probabilities."""
-        return probabilities
-
-    def decision_function(self, probabilities: Array) -> Array:
-        """Return the log-odds of the second of two classes, or logarithms of probabilities."""
-        log_p = np.log(np.maximum(probabilities, 1e-300))
-        return np.asarray(log_p[:, 1] - log_p[:, 0]) if probabilities.shape[1] == 2 else log_p
 
 
 @dataclass(frozen=True)
@@ -96,7 +79,7 @@ class HeldOutScore:
         if not len(rows):  # a round of the search may hold out none of the scored rows
             return np.zeros((len(outcomes), 0))
         if self.scoring is None:
-            max_rows = max(COMPARED_ROWS, 2 * self.n_domains)
+            max_rows = max(COMPARED_ROWS, COMPARED_OUTPUTS // len(outcomes), 2 * self.n_domains)
             rows = rows[draw_rows(self.domain_codes[rows], max_rows, 0)]
         score, present_domains = replace(self, rows=rows), np.unique(self.domain_codes[rows])
         row_outputs = (outputs_by_row(split_outputs, test_sets, n) for split_outputs in outcomes)
@@ -240,50 +223,18 @@ class HeldOutScore:
 
         Undefined scores are NaN.
         """
-        if self.scoring is None and self.classes is None:
-            return -self.deviation * np.sqrt(self.losses(predictions))
-        if self.scoring is None:
-            y, domain_codes = self.y[self.rows], self.domain_codes[self.rows]
-            predicted_codes = ProbabilityRule(None, self.rule).codes(predictions[self.rows])
-            labels = y, predicted_codes, domain_codes, self.n_domains
-            return balanced_accuracies(*labels, self._scored_weights)
-        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-        class_names = self.classes
-        scored_model = (
-            NumberRule() if class_names is None else ProbabilityRule(class_names, self.rule)
-        )
-        scores = np.full(self.n_domains, np.nan)
-        last_error = None
-        for code in np.unique(self.domain_codes[self.rows]):
-            rows = self.rows[self.domain_codes[self.rows] == code]
-            y, domain_predictions = self.y[rows], self.on_target_scale(predictions[rows])
-            options = {} if self.weights is None else {"sample_weight": self.weights[rows]}
-            y = self.on_target_scale(y) if class_names is None else class_names[y]
-            try:
-                scores[code] = scorer(scored_model, domain_predictions, y, **options)
-            except ValueError as error:  # for example if the score requires two classes
-                last_error = error
-        if last_error is not None and np.isnan(scores).all():
+        y, values = (self.on_target_scale(array[self.rows]) for array in (self.y, predictions))
+        codes = self.domain_codes[self.rows]
+        outputs = SourceOutputs(y, codes, values, weights=self._scored_weights)
+        score = outputs_score(self.scoring, self.classes, self.rule)
+        scores = domain_scores(outputs, score, self.n_domains)
+        if self.scoring is not None and np.isnan(scores).all():
             raise ValueError(
-                f"scoring={self.scoring!r} is not defined on any held-out domain ({last_error}). "
-                "Choose another scorer (scoring), or use scoring=None."
-            ) from last_error
+                f"scoring={self.scoring!r} is not defined on any held-out domain, perhaps because "
+                "each contains only one class. Choose another scorer (scoring), or use "
+                "scoring=None."
+            )
         return scores
-
-
-def balanced_accuracies(
-    class_codes: Array,
-    predicted_codes: Array,
-    domain_codes: Array,
-    n_domains: int,
-    sample_weight: Array | None = None,
-) -> Array:
-    """Return each domain's balanced accuracy, over the classes in the domain; NaN without rows."""
-    weights = equal_weights(domain_codes, class_codes, sample_weight)
-    weight_sums = np.bincount(domain_codes, weights, minlength=n_domains)
-    hit_weights = weights * (predicted_codes == class_codes)
-    hit_sums = np.bincount(domain_codes, hit_weights, minlength=n_domains)
-    return np.asarray(hit_sums / np.where(weight_sums > 0, weight_sums, np.nan))
 
 
 def domain_means(

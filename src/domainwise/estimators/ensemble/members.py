@@ -173,9 +173,9 @@ class MemberType:
             search_result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
             assert search_result.held_out is not None
             mean = search_result.held_out.mean(axis=0, dtype=np.float64)
-            curve = score.curve(mean) if score.n_classes else None
-            bounds, predictions = None, mean
-            if curve is not None:
+            curve = bounds = None
+            if score.n_classes:
+                curve = score.curve(mean)
                 predictions = curve.probabilities(mean)
             else:
                 bounds, predictions = score.safe_bounds(mean)
@@ -211,7 +211,10 @@ class MemberType:
         """Return the outputs of a batch of candidates for the test rows of a split."""
         rows = data.sample(train, self.max_rows)
         models = [self.fit_candidate(data, candidate, rows) for candidate in batch]
-        return [score.outcome(model, data.X[test], data.y[test]) for model in models]
+        batch_outputs = [score.outcome(model, data.X[test], data.y[test]) for model in models]
+        for candidate_outputs in batch_outputs:
+            check_outputs(candidate_outputs, len(test), self.name)
+        return batch_outputs
 
     def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit the chosen candidates to all rows."""
@@ -312,8 +315,7 @@ class _ExtraTrees(MemberType):
             candidates = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
             return super().outputs(data, train, test, candidates, score)
         # For classes coded as 0 and 1, regression trees have the same splits as classification
-        # trees, because the variance is half the Gini impurity. Fitting individual trees takes half
-        # as long as fitting a scikit-learn forest.
+        # trees, because the variance is half the Gini impurity. They take half as long to fit.
         rows = data.sample(train, self.max_rows)
         X, X_test = (data.X[indices].astype(np.float32) for indices in (rows, test))
         y = data.y[rows].astype(np.float64)[:, None]
@@ -374,9 +376,8 @@ class _Boosting(MemberType):
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         arguments = {"random_state": data.seed, **self.settings, **candidate}
         if "max_leaf_nodes" in candidate:
-            histogram = ensemble.HistGradientBoostingRegressor
-            if data.n_classes:
-                histogram = ensemble.HistGradientBoostingClassifier
+            kind = "Classifier" if data.n_classes else "Regressor"
+            histogram = getattr(ensemble, f"HistGradientBoosting{kind}")
             return histogram(early_stopping=False, l2_regularization=1.0, **arguments)
         model_type = SymmetricBoostingClassifier if data.n_classes else SymmetricBoostingRegressor
         return model_type(**arguments)
@@ -547,10 +548,8 @@ class _InvariantRidge(MemberType):
         return [model.fit_candidates(data.X, data.y, data.domain.codes, chosen, data.weights)]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
-        options = {
-            "random_state": data.seed,
-            "n_landmarks": min(data.sizes.landmarks[1], len(data.X)),
-        }
+        n_landmarks = min(data.sizes.landmarks[1], len(data.X))
+        options = {"random_state": data.seed, "n_landmarks": n_landmarks}
         if not data.n_classes:
             return InvariantRidgeCV(**options)
         return InvariantRidgeClassifierCV(class_weight=data.class_weight, **options)
@@ -561,13 +560,6 @@ class UserMember(MemberType):
 
     def __init__(self, name: str, template: Any) -> None:
         self.name, self.template = name, template
-
-    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        """Return the outputs of the estimator, and check them."""
-        batch_outputs = super().outputs(data, train, test, batch, score)
-        for candidate_outputs in batch_outputs:
-            check_outputs(candidate_outputs, len(test), self.name)
-        return batch_outputs
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         """Return a copy of the estimator."""

@@ -36,6 +36,7 @@ from domainwise.estimators.projections.projection import one_thread_if_small
 from domainwise.held_out.calibration.curves import Calibration, equal_weights
 from domainwise.held_out.calibration.decisions import Decisions, choose_rule
 from domainwise.held_out.folds import domain_folds, row_folds
+from domainwise.held_out.scoring.measures import counts_by_domain
 
 #: Up to this many rows, ``solver="auto"`` is exact. The Gram matrix then takes up to 200 MB, and
 #: up to three times as much while it is computed.
@@ -299,6 +300,9 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         row_weights = equal_weights(domain_codes, sample_weight=weights)
         self.calibration_ = Calibration.fit(values, y_test, row_weights, weights)
         class_codes = np.searchsorted(self.classes_, y_test)
+        self._class_counts = counts_by_domain(
+            class_codes, domain_codes, len(self.classes_), weights
+        )
         held_out = class_codes, domain_codes, self.calibration_.probabilities(values)
         self.decision_rule_ = choose_rule(self.decision, *held_out, weights=weights)
 

@@ -398,8 +398,13 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         self.curves_: list[Curve] = []
         self.held_out_: HeldOut | None = None
         self.decision_rule_ = None
+        values = search_result.held_out
+        if not is_classification and values is not None and domain_codes is not None:
+            mean = values.mean(axis=0)
+            rows = np.flatnonzero(np.isfinite(mean).all(axis=1))
+            targets = y_array.astype(np.float64)
+            self.held_out_ = HeldOut.from_rows(targets, domain_codes, mean, rows=rows)
         if is_classification:
-            values = search_result.held_out
             if values is None:  # the scorer needs no outputs
                 values = driver.held_out_outputs(kind, data, splits, self.members_, smooth_score)
             if domain_codes is None:

@@ -467,12 +467,15 @@ def _decide(
 
 @converts(MethodSearch)
 def _convert_search(model: MethodSearch, X: Tensor) -> Any:
-    """Calibrate the outputs of the estimator, and decide by the rule."""
+    """Calibrate the outputs of the estimator, correct them for a site, and decide by the rule."""
     output = convert_inner(model.estimator_, X)
+    if not is_classifier(model):
+        return _correct(model, output)
     probabilities = output.probabilities
     if model.curve_ is not None:
         class_values = _class_values(model.estimator_, output, X, len(model.classes_))
         probabilities = _apply_curve(model.curve_, class_values)
+    probabilities = _correct(model, probabilities)
     return _decide(model.applied_rule, probabilities, output.decisions, output.codes)
 
 
