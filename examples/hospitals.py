@@ -159,10 +159,16 @@ def write_texts(numbers: dict[str, Any]) -> dict[str, str]:
         "seconds": f"about {numbers['cpu_seconds']:.0f} seconds on one core",
         "life": (
             f"the three held-out hospitals score {lowest:.2f} to {highest:.2f}, and "
-            f"{life['method']} scores {life['score']:.2f} at {life['new']}, "
-            f"{life['adapted']:.2f} after it was adapted with {N_LABELS} labels"
+            f"{life['method']} scores {life['score']:.2f} at {life['new']}{with_labels(life)}"
         ),
     }
+
+
+def with_labels(life: dict[str, Any]) -> str:
+    """Return the end of a sentence: the score after the model was adapted with labels."""
+    before, after = f"{life['score']:.2f}", f"{life['adapted']:.2f}"
+    labels = f"{N_LABELS} labels from there"
+    return f", with and without {labels}" if after == before else f", and {after} with {labels}"
 
 
 def replace_texts(old: dict[str, str], new: dict[str, str]) -> None:
@@ -245,10 +251,10 @@ def main() -> None:
     lowest, highest = life["held_out"][0], life["held_out"][-1]
     summary = (
         f"Promised for {life['new']}: balanced accuracy {life['mean']:.2f} ({lowest:.2f} to "
-        f"{highest:.2f} at the other three hospitals). Scored there: {life['score']:.2f}, and "
-        f"{life['adapted']:.2f} with ten labels. {100 * life['ill']:.0f} % of its patients are "
-        f"ill; the mean probability is {100 * life['predicted']:.0f} %, and "
-        f"{100 * life['predicted_adapted']:.0f} % with ten labels. Now all four hospitals:"
+        f"{highest:.2f} at the other three hospitals). Scored there: {life['score']:.2f}"
+        f"{with_labels(life)}. {100 * life['ill']:.0f} % of its patients are ill; the mean "
+        f"probability is {100 * life['predicted']:.0f} %, and "
+        f"{100 * life['predicted_adapted']:.0f} % after adapt. Now all four hospitals:"
     )
     print("\n".join(["", *textwrap.wrap(summary, 78)]))
     four = four_hospitals(options.folder)
