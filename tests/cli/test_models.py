@@ -351,3 +351,51 @@ def test_how_a_table_is_written_is_told_or_said_to_every_command(folder, tmp_pat
                "--no-report", "-o", tmp_path / "out")  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "columns left out because they cannot be used: seen, share" in done.stderr
+
+
+def test_the_weight_column_is_used_in_evaluate_and_fit(tmp_path):
+    """Rows of weight 2 are like two rows, and rows of weight 0 like none."""
+    frame = make_frame(160).drop(columns=["risk", "sex"]).dropna()
+    frame["times"] = np.arange(len(frame)) % 3
+    frame.to_csv(tmp_path / "weighted.csv", index=False)
+    copies = frame.loc[frame.index.repeat(frame["times"])].drop(columns="times")
+    copies.to_csv(tmp_path / "repeated.csv", index=False)
+    results = []
+    for name, options in (("weighted", ["--weight", "times"]), ("repeated", [])):
+        out, model = tmp_path / name, tmp_path / f"{name}.skops"
+        columns = [*COMMON, *options, "--methods", "constant,linear"]
+        done = run("evaluate", tmp_path / f"{name}.csv", *columns, "--no-report", "--out", out,
+                   "--max-rows", 0)  # fmt: skip
+        assert done.exit_code == 0, done.output
+        content = json.loads((out / "evaluation.json").read_text())
+        results.append([method["mean"] for method in content["methods"]])
+        done = run("fit", "--from", out, "--method", "linear", "-o", model)
+        assert done.exit_code == 0, done.output
+        p = models.TableModel.load(model).predictions(frame[["age", "dose"]].astype(float))
+        results.append(p["probability_yes"].tolist())
+    np.testing.assert_allclose(results[0], results[2], rtol=1e-6)
+    np.testing.assert_allclose(results[1], results[3], atol=1e-4)
+    command = ("fit", tmp_path / "weighted.csv", *COMMON, "--weight", "times")
+    done = run(*command, "--method", "linear", "-o", tmp_path / "direct.skops")
+    assert done.exit_code == 0, done.output
+    assert "rows have the weight 0 and are left out" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -2.0], "column 'times' must contain a weight of at least 0 for each row, but row 2"),
+        ([1.0, None], "row 2 has none"),
+        ([0.0, 0.0], "all rows have the weight 0 in column 'times'"),
+        (["1", "many"], "many"),
+    ],
+)
+def test_invalid_weights_in_a_table_are_an_error(tmp_path, weights, message):
+    frame = make_frame(40)
+    frame["times"] = weights * 20
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    done = run("fit", tmp_path / "t.csv", *COMMON, "--weight", "times", "-o", tmp_path / "m.skops")
+    assert done.exit_code == 2
+    assert message in done.stderr
+    done = run("fit", tmp_path / "t.csv", *COMMON, "--weight", "ill", "-o", tmp_path / "m.skops")
+    assert "target and weight are the same column, 'ill'" in done.stderr

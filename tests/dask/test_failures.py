@@ -138,24 +138,11 @@ def test_a_fit_of_files_survives_as_well(
     assert_gone(pids)
 
 
-def middle_value(model, X, y):
-    """Return a score that needs the values of all rows."""
-    return float(np.median(model.decision_function(X)))
-
-
-@pytest.mark.parametrize(
-    ("how_many", "scoring", "task"),
-    [
-        (1, None, "partial_sums"),
-        (2, None, "partial_sums"),
-        (2, "balanced_accuracy", "held_out_summaries"),
-        (1, middle_value, "held_out_summaries"),
-    ],
-)
-def test_a_ridge_search_survives_as_well(how_many, scoring, task, rows, doomed, worker_pids):
+@pytest.mark.parametrize("how_many", [1, 2])
+def test_a_ridge_search_survives_as_well(how_many, rows, doomed, worker_pids):
     X, y, domain = rows("three").arrays(cuts=np.linspace(0.05, 0.95, 19))
     grid = {"gammas": [0.1], "alphas": [0.1, 2.0]}
-    model = InvariantRidgeClassifierCV(n_landmarks=60, scoring=scoring, **grid)
+    model = InvariantRidgeClassifierCV(n_landmarks=60, **grid)
     undisturbed = clone(model).fit(X, y, sample_domain=domain)
     doomed.wait_for_workers(2, timeout=PATIENCE)
     pids = worker_pids(doomed)[:how_many]
@@ -163,7 +150,7 @@ def test_a_ridge_search_survives_as_well(how_many, scoring, task, rows, doomed, 
     def slow_fit(seconds):
         return clone(model).fit(slowed(X, seconds), y, domain)
 
-    harmed = fit_while(doomed, slow_fit, lambda: kill(pids), task)
+    harmed = fit_while(doomed, slow_fit, lambda: kill(pids), "partial_sums")
     assert_gone(pids)
     for name, scores in undisturbed.cv_results_.items():
         np.testing.assert_array_equal(harmed.cv_results_[name], scores)

@@ -56,6 +56,7 @@ def evaluate(
     *,
     target: options.Target,
     domain: options.Domain,
+    weight: options.Weight = None,
     task: options.Task = "auto",
     methods: Annotated[
         str | None,
@@ -165,8 +166,8 @@ def evaluate(
             f"this command would overwrite {' and '.join(existing_paths)}; use --force to allow "
             "this, or choose another folder with --out"
         )
-    table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
-    table_options |= {**vars(columns), **read_options.arguments()}
+    table_options: dict[str, Any] = {"target": target, "domain": domain, "weight": weight}
+    table_options |= {"task": task, **vars(columns), **read_options.arguments()}
     table = common.read_input(data, **table_options)
     common.print_notes(stderr(), table.notes)
     with dask_client(dask) as client, folds_on(client):

@@ -40,6 +40,7 @@ def fit(
     ] = None,
     target: options.Target = None,
     domain: options.Domain = None,
+    weight: options.Weight = None,
     method: Annotated[
         str, 'Method to fit; "auto" selects ensemble, or invariantridge for over 20,000 rows.'
     ] = "auto",
@@ -100,8 +101,8 @@ def fit(
         if estimator:
             raise ValueError("--estimator requires --from; add --from FOLDER or remove --estimator")
         find_method(method, 0)
-        table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
-        table_options |= {**vars(columns), **read_options.arguments()}
+        table_options: dict[str, Any] = {"target": target, "domain": domain, "weight": weight}
+        table_options |= {"task": task, **vars(columns), **read_options.arguments()}
         arguments: dict[str, Any] = {
             "method": method,
             "predictor": predictor,
@@ -114,6 +115,10 @@ def fit(
             from domainwise.models.large_table import LargeTable, exceeds_memory
 
             if exceeds_memory(data):
+                if weight is not None:
+                    raise ValueError(
+                        "--weight needs a table that fits into memory; remove --weight"
+                    )
                 large_table = common.read_input(data, **table_options, read=LargeTable.open)
     else:
         options.refuse_options(

@@ -34,6 +34,11 @@ Target = Annotated[str | None, "Column to predict.", "COLUMN"]
 Domain = Annotated[
     str | None, "Column with the domain of each row, such as its site or patient.", "COLUMN"
 ]
+Weight = Annotated[
+    str | None,
+    "Column that says how often each row counts in fits and scores; a row of weight 0 is left out.",
+    "COLUMN",
+]
 Task = Annotated[str, 'classification, regression, or "auto" to decide from the target.', "TASK"]
 Positive = Annotated[
     str | None,

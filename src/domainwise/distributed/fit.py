@@ -31,10 +31,9 @@ def fit_parquet(
 ) -> Estimator:
     """Fit an estimator to Parquet files, which may be larger than memory.
 
-    Fast estimators read the files once. A ridge search reads them a second time if its ``scoring``
-    needs predictions. A partition consists of adjacent row groups of a file, up to 32 MiB in total.
-    The footers of all files, which contain the numbers of rows, are read first. If a footer cannot
-    be read, an error is raised before anything is computed.
+    The rows are read once. A partition consists of adjacent row groups of a file, up to 32 MiB in
+    total. The footers of all files, which contain the numbers of rows, are read first. If a footer
+    cannot be read, an error is raised before anything is computed.
 
     Parameters
     ----------
@@ -83,7 +82,7 @@ def fit_parquet(
             f"fit_parquet does not support {type(estimator).__name__}. Pass a projection (such "
             "as FastDCM or InvariantFeatures), InvariantRidgeClassifierCV or InvariantRidgeCV."
         )
-    from domainwise.algebra.backends.dask import DaskBackend
+    from domainwise.algebra.backends.dask import partitions_of
     from domainwise.distributed.parquet import open_parquet
 
     names = [SequenceOf(str), None]
@@ -102,9 +101,13 @@ def fit_parquet(
             "Remove it from features."
         )
     with nullcontext() if client is None else client.as_current():
-        frame, partitions = open_parquet(path, label_columns, feature_names)
-        fitted_copy = copy.copy(estimator)
-        fitted_copy.fit_with(DaskBackend(partitions), frame, *labels)
+        frame, known_partitions = open_parquet(path, label_columns, feature_names)
+        fitted_copy: Any = copy.copy(estimator)
+        if hasattr(fitted_copy, "fit_partitions"):
+            y, sample_domain = labels
+            fitted_copy.fit_partitions(partitions_of(frame, y, sample_domain, known_partitions))
+        else:  # raises an error that names the estimator to use
+            fitted_copy.fit(frame, *labels)
     estimator.__dict__ = fitted_copy.__dict__
     return estimator
 

@@ -61,6 +61,7 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         max_rows=max(CHECKED_ROWS, 2 * len(np.unique(table.sample_domain))),
         random_state=setting.seed,
         pos_label=setting.pos_label,
+        weights=table.sample_weight,
     )
     run = partial(compare_methods, details=False, n_jobs=setting.n_jobs, progress=False)
     names = ("class_weight", "predictor", "decision")

@@ -126,16 +126,18 @@ class Evaluation(Results):
             model.steps.insert(0, ("read", source.reader))
         X = source.rows(rows, unfitted_method.prepare)
         with config_context(transform_output="default"):
-            fit_with_domains(model, X, source.y, source.domain_of(rows))
-            hold_out(model, X, source.y, source.domain_of(rows))
+            arguments = model, X, source.y, source.domain_of(rows), source.weights
+            fit_with_domains(*arguments)
+            hold_out(*arguments)
         return model
 
     @property
     def predictions_(self) -> Frame:
         """A data frame with each method's predictions for rows from held-out domains.
 
-        Columns: method, row (its index in X), domain, target, prediction, and for
-        classification the probability or decision value of each class.
+        Columns: method, row (its index in X; rows of weight 0 are not counted), domain, target,
+        prediction, weight (if rows have weights), and for classification the probability or
+        decision value of each class.
         """
         pandas, classes = import_pandas(), self.facts["classes"]
         frames = [
@@ -500,8 +502,9 @@ def prediction_columns(
 
     Decision values are included if there are no probabilities, or if ``all_outputs`` is True.
     """
+    names = ("row", "domain", "target", "prediction", "weight")
     columns: dict[str, Any] = {
-        name: getattr(prediction, name) for name in ("row", "domain", "target", "prediction")
+        name: array for name in names if (array := getattr(prediction, name)) is not None
     }
     if classes is None:
         return columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -209,7 +210,9 @@ def error_statement(evaluation: Results, predictions: DomainPredictions) -> tupl
     """The most frequent error, and the share of correct predictions in each domain."""
     classes: Any = evaluation.classes
     matrices = {
-        domain: confusion_matrix(record.target, record.prediction, labels=classes)
+        domain: confusion_matrix(
+            record.target, record.prediction, labels=classes, sample_weight=record.weight
+        )
         for domain, record in predictions.items()
     }
     columns = {
@@ -220,7 +223,7 @@ def error_statement(evaluation: Results, predictions: DomainPredictions) -> tupl
     if (error := _most_frequent_error(total)) is None:
         return say("no_errors", evaluation), columns
     true, predicted = error
-    counts = {"n_errors": int(total[error]), "n_rows": int(total[true].sum())}
+    counts = {"n_errors": round(total[error]), "n_rows": round(total[true].sum())}
     share, names = percent(counts["n_errors"] / counts["n_rows"]), classes[[true, predicted]]
     values = {"true": names[0], "predicted": names[1], "share": share, **counts}
     return say("errors", evaluation, **values), columns
@@ -238,14 +241,17 @@ def _error_text(matrix: Array, names: Array) -> str:
     if error is None:
         return "none"
     true, predicted = error
-    return f"{names[predicted]} instead of {names[true]}: {matrix[error]} of {matrix[true].sum()}"
+    counts = f"{matrix[error]:.0f} of {matrix[true].sum():.0f}"
+    return f"{names[predicted]} instead of {names[true]}: {counts}"
 
 
 def bias_statement(evaluation: Results, predictions: DomainPredictions) -> tuple[str, Columns]:
     """The domain with the largest bias, and the share of the squared error due to bias."""
     errors = {d: r.prediction - r.target.astype(float) for d, r in predictions.items()}
-    biases = {d: float(np.mean(e)) for d, e in errors.items()}
-    shares = {d: percent(biases[d] ** 2 / max(np.mean(e**2), 1e-300)) for d, e in errors.items()}
+    weights = {d: record.row_weights for d, record in predictions.items()}
+    biases = {d: float(np.average(e, weights=weights[d])) for d, e in errors.items()}
+    squares = {d: float(np.average(e**2, weights=weights[d])) for d, e in errors.items()}
+    shares = {d: percent(biases[d] ** 2 / max(squares[d], 1e-300)) for d in errors}
     domain = max(biases, key=lambda d: abs(biases[d]))
     direction = "high" if biases[domain] > 0 else "low"
     values = {"size": abs(biases[domain]), "direction": direction, "share": shares[domain]}
@@ -284,18 +290,21 @@ def coverage_by_domain(
     true_score_arrays = [true_scores for _, _, true_scores in scores.values()]
     pooled_scores = np.concatenate(true_score_arrays)
     domain_codes = np.repeat(np.arange(len(scores)), [len(array) for array in true_score_arrays])
+    weights = np.concatenate([record.row_weights for record in predictions.values()])
     coverage_and_size = {}
     for i, (domain, (output_name, class_scores, true_scores)) in enumerate(scores.items()):
         is_other = domain_codes != i
         quantiles = DomainQuantiles.approximately(
             pooled_scores[is_other],
             domain_codes[is_other],
+            weights[is_other],
             are_probabilities=output_name == "probabilities",
         )
         threshold = quantiles.threshold(level)
+        mean = partial(np.average, weights=predictions[domain].row_weights)
         sizes = (class_scores <= threshold).sum(axis=1)
-        mean_size = 2 * threshold if classes is None else sizes.mean()
-        coverage_and_size[domain] = (float((true_scores <= threshold).mean()), float(mean_size))
+        mean_size = 2 * threshold if classes is None else mean(sizes)
+        coverage_and_size[domain] = (float(mean(true_scores <= threshold)), float(mean_size))
     return coverage_and_size
 
 
@@ -306,12 +315,18 @@ def pictures(evaluation: Results, predictions: DomainPredictions) -> list[Pictur
         return []
     name = in_sentence(method)
     arrays = [
-        (record.target, record.probabilities, np.full(len(record.target), domain))
+        (
+            record.target,
+            record.probabilities,
+            np.full(len(record.target), domain),
+            record.row_weights,
+        )
         for domain, record in predictions.items()
     ]
     with drawing(4.3, 4.6) as figure:
-        columns = map(np.concatenate, zip(*arrays, strict=True))
-        CalibrationDisplay.from_predictions(*columns, classes=classes, ax=figure.subplots())
+        *columns, weights = map(np.concatenate, zip(*arrays, strict=True))
+        options: Any = {"classes": classes, "sample_weight": weights, "ax": figure.subplots()}
+        CalibrationDisplay.from_predictions(*columns, **options)
         alt = f"Probabilities of {name} against observed frequencies by held-out domain"
         caption = "On the dotted line, predicted probabilities equal observed frequencies"
         calibration_picture = Picture(to_svg(figure, "reliable", alt), alt, caption)

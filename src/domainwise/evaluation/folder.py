@@ -549,6 +549,8 @@ def _read_predictions(
             if classes is not None:
                 for name in ("target", "prediction"):
                     arrays[name] = classes[[code_by_class[label] for label in arrays[name]]]
+            if "weight" in rows:
+                arrays["weight"] = rows["weight"].to_numpy(dtype=np.float64)
             for output, columns in output_columns.items():
                 arrays[output] = rows[columns].to_numpy() if len(columns) else None
             place = {"domain": domain_by_name[domain], "kind": Kind(kind)}
@@ -587,7 +589,8 @@ def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
                 sha256.update(_to_bytes(frame[name].to_numpy()))
         else:
             sha256.update(_to_bytes(X))
-    for array in (source.y, source.domains, source.codes, problem.index, problem.classes):
+    arrays = (source.y, source.domains, source.codes, problem.index, problem.classes)
+    for array in (*arrays, *(() if source.weights is None else (source.weights,))):
         sha256.update(_to_bytes(array))
     for train, test in splits:
         sha256.update(_to_bytes(train) + _to_bytes(test))

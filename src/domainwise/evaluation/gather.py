@@ -149,7 +149,7 @@ def scored_evaluation(
     )
     evaluation.results = with_errors(evaluation, predictions_by_kind[Kind.SEEN], memo)
     evaluation.row_counts = {
-        domain: len(np.unique(np.concatenate([p.row for p in predictions])))
+        domain: _row_count(predictions)
         for domain, predictions in grouped(evaluation.records[evaluation.best.key]).items()
     }
     evaluation.weights = domain_weights(evaluation.results, evaluation.row_counts)
@@ -190,6 +190,14 @@ def with_errors(
             errors[name] = memo[key]
         results.append(replace(result, seen=seen_scores, errors=errors))
     return results
+
+
+def _row_count(predictions: Sequence[Prediction]) -> int:
+    """Number of rows of a domain, or the sum of their weights."""
+    rows, weights = (
+        np.concatenate([getattr(p, name) for p in predictions]) for name in ("row", "row_weights")
+    )
+    return round(weights[np.unique(rows, return_index=True)[1]].sum())
 
 
 def compare_columns(
@@ -334,7 +342,8 @@ def decision_note(problem: Problem) -> str:
     if problem.classes is None:
         return ""
     class_codes = codes_of(problem.full.y, problem.classes)
-    counts = counts_by_domain(class_codes, problem.full.codes, len(problem.classes))
+    full = problem.full
+    counts = counts_by_domain(class_codes, full.codes, len(problem.classes), full.weights)
     setting = problem.setting(1)
     metric = None if problem.measure.is_custom else problem.measure.name
     rule = rule_for(setting.decision, counts, setting.metric or metric)

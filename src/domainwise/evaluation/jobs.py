@@ -117,7 +117,8 @@ class MethodJob:
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
         X, y = problem.rows(train, method.prepare), problem.y[train]
-        return fit_with_domains(model, X, y, problem.domain_of(train))
+        weights = problem.weights_of(train)
+        return fit_with_domains(model, X, y, problem.domain_of(train), weights)
 
     def _add_predictions(self, rows: list[Row], context_flags: list[bool]) -> None:
         """Fit the method, and add its predictions to each row, with or without context."""
@@ -176,8 +177,11 @@ class MethodJob:
         score, y, measure = float("nan"), outputs.target, problem.measure
         # Only a custom scorer needs the model; all other scorers can score the outputs later.
         if measure.is_custom and measure.is_defined(y_train, y, problem.classification):
-            score = float(measure.scorer(model, problem.rows(rows, self.method.prepare), y))
-        arrays = {**vars(outputs), "domain": int(problem.codes[rows[0]])}
+            options = {} if problem.weights is None else {"sample_weight": problem.weights[rows]}
+            X = problem.rows(rows, self.method.prepare)
+            score = float(measure.scorer(model, X, y, **options))
+        arrays = {**vars(outputs), "weight": problem.weights_of(rows)}
+        arrays["domain"] = int(problem.codes[rows[0]])
         return Prediction(**arrays, row=problem.index[rows], kind=kind, score=score)
 
 
@@ -230,7 +234,7 @@ class SeenJob(MethodJob):
         model = Pipeline([*steps, ("model", model)])
         X, y = problem.rows(train, prepare), problem.y[train]
         domains = problem.domain_of(train) if self.method.kind == "own" else problem.codes[train]
-        return fit_with_domains(model, X, y, domains)
+        return fit_with_domains(model, X, y, domains, problem.weights_of(train))
 
 
 def _find_parameter(model: Any, name: str) -> str:
@@ -357,6 +361,9 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
                 _shuffle(X, i * n, codes, column, rng)
         targets = np.tile(y[rows], len(batch_columns))
         outputs = Predictions(model, X, problem.classes).outputs(targets)
+        if problem.weights is not None:
+            weights = np.tile(problem.weights[rows], len(batch_columns))
+            outputs = replace(outputs, weight=weights)
         for i, column in enumerate(batch_columns):
             copy_scores = [
                 measure.score_outputs(problem.classes, outputs, i * n + g) for g in groups
@@ -398,5 +405,6 @@ def predict_parts(
         with filtered_warnings():
             warnings.simplefilter("ignore", ContextWarning)
             parts = Predictions(whole.estimator, whole.X, whole.classes, part_codes, whole.rows)
-            outputs = replace(parts.outputs(prediction.target), domain=prediction.domain)
-            yield replace(prediction, kind=kind, **vars(outputs))
+            outputs = parts.outputs(prediction.target)
+            place = {"domain": prediction.domain, "weight": prediction.weight}
+            yield replace(prediction, kind=kind, **{**vars(outputs), **place})

@@ -22,7 +22,7 @@ from domainwise.base import inputs
 from domainwise.base.arrays import Array, content_keys
 from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
 from domainwise.held_out.scoring.measures import Measure, choose_measure, positive_last
-from domainwise.held_out.scoring.predictions import codes_of
+from domainwise.held_out.scoring.predictions import codes_of, has_argument
 from domainwise.models.registry import Setting
 from domainwise.models.table_model import make_preprocessor
 from domainwise.tables import cells
@@ -57,6 +57,7 @@ class Problem:
     reader: Any = None  #: converts a raw data frame to X; None if this is not needed
     notes: tuple[str, ...] = ()  #: how columns were read
     max_scored: int = 100_000  #: maximum number of rows that are scored
+    weights: Array | None = None  #: how often each row counts; positive, or None without weights
 
     @property
     def classification(self) -> bool:
@@ -128,6 +129,7 @@ class Problem:
             pos_label=self.positive,
             cv=cv,
             seed=self.seed,
+            weighted=self.weights is not None,
         )
         return replace(setting, **self.overrides)
 
@@ -139,6 +141,10 @@ class Problem:
         """Indices of all rows in the domains with these codes."""
         return np.flatnonzero(np.isin(self.codes, domain_codes))
 
+    def weights_of(self, index: Array) -> Array | None:
+        """The weight of each row in ``index``; None without weights."""
+        return None if self.weights is None else self.weights[index]
+
     def domain_of(self, index: Array) -> Array:
         """The domain name of each row in ``index``."""
         return np.asarray(self.domains[self.codes[index]])
@@ -148,7 +154,8 @@ class Problem:
         drawn_rows = np.sort(self._draw(max_rows))
         if len(drawn_rows) == len(self.y):
             return self
-        arrays = {name: getattr(self, name)[drawn_rows] for name in ("index", "y", "codes")}
+        names = ("index", "y", "codes", *(() if self.weights is None else ("weights",)))
+        arrays = {name: getattr(self, name)[drawn_rows] for name in names}
         X, raw = self.rows(drawn_rows), self.rows(drawn_rows, prepared=False)
         return replace(self, X=X, raw=raw, parent=self, **arrays)
 
@@ -203,10 +210,11 @@ def make_problem(
     pos_label: Any = None,
     inner_scoring: Any = None,
     schema: tables.Schema | None = None,
+    weights: Array | None = None,
 ) -> Problem:
     """Check the input, choose the task and the measure, and draw rows if there are many.
 
-    With a ``schema``, X and y must come from the table reader.
+    With a ``schema``, X and y must come from the table reader. ``weights`` must be positive.
     """
     raw = X if hasattr(X, "shape") else np.asarray(X)
     notes: list[str] = []
@@ -230,7 +238,13 @@ def make_problem(
         raise ValueError(
             f"pos_label={pos_label!r} names a class, but the target is continuous. Omit pos_label"
         )
-    measure = choose_measure(scoring, target, classification, pos_label, domains.codes)
+    if callable(scoring) and weights is not None and not has_argument(scoring, "sample_weight"):
+        raise ValueError(
+            f"scoring={scoring!r} does not accept sample_weight. Pass the name of a scorer, or one "
+            "made by sklearn.metrics.make_scorer"
+        )
+    args = (target, classification, pos_label, domains.codes)
+    measure = choose_measure(scoring, *args, sample_weight=weights)
     if reason := measure.undefined_reason(target, target, classification):
         target_text = "a continuous target" if classes is None else f"{len(classes)} classes"
         raise ValueError(
@@ -250,6 +264,7 @@ def make_problem(
         inner_scoring=inner_scoring,
         reader=reader,
         notes=tuple(map(sentence, notes)),
+        weights=weights,
     )
     return problem.drawn(max_rows)
 

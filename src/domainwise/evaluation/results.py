@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Annotated, Any, Self, TypedDict
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
 from domainwise.base.arrays import Array, CrossValidator, Label
 from domainwise.base.files import Plain, stored
@@ -26,7 +25,7 @@ from domainwise.held_out.calibration.curves import SMALLEST
 from domainwise.held_out.calibration.decisions import rule_for
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import SCALES, Ends, inside, scale_of
-from domainwise.held_out.scoring.predictions import Outputs, codes_of
+from domainwise.held_out.scoring.predictions import Outputs, codes_of, roc_auc
 from domainwise.held_out.scoring.statistics import (
     defined_score,
     expected_range,
@@ -389,7 +388,8 @@ class Results:
             return []
         rule = None
         if classes is not None:
-            counts = counts_by_domain(outputs.y, outputs.domain_codes, len(classes))
+            codes = outputs.y, outputs.domain_codes
+            counts = counts_by_domain(*codes, len(classes), outputs.weights)
             rule = rule_for(self.facts.get("decision", "auto"), counts, measure.name)
         scorer = outputs_score(measure, classes, rule)
         # If the method itself decides by another rule, its scores are shifted by the difference.
@@ -510,10 +510,13 @@ def probability_scores(
         is_positive = codes_of(outputs.target, classes) == 1
         p = np.asarray(outputs.probabilities[:, 1], dtype=np.float64)
         true_class_p = np.where(is_positive, p, 1.0 - p)
-        scores["log_loss"].append(-float(np.mean(np.log(np.maximum(true_class_p, SMALLEST)))))
-        scores["brier_score"].append(float(np.mean((1.0 - true_class_p) ** 2)))
-        if 0 < is_positive.sum() < len(is_positive):
-            scores["roc_auc"].append(float(roc_auc_score(is_positive, p)))
+        losses = {
+            "log_loss": -np.log(np.maximum(true_class_p, SMALLEST)),
+            "brier_score": (1.0 - true_class_p) ** 2,
+        }
+        for name, row_losses in losses.items():
+            scores[name].append(float(np.average(row_losses, weights=outputs.weight)))
+        scores["roc_auc"].append(roc_auc(is_positive, p, outputs.weight))
     return {name: finite_mean(values) for name, values in scores.items()}
 
 
@@ -540,7 +543,7 @@ def joined(predictions: Sequence[Prediction]) -> Outputs:
     """Join the predictions of several models for one domain, in table order."""
     order = np.argsort(np.concatenate([p.row for p in predictions]), kind="stable")
     arrays_by_name: dict[str, Any] = {}
-    for name in ("target", "prediction", "probabilities", "decisions"):
+    for name in ("target", "prediction", "probabilities", "decisions", "weight"):
         arrays = [getattr(prediction, name) for prediction in predictions]
         is_missing = any(array is None for array in arrays)
         arrays_by_name[name] = None if is_missing else np.concatenate(arrays)[order]
@@ -552,7 +555,7 @@ def pooled_score(
 ) -> float:
     """Score of all rows of a domain together, even if several models predicted them."""
     if measure.is_custom:
-        scores, weights = zip(*((p.score, len(p.row)) for p in predictions), strict=True)
+        scores, weights = zip(*((p.score, p.row_weights.sum()) for p in predictions), strict=True)
         return float(np.average(scores, weights=weights))
     return defined_score(measure.score_outputs, classes, joined(predictions))
 
@@ -564,19 +567,24 @@ def held_out_outputs(
 
     If a row was held out more than once, its first prediction is used.
     """
-    fields = ("row", "target", "prediction" if classes is None else "probabilities")
+    fields = ["row", "target", "prediction" if classes is None else "probabilities"]
+    output_name = fields[-1]
+    if any(p.weight is not None for predictions in predictions_by_domain for p in predictions):
+        fields.append("row_weights")
     domain_arrays = []
     for domain_code, predictions in enumerate(predictions_by_domain):
-        if any(getattr(prediction, fields[-1]) is None for prediction in predictions):
+        if any(getattr(prediction, output_name) is None for prediction in predictions):
             return None
         if predictions:
-            rows, y, outputs = (
+            rows, *arrays = (
                 np.concatenate([getattr(p, name) for p in predictions]) for name in fields
             )
             indices = np.unique(rows, return_index=True)[1]  # first prediction for each row
-            domain_arrays.append((y[indices], np.full(len(indices), domain_code), outputs[indices]))
+            codes = np.full(len(rows), domain_code)
+            domain_arrays.append([array[indices] for array in (codes, *arrays)])
     if not domain_arrays:
         return None
-    y, domain_codes, outputs = map(np.concatenate, zip(*domain_arrays, strict=True))
+    domain_codes, y, outputs, *weights = map(np.concatenate, zip(*domain_arrays, strict=True))
     y = y.astype(np.float64) if classes is None else codes_of(y, classes)
-    return SourceOutputs(y, domain_codes, outputs.astype(np.float64).reshape(len(outputs), -1))
+    outputs = outputs.astype(np.float64).reshape(len(outputs), -1)
+    return SourceOutputs(y, domain_codes, outputs, weights=weights[0] if weights else None)

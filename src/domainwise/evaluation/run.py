@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from domainwise.base.arguments import AUTO, CONSTRAINTS, POSITIVE, SEED, check_arguments
-from domainwise.base.arrays import ArrayLike, CrossValidator, Label, Scoring
+from domainwise.base.arrays import ArrayLike, CrossValidator, Label, MaybeArray, Scoring
 from domainwise.base.files import to_json
-from domainwise.base.inputs import check_is_table
+from domainwise.base.inputs import check_is_table, rows_with_weight
+from domainwise.base.messages import listed
 from domainwise.base.process import Progress, run_jobs
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import (
@@ -49,7 +50,7 @@ from domainwise.evaluation.plan import (
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
 from domainwise.evaluation.results import Kind
 from domainwise.held_out.calibration.decisions import check_decision
-from domainwise.held_out.folds import LeaveDomainsOut, Split
+from domainwise.held_out.folds import LeaveDomainsOut, Split, without_rows
 from domainwise.held_out.scoring.measures import Measure, choose_measure
 from domainwise.models.registry import TRIVIAL, Method, choose_methods, methods_for
 from domainwise.tables.schema import Table
@@ -80,6 +81,7 @@ def evaluate(
     prepare: bool = True,
     inner_scoring: Scoring = None,
     threshold: float | None = None,
+    sample_weight: MaybeArray | str = None,
     quick: bool = False,
     time_budget: float | str = "auto",
     plan: Evaluation | Plan | Mapping[str, object] | str | Path | None = None,
@@ -153,6 +155,11 @@ def evaluate(
         with the largest ratio of probability and frequency if all classes count the same in the
         metric (such as balanced accuracy), and the most probable class for the accuracy. For other
         metrics, it depends on whether a class is rare.
+    sample_weight : array-like of shape (n_samples,) or str, default=None
+        How often each row counts, in fits, scores, calibration and decisions: a weight of 2 means
+        that the row occurs twice, and a weight of 0 that it does not occur. Intervals therefore
+        depend on the sum of the weights. A str is the name of a column. Medians that replace
+        missing values, and the statistics of a domain in context, are unweighted.
     quick : bool, default=False
         Whether to finish in at most about half a minute. Domains are held out in at most three
         groups. If this still takes too long, methods are skipped first, and then fewer rows are
@@ -210,9 +217,11 @@ def evaluate(
         "out": [str, os.PathLike, None],
     }
     check_arguments("evaluate", rules, prepare=prepare, **options)
-    X, y, sample_domain = _separate_columns(X, y, sample_domain)
+    X, y, sample_domain, sample_weight = _separate_columns(X, y, sample_domain, sample_weight)
+    options["cv"] = without_rows(cv, sample_weight)
+    weights, X, y, sample_domain = rows_with_weight(sample_weight, X, y, sample_domain)
     evaluation = _evaluate(
-        partial(make_problem, X, y, sample_domain, task=task),
+        partial(make_problem, X, y, sample_domain, task=task, weights=weights),
         choose_methods(methods, prepare=prepare),
         scoring=scoring,
         pos_label=pos_label,
@@ -233,6 +242,7 @@ def evaluate_table(table: Table, methods: Sequence[Method], **options: Any) -> E
     """
     X, y, sample_domain, schema = table.X, table.y, table.sample_domain, table.schema
     create_problem = partial(make_problem, X, y, sample_domain, task=schema.task, schema=schema)
+    create_problem = partial(create_problem, weights=table.sample_weight)
     return _evaluate(create_problem, methods, **options)
 
 
@@ -304,13 +314,15 @@ def _evaluate(
     return evaluation
 
 
-def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-    """Separate the target and the domains from X if they are passed as column names."""
+def _separate_columns(
+    X: Any, y: Any, sample_domain: Any, sample_weight: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Separate target, domains and weights from X if they are passed as column names."""
     check_is_table(X)
-    arguments = {"y": y, "sample_domain": sample_domain}
+    arguments = {"y": y, "sample_domain": sample_domain, "sample_weight": sample_weight}
     name_by_argument = {key: value for key, value in arguments.items() if np.isscalar(value)}
     if not name_by_argument:
-        return X, y, sample_domain
+        return X, y, sample_domain, sample_weight
     X = X.to_pandas() if hasattr(X, "to_pandas") else X
     column_names = list(getattr(X, "columns", ()))
     for argument, name in name_by_argument.items():
@@ -324,9 +336,8 @@ def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any
             repeated_text = "names several columns of X. Rename all but one of them"
             raise ValueError(f"{argument}={name!r} {repeated_text if n_matches else missing_text}")
     if len({*name_by_argument.values()}) < len(name_by_argument):
-        raise ValueError(
-            f"y and sample_domain are the same column, {y!r}. Pass two different columns"
-        )
+        names = listed([*name_by_argument])
+        raise ValueError(f"{names} must be different columns; got {[*name_by_argument.values()]}")
     arguments |= {argument: X[name] for argument, name in name_by_argument.items()}
     return X.drop(columns=[*name_by_argument.values()]), *arguments.values()
 

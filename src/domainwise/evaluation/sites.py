@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,9 @@ from domainwise.base.arrays import Array, Frame, Label
 from domainwise.base.files import to_json
 from domainwise.estimators.adaptation.corrections import SourceOutputs
 from domainwise.evaluation.results import MethodResult, Results, grouped, held_out_outputs
-from domainwise.held_out.scoring.pooling import PooledScores, auc_error, pool_measure
+from domainwise.held_out.calibration.curves import equal_weights
+from domainwise.held_out.scoring.pooling import PooledScores, pool_measure
+from domainwise.held_out.scoring.predictions import roc_auc
 from domainwise.held_out.scoring.site_calibration import (
     MIN_PROBABILITY,
     DecisionCurves,
@@ -22,9 +23,7 @@ from domainwise.held_out.scoring.site_calibration import (
     SiteRows,
     auc_estimate,
     check_threshold,
-    class_estimates,
     decision_curves,
-    number_estimates,
 )
 from domainwise.tables.errors import import_pandas
 
@@ -173,36 +172,38 @@ def outputs_of(results: Results, method: MethodResult) -> tuple[SourceOutputs, l
     return outputs, domains
 
 
+def site_rows(results: Results, method: MethodResult, code: int | None = 1) -> SiteRows:
+    """Return a method's held-out outputs for a class, or for a continuous target (None)."""
+    outputs, domains = outputs_of(results, method)
+    y = outputs.y if code is None else outputs.y == code
+    weights = np.ones(len(y)) if outputs.weights is None else outputs.weights
+    columns = y, outputs.outputs[:, code or 0], outputs.domain_codes
+    return SiteRows(*columns, domains, weights, LEVEL, POOLED_LEVEL)
+
+
 def calibration_estimates(
     results: Results, method: MethodResult
 ) -> dict[Any, dict[str, SiteEstimates]]:
     """Calibration of a method by class (None for numbers), quantity and domain."""
-    outputs, domains = outputs_of(results, method)
-    levels, codes = {"level": LEVEL, "pooled_level": POOLED_LEVEL}, outputs.domain_codes
-    if results.classes is None:
-        return {None: number_estimates(outputs.y, outputs.outputs[:, 0], codes, domains, **levels)}
+    names = [None] if results.classes is None else results.classes.tolist()
     return {
-        results.classes.tolist()[code]: class_estimates(
-            outputs.y == code, outputs.outputs[:, code], codes, domains, **levels
-        )
+        names[code or 0]: site_rows(results, method, code).calibration()
         for code in event_codes(results.classes)
     }
 
 
 def site_calibration(results: Results, method: MethodResult) -> SiteCalibration:
     """Calibration of a method by domain and pooled."""
-    outputs, domains = outputs_of(results, method)
     by_class, rows = calibration_estimates(results, method), []
-    for name, estimates in by_class.items():
-        for domain_code, domain in enumerate(domains):
-            counts: Any = next(iter(estimates.values())).sites[domain]
+    for code, (name, estimates) in zip(event_codes(results.classes), by_class.items(), strict=True):
+        all_rows = site_rows(results, method, code)
+        for domain_code, domain in enumerate(all_rows.domains or ()):
+            site = all_rows.site(all_rows.codes == domain_code)
             row: dict[str, Any] = {"domain": domain}
             row |= {"class": name} if len(by_class) > 1 else {}
-            row["rows"] = counts.n_rows
-            if results.classes is not None:
-                in_domain = outputs.domain_codes == domain_code
-                p = outputs.outputs[in_domain, results.classes.tolist().index(name)]
-                row |= {"events": counts.n_events, "expected": float(p.sum())}
+            row["rows"] = site.n
+            if code is not None:
+                row |= {"events": site.n_events, "expected": float(np.sum(site.weights * site.p))}
             rows.append(row | estimate_columns(estimates, domain))
     pooled: dict[Any, Any] = {
         name: {quantity: estimate.pooled for quantity, estimate in estimates.items()}
@@ -228,13 +229,9 @@ def event_estimates(
     results: Results, method: MethodResult, threshold: float | None
 ) -> dict[str, SiteEstimates]:
     """AUC of a method for two classes and, at a threshold, what a decision is worth."""
-    outputs, domains = event_outputs(results, method)
-    rows = SiteRows(outputs.y == 1, outputs.outputs[:, 1], outputs.domain_codes, domains)
-    auc: Any = rows.estimate(partial(auc_estimate, level=LEVEL), "logit", POOLED_LEVEL)
-    decisions: Any = {}
-    if threshold is not None:
-        decisions = rows.decisions(threshold, LEVEL, POOLED_LEVEL)
-    return {"auc": auc, **decisions}
+    rows = event_rows(results, method)
+    decisions: Any = {} if threshold is None else rows.decisions(threshold)
+    return {"auc": rows.by_site(auc_estimate, "logit"), **decisions}
 
 
 def site_decisions(
@@ -267,17 +264,15 @@ def method_decision_curves(
     results: Results, method: MethodResult, thresholds: Any = None
 ) -> DecisionCurves:
     """Net benefit of a method for two classes, by domain and threshold."""
-    outputs, domains = event_outputs(results, method)
     grid = THRESHOLDS if thresholds is None else np.atleast_1d(np.asarray(thresholds, dtype=float))
-    p = outputs.outputs[:, 1]
-    return decision_curves(outputs.y == 1, p, outputs.domain_codes, domains, grid)
+    return decision_curves(event_rows(results, method), grid)
 
 
-def event_outputs(results: Results, method: MethodResult) -> tuple[SourceOutputs, list[Label]]:
-    """:func:`outputs_of` for two classes."""
+def event_rows(results: Results, method: MethodResult) -> SiteRows:
+    """:func:`site_rows` for two classes."""
     if results.classes is None or len(results.classes) != 2:
         raise ValueError("the net benefit of a decision needs a target with two classes")
-    return outputs_of(results, method)
+    return site_rows(results, method)
 
 
 @dataclass(frozen=True)
@@ -310,9 +305,7 @@ def validation_size(
     outputs, domains = outputs_of(results, method)
     z = float(ndtri((1 + LEVEL) / 2))
     masks = [outputs.domain_codes == code for code in range(len(domains))]
-    weights = np.zeros(len(outputs.y))  # domains count the same
-    for mask in masks:
-        weights[mask] = 1.0 / (mask.sum() * len(masks))
+    weights = equal_weights(outputs.domain_codes, sample_weight=outputs.weights)
     if results.classes is None:
         predictions = outputs.outputs[:, 0]
         squares = (predictions - outputs.y) ** 2
@@ -337,7 +330,7 @@ def validation_size(
         variance = np.inf
         if (determinant := float(np.linalg.det(information))) > 0:
             variance = float(information[0, 0]) / determinant
-        by_site = [auc_error(is_event[mask], p[mask])[0] for mask in masks]
+        by_site = [roc_auc(is_event[mask], p[mask], weights[mask]) for mask in masks]
         needed = {
             "oe": (1 - share) / share * (z / np.log1p(oe)) ** 2,
             "slope": variance * (z / slope) ** 2,

@@ -48,8 +48,6 @@ N_COPIES = 4
 SAMPLE_ROWS, SAMPLE_PIECES = 40_000, 20
 #: Maximum number of rows in a prediction task. A longer row group is read by several tasks.
 TASK_ROWS = 2 * CHUNK_ROWS
-#: Number of values in a sketch. A merge shifts a rank by at most 1 / (2 * SKETCH_SIZE) of the rows.
-SKETCH_SIZE = 2000
 METHOD = "invariantridge"  #: the method that can be fitted to sums over rows
 
 
@@ -100,34 +98,7 @@ class Reader:
         return frame.assign(y=y, domain=[self.labels[1][text] for text in domains])
 
 
-# Statistics of a table in chunks, which can be merged. Medians have rank errors up to 1 %.
-
-Sketch = tuple[Array, Array]  #: Sorted values, and the number of rows that each represents.
-
-
-def make_sketch(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
-    """Sort weighted values; if there are more than ``size``, select ``size`` with equal weights."""
-    order = np.argsort(values, kind="stable")
-    values, weights = values[order], weights[order]
-    if len(values) <= size:
-        return values, weights
-    mid_ranks, total_weight = np.cumsum(weights) - weights / 2, float(weights.sum())
-    ranks = (np.arange(size) + 0.5) * (total_weight / size)
-    indices = np.searchsorted(mid_ranks, ranks).clip(max=len(values) - 1)
-    return values[indices], np.full(size, total_weight / size)
-
-
-def merge_sketches(sketches: Sequence[Sketch]) -> Sketch:
-    """Merge several sketches into one sketch of all rows."""
-    values, weights = (np.concatenate(arrays) for arrays in zip(*sketches, strict=True))
-    return make_sketch(values, weights)
-
-
-def median(sketch: Sketch) -> float:
-    """Return the median of the rows that a sketch represents; 0 for a sketch without values."""
-    values, weights = sketch
-    index = np.searchsorted(np.cumsum(weights), 0.5 * weights.sum())
-    return float(values[min(index, len(values) - 1)]) if len(values) else 0.0
+# Statistics of a table in chunks, which can be merged.
 
 
 @dataclass(frozen=True)
@@ -136,7 +107,6 @@ class Statistics:
 
     n_left_out: int  #: number of rows without a target or domain
     numbers: Moments
-    sketches: list[Sketch]
     categories: list[Counter[str]]
     classes: Counter[str]
     domains: Counter[str]
@@ -146,18 +116,15 @@ class Statistics:
         return Statistics(
             self.n_left_out + other.n_left_out,
             self.numbers.merged(other.numbers),
-            [merge_sketches(pair) for pair in zip(self.sketches, other.sketches, strict=True)],
             [a + b for a, b in zip(self.categories, other.categories, strict=True)],
             self.classes + other.classes,
             self.domains + other.domains,
         )
 
-    def medians(self) -> Array:
-        """Return the median of each numeric column; 0 for a column without values."""
-        return np.array([median(sketch) for sketch in self.sketches])
-
-    def preprocessor(self, schema: Schema) -> Any:
+    def preprocessor(self, schema: Schema, sample: Any) -> Any:
         """Return the preprocessor for these rows, equal to one fitted to all of them.
+
+        Missing numbers are replaced by the medians of a sample of the rows.
 
         scikit-learn cannot create a fitted transformer from known statistics, and transform needs
         private attributes that only fit sets. So the preprocessor is fitted to made-up rows with
@@ -186,7 +153,8 @@ class Statistics:
         steps = preprocessor.named_transformers_
         if schema.numbers:
             imputer, scaler = steps["numeric"][0], steps["numeric"][1]
-            p, n_rows, medians = len(schema.numbers), self.domains.total(), self.medians()
+            p, n_rows = len(schema.numbers), self.domains.total()
+            medians = sample[list(schema.numbers)].median().fillna(0.0).to_numpy(dtype=np.float64)
             n_values, means, squares = (np.asarray(m)[0, :p] for m in vars(self.numbers).values())
             n_missing = n_rows - n_values
             all_means = (n_values * means + n_missing * medians) / n_rows  # after imputation
@@ -212,12 +180,10 @@ def statistics_of(reader: Reader, piece: parquet.Piece) -> Statistics:
     """Compute the statistics of a piece, in the first pass."""
     X, y, domains, n_left_out = reader.rows(piece)
     numeric_values = X[reader.schema.numbers].to_numpy(dtype=np.float64)
-    present_values = [column[~np.isnan(column)] for column in numeric_values.T]
     class_counts = Counter(y.tolist()) if reader.schema.task == "classification" else Counter()
     return Statistics(
         n_left_out,
         Moments.of_rows(numeric_values, np.zeros(len(X), dtype=np.int64), 1),
-        [make_sketch(column, np.ones(len(column))) for column in present_values],
         [Counter(X[name].dropna().tolist()) for name in reader.schema.categorical],
         class_counts,
         Counter(domains.tolist()),
@@ -294,7 +260,7 @@ class LargeTable:
         setting = replace(table_setting(self.table, **options), n_rows=n_rows)
         labels = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
         class_labels, domain_labels = labels
-        preprocessor = statistics.preprocessor(schema)
+        preprocessor = statistics.preprocessor(schema, self.table.X)
         reader = replace(self.reader, preprocessor=preprocessor, labels=labels)
         features, sources = reader.feature_names, tuple(piece.source for piece in self.pieces)
         layout = Layout(tuple(features), len(features), np.dtype(np.float64), "y", "domain")
@@ -311,7 +277,8 @@ class LargeTable:
             f"{len(self.table.y)} of {n_rows} rows"
         ]
         if schema.numbers:
-            notes.append("column medians are approximate; their rank error is at most 1 %")
+            sample_text = f"{len(self.table.y)} sampled rows"
+            notes.append(f"missing numbers are replaced by the medians of {sample_text}")
         if statistics.n_left_out:
             notes.append(f"{statistics.n_left_out} rows have no target or domain and are left out")
         sample_notes = [note for note in self.table.notes if "rows have no" not in note]

@@ -57,6 +57,16 @@ class Setting:
     cv: Any = None
     seed: int = 0
     n_jobs: int | None = None
+    weighted: bool = False  #: whether rows have weights
+
+    @property
+    def predictor_name(self) -> str:
+        """The predictor after a projection."""
+        if self.predictor != "auto":
+            return self.predictor
+        # scikit-learn's discriminants do not accept weights.
+        names = PREDICTORS[self.task]
+        return "logistic" if self.weighted and self.classification else names[0]
 
     @property
     def task(self) -> str:
@@ -208,8 +218,7 @@ def make_predictor(setting: Setting) -> Any:
             f"predictor={setting.predictor!r} is not supported for {setting.task}. Use one of "
             f"{', '.join(predictor_names)}"
         )
-    name = predictor_names[0] if setting.predictor == "auto" else setting.predictor
-    class_weight = setting.class_weight
+    name, class_weight = setting.predictor_name, setting.class_weight
     if name == "ridge":
         return Ridge()
     if name == "lda":

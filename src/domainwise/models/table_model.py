@@ -31,7 +31,7 @@ from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.predictions import Outputs, Predictions, fit_with_domains
 from domainwise.models.files.persistence import ModelFileError, load_saved, read_info, save
 from domainwise.models.files.values import training_rows
-from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
+from domainwise.models.registry import METHODS, Method, Setting, find_method
 from domainwise.models.tuning import MethodSearch, hold_out
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 from domainwise.tables.files import open_table
@@ -245,7 +245,8 @@ def table_setting(
     `evaluate`. Parameters are chosen by ``inner_scoring``; None means log loss or squared error.
     """
     classification = table.schema.task == "classification"
-    measure = choose_measure(scoring, table.y, classification, pos_label, table.sample_domain)
+    args, weights = (table.y, classification, pos_label, table.sample_domain), table.sample_weight
+    measure = choose_measure(scoring, *args, sample_weight=weights)
     if class_weight not in (None, "balanced"):
         raise ValueError(f"class_weight must be 'balanced' or None; got {class_weight!r}")
     if class_weight is not None and not classification:
@@ -264,6 +265,7 @@ def table_setting(
         pos_label=pos_label,
         seed=random_state,
         n_jobs=n_jobs,
+        weighted=weights is not None,
     )
 
 
@@ -307,9 +309,10 @@ def fit_table(
     pipeline = method.pipeline(setting, make_preprocessor(table.schema), watch=True)
     with filtered_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
-        fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
+        arguments = pipeline, table.X, table.y, table.sample_domain, table.sample_weight
+        fit_with_domains(*arguments)
         if rows:
-            hold_out(pipeline, table.X, table.y, table.sample_domain)
+            hold_out(*arguments)
     if not rows:
         pipeline[-1].held_out_ = None  # it contains targets of training rows
         refuse_rows(method.key, training_rows(pipeline))
@@ -349,10 +352,9 @@ def describe_model(
     if getattr(model, "uses_context", False):
         # "promised" is later set to True if the model is chosen by its score with context.
         context = {"batch_size": int(model.context_batch_size_), "promised": False}
-    predictor = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
     return {
         "method": method.key,
-        "predictor": "" if projector is None else predictor,
+        "predictor": "" if projector is None else setting.predictor_name,
         "classes": classes,
         "class_weight": setting.class_weight,
         "decision": None if rule is None or classes is None else rule.describe(classes),

@@ -26,7 +26,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.algebra.kernels.functions import Kernel, resolve_gamma
 from domainwise.base.arrays import Array
-from domainwise.base.inputs import check_sample_domain, quiet_about_domains, take_rows
+from domainwise.base.inputs import (
+    check_sample_domain,
+    check_sample_weight,
+    quiet_about_domains,
+    take_rows,
+    weight_argument,
+)
 from domainwise.base.signatures import arguments
 from domainwise.estimators.adaptation.adapter import Adaptable, model_outputs
 from domainwise.estimators.ensemble.trees import bin_borders
@@ -121,15 +127,17 @@ class MethodSearchKind:
         """Score the candidates on one split."""
         ((train, test),) = splits
         train_data, X_test, y_test = data.take(train), take_rows(data.X, test), data.y[test]
+        weights = None if data.weights is None else data.weights[test]
         if self.use_shortcuts and isinstance(self.estimator, BOOSTING):
             train_data, X_test = _bin_values(train_data, X_test, self.estimator.max_bins)
         with quiet_about_domains():
             if len(batch) == 1:
                 (model,) = self.fit(train_data, batch)
-                return Outcomes([[score.outcome(model, X_test, y_test)]])
+                return Outcomes([[score.outcome(model, X_test, y_test, weights)]])
             with one_thread_if_small(data.X), quiet_scores():
                 fitted_pairs = self._fit_shared(train_data, batch, X_test)
-                return Outcomes([[score.outcome(model, X, y_test)] for model, X in fitted_pairs])
+                outcomes = [score.outcome(model, X, y_test, weights) for model, X in fitted_pairs]
+                return Outcomes([[outcome] for outcome in outcomes])
 
     def _fit_shared(
         self, train_data: Data, batch: Sequence[Candidate], X_test: Array
@@ -138,14 +146,16 @@ class MethodSearchKind:
         if self.step:
             predictor = quick_head(self.estimator.steps[-1][1])
             for Z, Z_test in project_grid(self._searched_estimator, batch, train_data, X_test):
-                yield copy(predictor).fit(Z, train_data.y), Z_test
+                weights = weight_argument(predictor, train_data.weights)
+                yield copy(predictor).fit(Z, train_data.y, **weights), Z_test
             return
         gamma = batch[0].get("gamma", self.estimator.gamma)
+        weights = {} if train_data.weights is None else {"sample_weight": train_data.weights}
         kernel = Kernel("rbf", gamma=gamma).centred_on(train_data.X)
         K, K_test = kernel.matrix(train_data.X), kernel.matrix(X_test, train_data.X)
         for candidate in batch:
             model = clone(self.estimator).set_params(**{**candidate, "kernel": "precomputed"})
-            yield model.fit(K, train_data.y), K_test
+            yield model.fit(K, train_data.y, **weights), K_test
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit candidates; domains are passed to estimators that request them."""
@@ -153,7 +163,8 @@ class MethodSearchKind:
         for candidate in chosen:
             parameters = {prefix + name: clone(v, safe=False) for name, v in candidate.items()}
             model = clone(self.estimator).set_params(**parameters)
-            models.append(fit_with_domains(model, data.X, data.y, data.sample_domain))
+            rows = data.X, data.y, data.sample_domain, data.weights
+            models.append(fit_with_domains(model, *rows))
         return models
 
 
@@ -242,9 +253,9 @@ class MethodSearch(Adaptable, MetaEstimator):
     _rule: DecisionRule | None = field(default=None, init=False)
     held_out_: HeldOut | None = field(default=None, init=False)
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_domain: Any = None, sample_weight: Any = None) -> Self:
         """Choose arguments on held-out source domains, then fit to all rows."""
-        y = np.asarray(y)
+        y, weights = np.asarray(y), check_sample_weight(sample_weight, len(y))
         domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
         domains = sample_domain if self.own or sample_domain is None else domain_codes
         self._reset_adaptation()
@@ -252,21 +263,22 @@ class MethodSearch(Adaptable, MetaEstimator):
         if self.grid is None and not self.calibrates:
             model = clone(self.estimator)
             if self.searches:
-                model.set_params(scoring=self.scoring and self._scorer(y, domain_codes)[0])
-            fit_with_domains(model, X, y, domains)
+                model.set_params(scoring=self.scoring and self._scorer(y, domain_codes, weights)[0])
+            fit_with_domains(model, X, y, domains, weights)
             if self.searches:
                 model.set_params(scoring=None)
-            return self.set_fitted(model, {}, [{}], None)._decide(y, domain_codes)
+            return self.set_fitted(model, {}, [{}], None)._decide(y, domain_codes, weights)
         row_indices = np.arange(len(y))
         if not self.searches:
             is_svm = isinstance(self.estimator, (SVC, SVR)) and not self.own
             max_rows = SVM_SEARCH_ROWS if is_svm else SEARCH_ROWS
             max_rows = max(max_rows, 2 * (int(domain_codes.max()) + 1))
             row_indices = draw_rows(domain_codes, max_rows, 0)
-        data = Data(X, y, None if domains is None else np.asarray(domains))
+        data = Data(X, y, None if domains is None else np.asarray(domains), weights=weights)
         search_data = data if len(row_indices) == len(y) else data.take(row_indices)
         y_and_codes = y[row_indices], domain_codes[row_indices]
-        scorer, is_usable = self._scorer(*y_and_codes)
+        search_rows = *y_and_codes, search_data.weights
+        scorer, is_usable = self._scorer(*search_rows)
         splits, selected_on = domain_folds(
             *y_and_codes,
             classification=_is_classification(self.estimator, y),
@@ -280,7 +292,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         with quiet_about_domains():  # domain_folds has warned already
             if self.searches:
                 held_out = self._fit_search(data, splits, grids, scorer, selected_on)
-                return self._decide(y, domain_codes, held_out)
+                return self._decide(y, domain_codes, weights, held_out)
             use_shortcuts = not self.own and isinstance(X, np.ndarray)
             kind = MethodSearchKind(self.estimator, self.step, grids, use_shortcuts)
             # A user's score may be too noisy on individual domains to drop candidates early.
@@ -289,7 +301,7 @@ class MethodSearch(Adaptable, MetaEstimator):
             search_result = search(kind, search_data, splits, score, race=race, n_jobs=n_jobs)
             chosen, held_out = search_result.chosen[0], search_result.held_out
             if self.calibrates and held_out is None:  # a user's scorer does not return outputs
-                smooth_score = self._smooth_score(*y_and_codes)
+                smooth_score = self._smooth_score(*search_rows)
                 held_out = held_out_outputs(kind, search_data, splits, [chosen], smooth_score)
             # Rescale values that were chosen on fewer rows to all rows.
             row_ratio = len(y) / len(row_indices)
@@ -300,17 +312,16 @@ class MethodSearch(Adaptable, MetaEstimator):
             }
             (model,) = kind.fit(replace(data, sample_domain=domains), [chosen_arguments])
             self.set_fitted(model, chosen_arguments, kind.candidates(data), selected_on)
-            return self._decide(
-                y, domain_codes, None if held_out is None else held_out[0], row_indices
-            )
+            held_out = None if held_out is None else held_out[0]
+            return self._decide(y, domain_codes, weights, held_out, row_indices)
 
-    def _smooth_score(self, y: Array, domain_codes: Array) -> SmoothScore:
-        classification = _is_classification(self.estimator, y)
-        return SmoothScore(y, domain_codes, np.unique(y) if classification else None)
+    def _smooth_score(self, y: Array, domain_codes: Array, weights: Array | None) -> SmoothScore:
+        classes = np.unique(y) if _is_classification(self.estimator, y) else None
+        return SmoothScore(y, domain_codes, classes, weights=weights)
 
-    def _scorer(self, y: Array, domain_codes: Array) -> tuple[Any, Any]:
+    def _scorer(self, y: Array, domain_codes: Array, weights: Array | None) -> tuple[Any, Any]:
         """Return the scorer, and a function that returns whether it is defined on a split."""
-        score = self._smooth_score(y, domain_codes)
+        score = self._smooth_score(y, domain_codes, weights)
         if self.scoring is None:
             return score, lambda train, test: True
         classes, classification = score.classes, score.classes is not None
@@ -319,7 +330,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         computes_outputs = self.calibrates or "param_grid" in self.estimator.get_params(deep=False)
         if classes is None or measure.is_custom or self.own or not computes_outputs:
             return measure.scorer, is_defined
-        counts = counts_by_domain(codes_of(y, classes), domain_codes, len(classes))
+        counts = counts_by_domain(codes_of(y, classes), domain_codes, len(classes), weights)
         positive = classes.tolist().index(positive_last(classes, self.pos_label).tolist()[-1])
         rule = rule_for(self.decision, counts, self.scoring, positive)
         return replace(score, measure=measure, rule=rule), is_defined
@@ -338,7 +349,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         if isinstance(scorer, SmoothScore) and not self.step and not has_grid:
             scorer = None  # kernel ridge regression computes its own smooth score at no extra cost
         inner_search.set_params(cv=splits, scoring=scorer)
-        fit_with_domains(model, data.X, data.y, data.sample_domain)
+        fit_with_domains(model, data.X, data.y, data.sample_domain, data.weights)
         if self.step:
             projection, held_out = inner_search.best_estimator_, inner_search.held_out_outputs_
             held_out = None if held_out is None else held_out[0]
@@ -367,7 +378,9 @@ class MethodSearch(Adaptable, MetaEstimator):
             fitted_estimator.decide(self.decision, self.metric, self._positive)
         return self
 
-    def hold_out(self, X: Any, y: Any, sample_domain: Any = None) -> None:
+    def hold_out(
+        self, X: Any, y: Any, sample_domain: Any = None, sample_weight: Any = None
+    ) -> None:
         """Set ``held_out_``, with five groups of domains held out in turn.
 
         The estimator is fitted with the selected arguments, without a search.
@@ -376,7 +389,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
         rows = draw_rows(domain_codes, max(SEARCH_ROWS, 2 * (int(domain_codes.max()) + 1)), 0)
         domains = None if sample_domain is None else np.asarray(sample_domain)
-        data = Data(X, y, domains).take(rows)
+        data = Data(X, y, domains, weights=check_sample_weight(sample_weight, len(y))).take(rows)
         y, domain_codes, values = y[rows], domain_codes[rows], []
         classes = np.asarray(self.classes_) if _is_classification(self.estimator, y) else None
         options: Any = {"max_splits": MAX_INNER_FOLDS, "X": data.X}
@@ -384,19 +397,22 @@ class MethodSearch(Adaptable, MetaEstimator):
             splits, _ = domain_folds(y, domain_codes, classification=classes is not None, **options)
             for train, test in splits:
                 part = data.take(train)
-                model = fit_with_domains(clone(self.settled_), part.X, part.y, part.sample_domain)
+                part_rows = part.X, part.y, part.sample_domain, part.weights
+                model = fit_with_domains(clone(self.settled_), *part_rows)
                 values.append(model_outputs(Predictions(model, take_rows(data.X, test), classes)))
         test_rows, outputs = np.concatenate([test for _, test in splits]), np.concatenate(values)
         targets, domain_codes = y[test_rows], domain_codes[test_rows]
+        weights = None if data.weights is None else data.weights[test_rows]
         if classes is None:
             targets = targets.astype(np.float64)
         else:
             targets = codes_of(targets, classes)
             if not hasattr(self, "predict_proba"):
-                weights = equal_weights(np.unique(domain_codes, return_inverse=True)[1])
-                self.curve_ = fit_curve(outputs, targets, weights)[0]
+                codes = np.unique(domain_codes, return_inverse=True)[1]
+                row_weights = equal_weights(codes, sample_weight=weights)
+                self.curve_, _ = fit_curve(outputs, targets, row_weights, sample_weight=weights)
                 outputs = self.curve_.probabilities(outputs)
-        self.held_out_ = HeldOut.from_rows(targets, domain_codes, outputs)
+        self.held_out_ = HeldOut.from_rows(targets, domain_codes, outputs, weights=weights)
 
     # Probabilities and decisions.
 
@@ -415,7 +431,12 @@ class MethodSearch(Adaptable, MetaEstimator):
         return weights_classes(self.estimator) or (lacks_probabilities and self.grid is not None)
 
     def _decide(
-        self, y: Array, domain_codes: Array, values: Array | None = None, rows: Any = slice(None)
+        self,
+        y: Array,
+        domain_codes: Array,
+        weights: Array | None,
+        values: Array | None = None,
+        rows: Any = slice(None),
     ) -> Self:
         """Calibrate probabilities on outputs for held-out ``rows``, and set the decision rule."""
         is_classification = _is_classification(self.estimator, y)
@@ -428,11 +449,12 @@ class MethodSearch(Adaptable, MetaEstimator):
             if values is not None:
                 is_held_out = np.isfinite(values).all(axis=1)
                 targets, codes = (array[rows][is_held_out] for array in (y, domain_codes))
-                targets = targets.astype(np.float64)
-                self.held_out_ = HeldOut.from_rows(targets, codes, values[is_held_out])
+                weights = None if weights is None else weights[rows][is_held_out]
+                columns = targets.astype(np.float64), codes, values[is_held_out]
+                self.held_out_ = HeldOut.from_rows(*columns, weights=weights)
             return self
         class_codes, n_classes = codes_of(y, self.classes_), len(self.classes_)
-        counts = counts_by_domain(class_codes, domain_codes, n_classes)
+        counts = counts_by_domain(class_codes, domain_codes, n_classes, weights)
         if not self.calibrates or values is None:
             rule = rule_for(self.decision, counts, self.metric, self._positive)
             self._rule = None if self._decides_itself(rule) else rule
@@ -440,13 +462,16 @@ class MethodSearch(Adaptable, MetaEstimator):
         is_held_out = np.isfinite(values).all(axis=1)
         values, class_codes = values[is_held_out], class_codes[rows][is_held_out]
         domain_codes = np.unique(domain_codes[rows][is_held_out], return_inverse=True)[1]
+        weights = None if weights is None else weights[rows][is_held_out]
         curve = self._own_curve
-        if curve is None or improves(values, class_codes, domain_codes, curve):
-            curve = self.curve_ = fit_curve(values, class_codes, equal_weights(domain_codes))[0]
+        if curve is None or improves(values, class_codes, domain_codes, curve, weights):
+            row_weights = equal_weights(domain_codes, sample_weight=weights)
+            curve, _ = fit_curve(values, class_codes, row_weights, sample_weight=weights)
+            self.curve_ = curve
         held_out = class_codes, domain_codes, curve.probabilities(values)
-        self.held_out_ = HeldOut.from_rows(*held_out)
+        self.held_out_ = HeldOut.from_rows(*held_out, weights=weights)
         options: Any = {"scoring": self.metric, "positive": self._positive, "counts": counts}
-        self._rule = choose_rule(self.decision, *held_out, **options)
+        self._rule = choose_rule(self.decision, *held_out, **options, weights=weights)
         return self
 
     @property
@@ -588,12 +613,14 @@ class MethodSearch(Adaptable, MetaEstimator):
         return float(measure.scorer(self, X, y))
 
 
-def hold_out(pipeline: Pipeline, X: Any, y: Any, sample_domain: Any) -> None:
+def hold_out(
+    pipeline: Pipeline, X: Any, y: Any, sample_domain: Any, sample_weight: Any = None
+) -> None:
     """Compute what ``adapt`` needs, for a fitted pipeline and the rows that it was fitted to."""
     model = pipeline[-1]
     if model.adaptable is model and model.held_out_ is None:
         with config_context(transform_output="default"):
-            model.hold_out(pipeline[:-1].transform(X), y, sample_domain)
+            model.hold_out(pipeline[:-1].transform(X), y, sample_domain, sample_weight)
 
 
 def _is_classification(estimator: Any, y: Any) -> bool:

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import count
+from itertools import combinations, count
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -68,26 +68,29 @@ def choose_features(
     *,
     target: str,
     domain: str,
+    weight: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
     where: str = "the table",
 ) -> tuple[list[str], list[str]]:
     """Return the feature columns, and a note if a column without a name is left out.
 
-    They are ``features``, or all columns except target and domain. Those in ``drop`` are excluded.
-    Entries may contain several names, separated by commas.
+    They are ``features``, or all columns except target, domain and weight. Those in ``drop`` are
+    excluded. Entries may contain several names, separated by commas.
 
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
     (['age'], [])
     """
     features, drop = split_names(features, names), split_names(drop, names)
     listed_names = [*(features or ()), *(drop or ())]
-    require_columns([target, domain, *listed_names], names, where)
-    if target == domain:
-        refuse("same column", target=target)
-    if label_names := sorted({target, domain}.intersection(listed_names)):
-        refuse("label as feature", names=label_names)
-    excluded_names, notes = {target, domain, *(drop or ())}, []
+    roles = {"target": target, "domain": domain} | ({} if weight is None else {"weight": weight})
+    require_columns([*roles.values(), *listed_names], names, where)
+    for first, second in combinations(roles, 2):
+        if roles[first] == roles[second]:
+            refuse("same column", first=first, second=second, column=roles[first])
+    if label_names := sorted({*roles.values()}.intersection(listed_names)):
+        refuse("label as feature", roles=listed([*roles]), names=label_names)
+    excluded_names, notes = {*roles.values(), *(drop or ())}, []
     if features is None:
         features = [name for name in names if not is_unnamed(name)]
         if any(is_unnamed(name) for name in {*names} - excluded_names):

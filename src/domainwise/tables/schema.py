@@ -214,6 +214,7 @@ class Table:
     sample_domain: Array  #: integers, or text
     schema: Schema
     notes: tuple[str, ...] = ()  #: for the user, for example about rows that were left out
+    sample_weight: Array | None = None  #: how often each row counts; positive
     dropped_domains: tuple[str, ...] = ()  #: as text
 
     @property
@@ -243,6 +244,7 @@ def check_table(
     *,
     target: str,
     domain: str,
+    weight: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
     drop_domains: Sequence[str] | None = None,
@@ -255,6 +257,7 @@ def check_table(
 ) -> Table:
     """Learn the schema of a data frame or file, and split it into features, target and domains.
 
+    ``weight`` is a column that says how often each row counts; rows of weight 0 are left out.
     ``features=None`` uses all columns that are not in ``drop``; rows from ``drop_domains`` are left
     out. Their entries may contain several names, separated by commas. ``task="auto"`` treats text,
     and up to 20 distinct whole numbers, as classes.
@@ -275,10 +278,17 @@ def check_table(
     frame, na = names.named_frame(frame) if file is None else None, tuple(map(str, na))
     column_names = list(frame.columns) if file is None else file.names
     feature_names, notes = names.choose_features(
-        column_names, target=target, domain=domain, features=features, drop=drop, where=where
+        column_names,
+        target=target,
+        domain=domain,
+        weight=weight,
+        features=features,
+        drop=drop,
+        where=where,
     )
     if file is not None:
-        (frame,) = file.frames([*feature_names, target, domain])
+        labels = [target, domain, *(() if weight is None else (weight,))]
+        (frame,) = file.frames([*feature_names, *labels])
     schema = Schema((), (), target, domain, task, {}, na=na)
     domain_texts: Any = schema.read_domains(frame)
     has_domain = np.array([text is not None for text in domain_texts], dtype=bool)
@@ -299,6 +309,14 @@ def check_table(
         if not has_label.all():
             extent = f"{len(has_label) - has_label.sum()} of {len(has_label)}"
             notes.append(f"{extent} rows have no {role} and are left out")
+    weights = None
+    if weight is not None:
+        weights = _read_weights(frame, weight, schema, rows[has_target])
+        if not weights.all():
+            extent = f"{np.sum(weights == 0)} of {len(weights)}"
+            notes.append(f"{extent} rows have the weight 0 and are left out")
+            has_target[has_target] = weights > 0
+            weights = weights[weights > 0]
     if not has_target.all():
         rows, y = rows[has_target], y[has_target]
         columns = cells_of(frame, feature_names, na, rows)
@@ -319,7 +337,20 @@ def check_table(
     lists = [
         f"{k} features: {listed(v, MAX_LISTED_FEATURES, ', ')}" for k, v in groups.items() if v
     ]
-    return Table(X, y, domains, schema, (*notes, "; ".join(lists)), tuple(dropped_domains))
+    notes.append("; ".join(lists))
+    return Table(X, y, domains, schema, tuple(notes), weights, tuple(dropped_domains))
+
+
+def _read_weights(frame: Any, name: str, schema: Schema, rows: Array) -> Array:
+    """Return the weights of rows; raise a TableError if one is missing or negative."""
+    column = cells_of(frame, [name], schema.na, rows)[name]
+    weights = schema.read_numbers(column, name, rows)
+    if len(invalid_rows := np.flatnonzero(~(weights >= 0))):
+        cell, row = weights[invalid_rows[0]], rows[invalid_rows[0]] + 1
+        refuse("invalid weight", column=name, row=row, cell="none" if np.isnan(cell) else cell)
+    if not weights.any():
+        refuse("zero weights", column=name)
+    return weights
 
 
 def cells_of(

@@ -7,7 +7,7 @@ from scipy.special import expit, logit
 from scipy.stats import binomtest
 
 from domainwise.held_out.scoring.pooling import pool_transformed
-from domainwise.held_out.scoring.site_calibration import decision_curves, numeric_estimates
+from domainwise.held_out.scoring.site_calibration import SiteRows, decision_curves
 from domainwise.metrics import (
     calibration_slope,
     decision_scores,
@@ -105,7 +105,8 @@ def test_net_benefit_by_hand():
     assert by_site.sites[0].value == pytest.approx(2 / 5 - 2 / 5 * 0.25)
     assert by_site.treat_all.sites[1].value == pytest.approx(-0.25)
     thresholds = np.array([0.1, 0.2, 0.5, 0.95])
-    curves = decision_curves(np.array(y) == 1, np.array(p), np.array(site), ["a", "b"], thresholds)
+    rows = SiteRows(np.array(y) == 1, np.array(p), np.array(site), ["a", "b"], np.ones(10))
+    curves = decision_curves(rows, thresholds)
     for i, threshold in enumerate(thresholds):
         sites = net_benefit(y, p, threshold, site)
         assert curves.sites["a"][i] == pytest.approx(sites.sites[0].value)
@@ -117,11 +118,65 @@ def test_bias_and_slope_of_numbers_agree_with_statsmodels():
     rng = np.random.default_rng(0)
     predictions = rng.normal(size=60)
     y = 0.3 + 0.8 * predictions + 0.5 * rng.normal(size=60)
-    estimates = numeric_estimates(y, predictions, 0.95)
+    rows = SiteRows(y, predictions, np.zeros(60, dtype=int), ["a"], np.ones(60))
+    estimates = {name: e.sites["a"] for name, e in rows.calibration().items()}
     fit = sm.OLS(y, sm.add_constant(predictions)).fit()
     assert estimates["slope"].value == pytest.approx(fit.params[1])
     assert estimates["slope"].error == pytest.approx(fit.bse[1])
     assert estimates["bias"].value == pytest.approx(np.mean(predictions - y))
+    assert (estimates["bias"].n_rows, estimates["bias"].n_events) == (60, 0)
+
+
+def test_integer_weights_equal_repeated_rows():
+    y, p, site = made_rows(3)
+    weights = np.random.default_rng(0).integers(0, 4, len(y))
+    copies = np.repeat(np.arange(len(y)), weights)
+    repeated = y[copies], p[copies]
+    for score in (observed_expected, calibration_slope):
+        weighted = score(y, p, site, sample_weight=weights)
+        assert_same(weighted, score(*repeated, site[copies]))
+        assert_same(weighted.pooled, score(*repeated, site[copies]).pooled)
+        assert_same(score(y, p, sample_weight=weights), score(*repeated))
+    weighted = decision_scores(y, p, 0.3, site, sample_weight=weights)
+    for name, scores in decision_scores(*repeated, 0.3, site[copies]).items():
+        assert_same(weighted[name], scores)
+    rows = SiteRows(y == 1, p, site, list(range(5)), weights)
+    same_rows = SiteRows(
+        y[copies] == 1, p[copies], site[copies], rows.domains, np.ones(len(copies))
+    )
+    curves, same_curves = (decision_curves(r, np.array([0.1, 0.4])) for r in (rows, same_rows))
+    np.testing.assert_allclose(curves.mean, same_curves.mean, rtol=1e-12)
+    numbers = 2.0 * p + np.random.default_rng(2).normal(size=len(p))
+    weighted = SiteRows(numbers, *rows[1:]).calibration()
+    same_numbers = SiteRows(numbers[copies], *same_rows[1:]).calibration()
+    for name in ("bias", "slope"):
+        assert_same(weighted[name], same_numbers[name])
+
+
+def assert_same(result, expected):
+    """Compare all numbers of two results."""
+    for name, value in vars(expected).items():
+        other = getattr(result, name)
+        if isinstance(value, dict):
+            for key, site in value.items():
+                assert_same(other[key], site)
+        elif hasattr(value, "__dict__"):
+            assert_same(other, value)
+        elif isinstance(value, (int, float, tuple)) and not isinstance(value, bool):
+            np.testing.assert_allclose(other, value, rtol=1e-9, atol=1e-12)
+
+
+def test_a_weighted_slope_agrees_with_statsmodels():
+    y, p, _ = made_rows(5)
+    weights = np.random.default_rng(1).uniform(0.2, 3.0, len(y))
+    slope = calibration_slope(y, p, sample_weight=weights)
+    binomial = sm.families.Binomial()
+    design = sm.add_constant(logit(p))
+    fit = sm.GLM(y, design, family=binomial, freq_weights=weights).fit(tol=1e-12)
+    assert slope.value == pytest.approx(fit.params[1], abs=1e-6)
+    assert slope.error == pytest.approx(fit.bse[1], abs=1e-6)
+    with pytest.raises(ValueError, match="negative, missing or infinite"):
+        calibration_slope(y, p, sample_weight=-weights)
 
 
 def test_events_are_named_by_pos_label_or_are_the_last_class():

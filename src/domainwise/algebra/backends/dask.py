@@ -366,10 +366,7 @@ def sample_partition(
 
 
 class DaskBackend(Backend):
-    """Backend for Dask collections; ``known_partitions`` describes partitions in files."""
-
-    def __init__(self, known_partitions: KnownPartitions | None = None) -> None:
-        self.known_partitions = known_partitions
+    """Backend for Dask collections."""
 
     def partitions(self, X: Any, y: Any, sample_domain: Any, weights: Any = None) -> Any:
         """Return the partitions of X, y and sample_domain."""
@@ -378,7 +375,7 @@ class DaskBackend(Backend):
                 "sample_weight is not supported for Dask collections. Call partial_fit with the "
                 "rows and weights of each partition."
             )
-        return partitions_of(X, y, sample_domain, self.known_partitions)
+        return partitions_of(X, y, sample_domain)
 
     def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = False, ensure_min_samples: int = 1
@@ -405,10 +402,6 @@ class DaskBackend(Backend):
         meta = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
         column_names = None if meta.ndim == 1 else list(range(meta.shape[1]))
         return _map_partitions(X, layout, model, method, meta, column_names)
-
-    def finish_fit(self, model: Any, X: Any) -> None:
-        """Store the number of partitions in ``solver_info_``; coefficients stay on the client."""
-        model.solver_info_["n_partitions"] = n_partitions(X)
 
 
 def refuse_output_in_memory(model: Any, X: Any) -> None:

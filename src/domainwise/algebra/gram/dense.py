@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.sparse.linalg import ArpackError, eigsh
 
 from domainwise.algebra.gram.rows import RowsGram, constant_part
 from domainwise.algebra.kernels.functions import check_finite
@@ -26,19 +25,11 @@ from domainwise.base.messages import warn_caller
 
 #: Up to this number of rows, a full eigendecomposition is faster than an iteration with products.
 LAPACK_ROWS = 800
-#: Above this number of rows, ARPACK is faster than LAPACK for a few eigenpairs of K.
-ARPACK_ROWS = 200
 #: Number of power iterations with K, applied to the random columns with which eigensolvers start.
 POWER_ITERATIONS = 4
-#: Solutions of ``(K + shift I) X = V`` computed with float32 inverses are used without refinement
-#: if the shift is above this fraction of the trace of K.
-MIN_UNREFINED_SHIFT = 1e-4
 #: Inverses in float32 are tried if the trace of K is between the first two numbers, so that float32
 #: can represent the entries of K, and the shift is above the third number times the trace.
 MIN_TRACE, MAX_TRACE, MIN_SHIFT = 1e-20, 1e30, 1e-6
-#: If the norm of K is below the first number times the shift, the inverse is applied by Chebyshev
-#: iteration, with the second number of steps, instead of a factorization.
-MAX_CHEBYSHEV_NORM, CHEBYSHEV_ITERATIONS = 0.2, 3
 #: Maximum number of refinements of a solution, and the relative residual at which they stop.
 MAX_REFINEMENTS, REFINED_RESIDUAL = 6, 1e-12
 #: Float32 rounding can cause negative eigenvalues, down to minus this fraction of the largest.
@@ -56,7 +47,7 @@ class DenseGram(RowsGram):
         self, matrix: Matrix, labels: RowLabels, dtype: Any, *, lapack: bool = False, **options: Any
     ) -> None:
         super().__init__(labels, len(matrix), dtype, matrix.device, **options)
-        self.lapack, self._allow_arpack = lapack or len(matrix) <= LAPACK_ROWS, not lapack
+        self.lapack = lapack or len(matrix) <= LAPACK_ROWS
         self._leading_pairs: RitzPairs | None = None
         self.K = cast(matrix, self.xp.float64)
         means = self.K.mean(1) if self.roots is None else self._average(self.K)
@@ -122,14 +113,6 @@ class DenseGram(RowsGram):
         apply_inverse = apply_inverse or cholesky_inverse(self.K, shift, self.roots)
         return apply_inverse or super().preconditioner(shift)
 
-    def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return functions that apply float32 inverses, or None if solutions need refinement."""
-        min_shift = MIN_UNREFINED_SHIFT * self._float32_solver.trace
-        if self.lapack or self.xp is not np or not min(shifts) > min_shift:
-            return None
-        inverses: list[Any] = [self._float32_solver.inverse(shift) for shift in shifts]
-        return None if None in inverses else inverses
-
     def first_block(self, k: int) -> Matrix:
         """Return random columns after a few power iterations with K in float32."""
         block, K32 = super().first_block(k + 10), self._float32_solver.K32
@@ -139,31 +122,23 @@ class DenseGram(RowsGram):
         return cast(block, self.xp.float64)
 
     def leading(self, k: int, deflation: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
-        """Return leading eigenpairs; without ``deflation``, use ARPACK or LAPACK if faster."""
-        n, k = self.n_rows, min(k, self.n_rows - 1)
-        if deflation is not None or self.xp is not np:
+        """Return leading eigenpairs; those of K itself are stored, for further calls."""
+        if deflation is not None:
             return super().leading(k, deflation)
-        use_arpack = self._allow_arpack and n > ARPACK_ROWS and 8 * k < n
-        if not use_arpack and not self.lapack:
-            return super().leading(k)
-        pairs = self._leading_pairs
-        if pairs is not None and k <= len(pairs.values):
-            return RitzPairs(pairs.values[:k], pairs.X[:, :k], pairs.KX[:, :k], pairs.info)
-        try:
-            if use_arpack:
-                start = self.random(1)
-                start = (start - self.constant_part(start))[:, 0]
-                eigenvalues, X = eigsh(self.K, k, which="LA", v0=start)
-            else:
-                eigenvalues, X = eigh(self.K, subset_by_index=[n - k, n - 1])
-        except (ArpackError, np.linalg.LinAlgError):
-            return super().leading(k)
-        order = np.argsort(eigenvalues)[::-1]
-        eigenvalues, X = eigenvalues[order], X[:, order]
-        X = X - self.constant_part(X)
-        info = {"eigen_solver": "arpack" if use_arpack else "lapack", "converged": True}
-        self._leading_pairs = RitzPairs(eigenvalues, X, self.K @ X, info)
-        return self._leading_pairs
+        k, pairs = min(k, self.n_rows - 1), self._leading_pairs
+        if pairs is None or k > len(pairs.values):
+            use_lapack = self.lapack and self.xp is np
+            pairs = self._leading_pairs = (
+                self._lapack_pairs(k) if use_lapack else super().leading(k)
+            )
+        return RitzPairs(pairs.values[:k], pairs.X[:, :k], pairs.KX[:, :k], pairs.info)
+
+    def _lapack_pairs(self, k: int) -> RitzPairs:
+        n = self.n_rows
+        eigenvalues, X = eigh(self.K, subset_by_index=[n - k, n - 1])
+        X = X[:, ::-1] - self.constant_part(X[:, ::-1])
+        info = {"eigen_solver": "lapack", "converged": True}
+        return RitzPairs(eigenvalues[::-1], X, self.K @ X, info)
 
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
@@ -230,7 +205,6 @@ class RefinedCholesky:
         self.K, self.roots, self.trace = K, roots, float(namespace(K).trace(K))
         self.is_in_range = MIN_TRACE < self.trace < MAX_TRACE
         self.K32 = cast(K, namespace(K).float32) if self.is_in_range else K
-        self._norm = float(namespace(K).linalg.norm(self.K32))
         self._inverses: dict[float, Callable[[Any], Any] | None] = {}
 
     def inverse(self, shift: float) -> Callable[[Any], Any] | None:
@@ -238,12 +212,7 @@ class RefinedCholesky:
         if not self.is_in_range or not shift > MIN_SHIFT * self.trace:
             return None
         if shift not in self._inverses:
-            use_chebyshev = self._norm < MAX_CHEBYSHEV_NORM * shift
-            self._inverses[shift] = (
-                partial(self._chebyshev, shift)
-                if use_chebyshev
-                else cholesky_inverse(self.K32, shift, self.roots)
-            )
+            self._inverses[shift] = cholesky_inverse(self.K32, shift, self.roots)
         apply_float32 = self._inverses[shift]
         if apply_float32 is None:
             return None
@@ -255,18 +224,6 @@ class RefinedCholesky:
             return X - constant_part(X, self.roots)
 
         return apply_inverse
-
-    def _chebyshev(self, shift: float, V: Any) -> Any:
-        """Solve by Chebyshev iteration on the interval from ``shift`` to ``shift + norm(K)``."""
-        middle = shift + self._norm / 2
-        radius = rho = 1.0 - shift / middle
-        X = step = V / middle
-        for _ in range(CHEBYSHEV_ITERATIONS):
-            factor = 2.0 - radius * rho
-            R = V - (X.T @ self.K32).T - shift * X
-            step = radius * rho / factor * step + 2.0 / (middle * factor) * R
-            X, rho = X + step, radius / factor
-        return X
 
     def solve(self, V: Array, shift: float) -> Solution | None:
         """Return the solution, or None if refinement does not converge."""

@@ -152,26 +152,6 @@ class NystromMap:
             kernel_values = self.kernel.block(left, self._prepared, out, compiled=compiled)
         return cast(kernel_values, self.dtype or self._prepared.dtype)
 
-    def gram(self, X: Array) -> Array:
-        """Return ``Phi Phi'``, which equals the kernel matrix in rows and columns of landmarks."""
-        index_by_row = {row.tobytes(): i for i, row in enumerate(X)}
-        landmark_indices = np.array([index_by_row.get(row.tobytes(), -1) for row in self.landmarks])
-        if not isinstance(self.kernel, Kernel) or landmark_indices.min() < 0:
-            Phi = self.features(X).astype(np.float64, copy=False)
-            return np.asarray(Phi @ Phi.T)
-        K = _float64_matrix(self.kernel, X)
-        other_indices = np.setdiff1d(np.arange(len(X)), landmark_indices)
-        V = solve_triangular(self.triangle, K[np.ix_(landmark_indices, other_indices)], lower=True)
-        K[np.ix_(other_indices, other_indices)] = V.T @ V
-        return K
-
-    def weights(self, X: Array, dual: Array) -> Array:
-        """Return ``Phi' dual``, the weights of the features, given the coefficients of rows."""
-        weights = (self._kernel_values(X) + self.kernel.constant).T @ dual
-        if self.triangle is not None:
-            weights = solve_triangular(self.triangle, weights, lower=True)
-        return np.asarray(weights)
-
     def dual(self, weights: Array) -> Array:
         """Return the coefficients of the landmarks, given the weights of the features."""
         if self.triangle is None:

@@ -305,11 +305,6 @@ class CellSums:
         """Number of rows, or the sum of their weights."""
         return sum(cell.n_samples for cell in self.maps[0].values())
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return sum(cell.n_rows for cell in self.maps[0].values())
-
     def __sizeof__(self) -> int:
         """Size of all arrays in bytes, from which Dask estimates transfer times."""
         return sum(cell.__sizeof__() for cells in self.maps for cell in cells.values())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import isfinite, pi, sqrt
-from numbers import Integral, Real
+from math import pi, sqrt
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -139,12 +139,6 @@ class FourierMap:
                 f"kernel={self.kernel!r} has no random Fourier features. Use one of the kernels "
                 f'{", ".join(FOURIER_KERNELS)}, or feature_map="nystroem".'
             )
-        if not (isinstance(self.gamma, Real) and self.gamma > 0 and isfinite(self.gamma)):
-            raise ValueError(f"gamma must be a positive, finite number; got {self.gamma!r}")
-        for name in ("n_columns", "n_features"):
-            count = getattr(self, name)
-            if not isinstance(count, Integral) or count < 1:
-                raise ValueError(f"{name} must be an integer of at least 1; got {count!r}")
         # RandomState draws the same numbers in all versions of NumPy, so that computers that share
         # only the seed compute the same features.
         rng = np.random.RandomState(self.seed)

@@ -31,7 +31,6 @@ class Solution:
     X: Matrix
     image: Matrix
     info: dict[str, Any] = field(default_factory=dict)
-    is_approximate: bool = False  #: X has float32 precision, but ``image`` is an accurate ``K X``
 
 
 @dataclass
@@ -102,10 +101,6 @@ class Gram(ABC):
         It may differ from the inverse by a scalar factor. This default calls :meth:`solve`.
         """
         return lambda V: self.solve(V, shift).X
-
-    def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return functions that apply ``(K + shift I)^-1`` in float32; None by default."""
-        return None
 
     @abstractmethod
     def ritz(

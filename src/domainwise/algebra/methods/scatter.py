@@ -28,8 +28,6 @@ from domainwise.base.messages import warn_caller
 
 #: If ``4 c delta`` is at least this, the roots of the quadratic A are complex or nearly equal.
 CLOSE_ROOTS = 0.99
-#: Relative residual to which solutions computed with float32 inverses are refined.
-REFINED_RESIDUAL = 1e-12
 
 
 @dataclass(frozen=True)
@@ -190,15 +188,12 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
     """Solve a problem whose left side B has the range of ``K Q``; solutions are ``A^-1 K Q a``."""
     Q, KQ, J, M, A = problem
     solution = A.inverse_of_image(Q, KQ)
-    S = A.quadratic_form(solution, KQ)
+    S = gram.inner(KQ, solution.X)
     eigenvalues, a = label_pairs(S, J, M, gram.tolerance)
     m, n_extra = components.component_count(eigenvalues, len(eigenvalues), n_components, False)
-    a = a[:, :m]
-    b = Solution(gram.combine(solution.X, a), gram.combine(solution.image, a), solution.info)
-    if solution.is_approximate:  # S is precise enough, but the vectors are not
-        b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
-    info: dict[str, Any] = {**b.info, "label_rank": len(S)}
-    first_components = components.Components(b.X, b.image, eigenvalues[:m], len(eigenvalues), info)
+    b, Kb = gram.combine(solution.X, a[:, :m]), gram.combine(solution.image, a[:, :m])
+    info: dict[str, Any] = {**solution.info, "label_rank": len(S)}
+    first_components = components.Components(b, Kb, eigenvalues[:m], len(eigenvalues), info)
     G = gram.inner(Q, KQ) if n_extra else S
     return components.with_extras(gram, first_components, Q, KQ, G, n_extra, extra_eigenvalue=0.0)
 
@@ -237,7 +232,7 @@ class Quadratic:
         return self.c * KKX + KX + self.delta * X
 
     def inverse_of_image(self, V: Matrix, KV: Matrix) -> Solution:
-        """Return ``A^-1 K V`` and its image; approximate if the operator has float32 inverses.
+        """Return ``A^-1 K V`` and its image.
 
         With the roots s and t of ``c s^2 - s + delta``, A is ``c (K + s)(K + t)``, and by partial
         fractions, the result is ``[(K + t)^-1 - (K + s)^-1] K V / (c (s - t))``.
@@ -257,10 +252,6 @@ class Quadratic:
         elif delta == 0:
             solution = gram.solve(V, 1 / c)
             return Solution(solution.X / c, solution.image / c, dict(solution.info))
-        elif (inverses := gram.float32_inverses(shifts)) is not None:
-            self._factor_inverses = inverses
-            Y = (V - small_shift * inverses[0](V) - inverses[1](KV)) / root
-            return Solution(Y, gram.product(Y), is_approximate=True)
         else:
             small_solution, large_solution = gram.solve_shifts(V, shifts)
             info = small_solution.info
@@ -269,14 +260,6 @@ class Quadratic:
         if (components.norms(gram, KY) < 1e-4 * components.norms(gram, KV)).any():
             KY = gram.product(Y)  # the terms cancel if kernel values are small
         return Solution(Y, KY, dict(info))
-
-    def quadratic_form(self, inverse: Solution, KV: Matrix) -> Array:
-        """Return ``V'K A^-1 K V``; an error E in ``inverse`` changes it only by ``E'A E``."""
-        inner, Y, KY = self.gram.inner, inverse.X, inverse.image
-        S = inner(KV, Y)
-        if not inverse.is_approximate:
-            return S
-        return S + S.T - self.c * inner(KY, KY) - inner(Y, KY) - self.delta * inner(Y, Y)
 
     def precondition(self, R: Matrix) -> Matrix:
         """Return an approximation of ``A^-1 R``, up to a scalar factor."""
@@ -295,15 +278,12 @@ class Quadratic:
         small_shift = 2 * delta / (1.0 + root)
         return [small_shift, (1.0 + root) / (2 * c)] if c else [small_shift]
 
-    def by_conjugate_gradients(self, V: Matrix, start: Solution | None = None) -> Solution:
-        """Solve ``A X = V``; an approximate solution ``start`` is refined to full precision."""
-        gram, max_residual = self.gram, 1e-2 * self.gram.tol if start is None else REFINED_RESIDUAL
+    def by_conjugate_gradients(self, V: Matrix) -> Solution:
+        """Solve ``A X = V``."""
+        gram = self.gram
         V_norms = components.norms(gram, V)
         V_norms = np.where(V_norms > 0, V_norms, 1.0)
         X, KX, R = 0.0 * V, 0.0 * V, V
-        if start is not None:
-            X, KX = start.X, start.image
-            R = V - self.image(X, KX, gram.product(KX))
         Z = self.precondition(R)
         P, rz = Z, _dots(gram, R, Z)
         residuals: list[float] = []
@@ -315,7 +295,7 @@ class Quadratic:
             R_old, R = R, R - gram.combine(AP, step_sizes)
             residuals.append(float((components.norms(gram, R) / V_norms).max(initial=0.0)))
             is_stalled = len(residuals) > 8 and residuals[-1] > 0.5 * min(residuals[:-8])
-            if residuals[-1] <= max_residual or is_stalled:
+            if residuals[-1] <= 1e-2 * gram.tol or is_stalled:
                 break
             Z = self.precondition(R)
             # The Polak-Ribiere formula tolerates rounding errors in the preconditioner.

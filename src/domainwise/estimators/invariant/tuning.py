@@ -403,7 +403,8 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
             mean = values.mean(axis=0)
             rows = np.flatnonzero(np.isfinite(mean).all(axis=1))
             targets = y_array.astype(np.float64)
-            self.held_out_ = HeldOut.from_rows(targets, domain_codes, mean, rows=rows)
+            options: Any = {"rows": rows, "weights": weights}
+            self.held_out_ = HeldOut.from_rows(targets, domain_codes, mean, **options)
         if is_classification:
             if values is None:  # the scorer needs no outputs
                 values = driver.held_out_outputs(kind, data, splits, self.members_, smooth_score)

@@ -246,21 +246,29 @@ class LandmarkProjection(Projection, OnePass):
     _needs_moments = True
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
-        partitions = backend.partitions(X, y, sample_domain, weights)
-        if partitions is None:
-            rows = backend.check_rows(self, X, ensure_min_samples=2)
-            weights, rows, y, sample_domain = rows_with_weight(weights, rows, y, sample_domain)
-            check_n_components(self.n_components, len(rows))
-            target, domain = self._check_labels(backend, y, sample_domain, rows)
-            self._warn_about_domains(sample_domain, domain, len(rows))
-            self._begin(backend, rows, target, domain, weights=weights)
-            sums = self._sum_rows(backend, rows, target, domain, weights)
-        else:
-            from domainwise.algebra.backends.dask import sum_partitions
-
-            sums = sum_partitions(self, partitions)
+        if (partitions := backend.partitions(X, y, sample_domain, weights)) is not None:
+            self.fit_partitions(partitions)
+            return
+        rows = backend.check_rows(self, X, ensure_min_samples=2)
+        weights, rows, y, sample_domain = rows_with_weight(weights, rows, y, sample_domain)
+        check_n_components(self.n_components, len(rows))
+        target, domain = self._check_labels(backend, y, sample_domain, rows)
+        self._warn_about_domains(sample_domain, domain, len(rows))
+        self._begin(backend, rows, target, domain, weights=weights)
+        sums = self._sum_rows(backend, rows, target, domain, weights)
         self._first_batch = batch_record(self, sample_domain)
         self._use_sums(sums)
+
+    def fit_partitions(self, partitions: Any) -> Self:
+        """Fit to the partitions of a Dask collection, in one pass."""
+        from domainwise.algebra.backends.dask import sum_partitions
+
+        self._validate_params()
+        sums = sum_partitions(self, partitions)
+        self._first_batch = batch_record(self, partitions.domains or partitions.layout.domain)
+        self._use_sums(sums)
+        self.solver_info_["n_partitions"] = len(partitions)
+        return self
 
     def _use_sums(self, sums: NystromSums) -> None:
         self._sums = sums

@@ -146,18 +146,8 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
         {returns_self}
         """
-        return self.fit_with(backend_of(X), X, y, sample_domain, sample_weight)
-
-    def fit_with(
-        self,
-        backend: Backend,
-        X: ArrayLike,
-        y: MaybeArray,
-        sample_domain: MaybeArray,
-        sample_weight: MaybeArray = None,
-    ) -> Self:
-        """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
+        backend = backend_of(X)
         with one_thread_if_small(X):
             try:
                 self._fit(backend, X, y, sample_domain, sample_weight)

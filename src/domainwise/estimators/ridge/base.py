@@ -219,55 +219,42 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         -------
         self : object
         """
-        return self.fit_with(backend_of(X), X, y, sample_domain, sample_weight)
-
-    def fit_with(
-        self,
-        backend: Backend,
-        X: ArrayLike,
-        y: MaybeArray,
-        sample_domain: MaybeArray,
-        sample_weight: MaybeArray = None,
-    ) -> Self:
-        """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
-        with one_thread_if_small(X):
-            partitions = backend.partitions(X, y, sample_domain, sample_weight)
-            if partitions is None:
-                rows = self._checked_rows(backend, X, y, sample_domain, sample_weight)
-                self._reset()
-                self._search_rows(rows)
-                return self
+        backend = backend_of(X)
+        partitions = backend.partitions(X, y, sample_domain, sample_weight)
+        if partitions is not None:
             return self.fit_partitions(partitions)
+        with one_thread_if_small(X):
+            rows = self._checked_rows(backend, X, y, sample_domain, sample_weight)
+            self._reset()
+            self._search_rows(rows)
+        return self
 
     def fit_partitions(self, partitions: Any) -> Self:
-        """Fit to partitions in one pass, or in two if the score requires predictions for rows."""
+        """Fit to partitions in one pass."""
         from domainwise.algebra.backends.dask import sum_partitions
 
-        self._check_cv_holds_out_domains("a fit to partitions")
+        self._check_sums_suffice("a fit to partitions")
         previous_state = dict(vars(self))
         try:
             self._reset()
             sums: Any = sum_partitions(self, partitions)
             self._sums = sums
-            self._search_sums(partitions)
+            self._search_sums()
         except BaseException:
             self.__dict__ = previous_state
             raise
         del self._sums
         return self
 
-    def _check_sums_suffice(self) -> None:
+    def _check_sums_suffice(self, procedure: str = "partial_fit") -> None:
         """Check that no argument requires stored rows; arguments may change between batches."""
         self._validate_params()
-        self._check_cv_holds_out_domains("partial_fit")
         if needs_predictions(self.scoring, self.target_kernel == "delta"):
             raise ValueError(
-                f"scoring={self.scoring!r} requires predictions for rows, but partial_fit does not "
+                f"scoring={self.scoring!r} requires predictions for rows, but {procedure} does not "
                 "store rows. Use scoring=None (squared error), which is computed from sums."
             )
-
-    def _check_cv_holds_out_domains(self, procedure: str) -> None:
         if not leaves_domains_out(self.cv):
             raise ValueError(
                 f"cv={self.cv!r} splits rows, which {procedure} does not store. Use cv=None, "
@@ -467,10 +454,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         sizes = [cells[pair].n_samples if pair in cells else 0 for pair in pairs]
         self._record_labels(classes, domains, np.reshape(sizes, (-1, len(labels))))
 
-    def _search_sums(self, partitions: Any = None) -> None:
-        """Run the search on the sums of all rows; ``partitions`` contains the rows, or is None."""
-        if partitions is None:
-            self._check_sums_suffice()
+    def _search_sums(self) -> None:
+        """Run the search on the sums of all rows."""
+        self._check_sums_suffice()
         self._record_seen_labels()
         domains, classes = self.domains_, vars(self).get("classes_")
         assert domains is not None
@@ -486,7 +472,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             )
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, classes)
-        self._search(SumSearch(self, penalties, partitions))
+        self._search(SumSearch(self, penalties))
         self._record_held_out(None)
 
     # Differences between classification and regression.

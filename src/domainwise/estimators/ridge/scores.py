@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,15 +17,6 @@ from domainwise.held_out.calibration.decisions import MIN_SHARE, DecisionRule, w
 from domainwise.held_out.scoring.measures import check_task
 from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.held_out.search.scores import Scorer, quiet_scores
-
-#: Regression metrics that are means over rows.
-ROW_MEAN_METRICS = (
-    "neg_mean_absolute_error",
-    "neg_mean_absolute_percentage_error",
-    "neg_mean_gamma_deviance",
-    "neg_mean_poisson_deviance",
-    "neg_mean_squared_log_error",
-)
 
 
 class ClassRule(ClassifierMixin, BaseEstimator):
@@ -129,93 +119,44 @@ class Rows:
 
 @dataclass(frozen=True)
 class CandidateScorer:
-    """A scorer for many candidates that requires the predicted values of all rows.
-
-    Rows can be passed in batches. Subclasses store a summary of each batch instead of its values.
-    """
+    """A scorer for many candidates on the same rows."""
 
     scorer: Any  #: scikit-learn scorer
     rule: Any  #: estimator that the scorer calls: ClassRule or NumberRule
 
-    def __call__(self, outputs: list[Array], y: Array, weights: Array | None = None) -> Array:
-        """Score candidates on the same rows; ``outputs`` contains each candidate's predictions."""
-        return self.scores(self.summarize(outputs, y, weights))
-
-    def summarize(self, outputs: list[Array], y: Array, weights: Array | None = None) -> Any:
-        """Return what the score needs to know about the predictions for some rows."""
-        return outputs, y, weights
-
-    def merge(self, summaries: Sequence[Any]) -> Any:
-        """Merge the summaries of several batches without weights, in the order of the batches."""
-        outputs, y, _ = zip(*summaries, strict=True)
-        merged_outputs = [np.concatenate(values) for values in zip(*outputs, strict=True)]
-        return merged_outputs, np.concatenate(y), None
-
-    def scores(self, summary: Any) -> Array:
-        """Score every candidate."""
+    def __call__(self, outputs: list[Array], y: Array, weights: Array | None) -> Array:
+        """Score the candidates; ``outputs`` contains each candidate's predictions."""
         scorer = Scorer(self.scorer)
         with quiet_scores():
-            return np.array([scorer.outcome(**inputs) for inputs in self._scorer_inputs(summary)])
-
-    def _scorer_inputs(self, summary: Any) -> Iterator[dict[str, Any]]:
-        outputs, y, weights = summary
-        labels = {"model": self.rule, "y": y, "sample_weight": weights}
-        return ({"X": values, **labels} for values in outputs)
-
-
-class MeanScorer(CandidateScorer):
-    """A scorer for means over rows; a summary is a row count and a score for each candidate."""
-
-    def summarize(self, outputs: list[Array], y: Array, weights: Array | None = None) -> Any:
-        """Score the candidates on these rows."""
-        n = len(y) if weights is None else weights.sum()
-        return n, super().scores((outputs, y, weights))
-
-    def merge(self, summaries: Sequence[Any]) -> Any:
-        """Average the scores, weighted by the numbers of rows."""
-        row_counts, scores = zip(*summaries, strict=True)
-        return sum(row_counts), np.average(scores, axis=0, weights=row_counts)
-
-    def scores(self, summary: Any) -> Array:
-        """Return the scores in the merged summary."""
-        return np.asarray(summary[1])
+            return np.array([scorer.outcome(self.rule, o, y, weights) for o in outputs])
 
 
 class CountScorer(CandidateScorer):
-    """A scorer that needs only predicted classes; a summary is a confusion matrix per candidate."""
+    """A scorer that needs only predicted classes, and is faster because it counts them."""
 
-    def summarize(self, outputs: list[Array], y: Array, weights: Array | None = None) -> Any:
-        """Return confusion matrices, of shape (candidates, true classes, predicted classes)."""
-        n, rule = len(self.rule.classes_), self.rule
-        offsets = n * codes_of(y, rule.classes_)
-        codes = (offsets + rule.codes(values) for values in outputs)
-        counts = [np.bincount(row_codes, weights, minlength=n * n) for row_codes in codes]
-        return np.reshape(counts, (-1, n, n))
-
-    def merge(self, summaries: Sequence[Any]) -> Any:
-        """Add the confusion matrices."""
-        return sum(summaries)
-
-    def _scorer_inputs(self, summary: Any) -> Iterator[dict[str, Any]]:
-        classes, targets_by_class = self.rule.classes_, class_targets(len(self.rule.classes_))
-        rule = ClassRule(classes, only_classes=True)
-        for confusion_matrix in summary:
-            true_codes, predicted_codes = np.nonzero(confusion_matrix)
-            weights = confusion_matrix[true_codes, predicted_codes].astype(float)
-            values = targets_by_class[predicted_codes]
-            yield {"model": rule, "X": values, "y": classes[true_codes], "sample_weight": weights}
+    def __call__(self, outputs: list[Array], y: Array, weights: Array | None) -> Array:
+        """Score the candidates by their confusion matrices."""
+        classes, n = self.rule.classes_, len(self.rule.classes_)
+        scorer, rule = Scorer(self.scorer), ClassRule(classes, only_classes=True)
+        targets_by_class, offsets, scores = class_targets(n), n * codes_of(y, classes), []
+        with quiet_scores():
+            for values in outputs:
+                counts = np.bincount(offsets + self.rule.codes(values), weights, minlength=n * n)
+                pairs = np.flatnonzero(counts)
+                predictions = targets_by_class[pairs % n]
+                counts = counts[pairs].astype(float)
+                scores.append(scorer.outcome(rule, predictions, classes[pairs // n], counts))
+        return np.array(scores)
 
 
 def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
-    """Return a scorer for the metric, one that stores as little as possible about held-out rows."""
+    """Return a scorer for the metric, which counts predicted classes if they suffice."""
     check_task(scoring, isinstance(rule, ClassRule))
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-    if scoring in ROW_MEAN_METRICS:
-        return MeanScorer(scorer, rule)
     if isinstance(rule, ClassRule) and isinstance(scorer, type(get_scorer("accuracy"))):
-        count_scorer = CountScorer(scorer, rule)
+        count_scorer, n = CountScorer(scorer, rule), len(rule.classes_)
         try:
-            count_scorer.scores(np.eye(len(rule.classes_))[None])
+            count_scorer([class_targets(n)], rule.classes_, None)
             return count_scorer
         except (AttributeError, TypeError, ValueError):
             pass  # the metric needs decision values, rejects these classes, or accepts no weights

@@ -36,7 +36,6 @@ from domainwise.estimators.ridge.problem import (
     RidgeProblem,
     SplitScore,
     error_score,
-    needs_predictions,
     problem_of_all_rows,
     score_cells,
 )
@@ -78,11 +77,8 @@ class RidgeSearch:
     one_pass = True
     splits: list[Any]  #: pairs of training parts and test parts (sets of rows or domains)
 
-    def __init__(self, estimator: Any, maps: list[NystromMap], penalties: Penalties) -> None:
+    def __init__(self, maps: list[NystromMap], penalties: Penalties) -> None:
         self.maps, self.penalties = maps, penalties
-        self.scorer = None
-        if estimator.scoring is not None:
-            self.scorer = candidate_scorer(estimator.scoring, estimator._scored_rule())
 
     def candidates(self, data: Data) -> list[Candidate]:
         """Return all combinations of kernels and penalties."""
@@ -155,8 +151,11 @@ class RowSearch(RidgeSearch):
         rows: Rows,
         predicted_rows: Array,
     ) -> None:
-        super().__init__(estimator, maps, penalties)
+        super().__init__(maps, penalties)
         self.rows, self.predicted_rows = rows, predicted_rows
+        self.scorer = None
+        if estimator.scoring is not None:
+            self.scorer = candidate_scorer(estimator.scoring, estimator._scored_rule())
         self.descriptors = descriptors_of(estimator, rows, penalties)
         n_domains, domain_codes = rows.domain.n_categories, rows.codes()[1]
         if leaves_domains_out(rows.cv) and n_domains > 1 and len(rows.X) > MAX_CHECKED_ROWS:
@@ -351,7 +350,7 @@ def problem_of(
     return problem_of_all_rows(sums.maps[0], columns, penalties)
 
 
-# Sums of rows that are in partitions or are not stored.
+# Sums of rows that are not stored.
 
 
 def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
@@ -392,14 +391,11 @@ def _sizes_and_targets(
 
 
 class SumSearch(RidgeSearch):
-    """Search over sums by domain and class; some scores require another pass over the rows.
+    """Search over sums by domain and class, by a score that needs no predictions for rows."""
 
-    ``partitions`` contain the rows; None if rows are not stored.
-    """
-
-    def __init__(self, estimator: Any, penalties: Penalties, partitions: Any = None) -> None:
-        super().__init__(estimator, estimator._maps, penalties)
-        self.estimator, self.sums, self.partitions = estimator, estimator._sums, partitions
+    def __init__(self, estimator: Any, penalties: Penalties) -> None:
+        super().__init__(estimator._maps, penalties)
+        self.sums, self.scoring = estimator._sums, estimator.scoring
         self.domains, self.classes = estimator.domains_, vars(estimator).get("classes_")
         labels = _sizes_and_targets(
             self.sums.maps[0], self.maps[0].n_features, self.domains, self.classes
@@ -407,29 +403,18 @@ class SumSearch(RidgeSearch):
         self.domain_parts, self.splits = split_domains(estimator.cv, *labels)
 
     def groups(self) -> list[list[NystromMap]]:
-        """Return all maps as one group, so that the rows in partitions are read once."""
+        """Return all maps as one group, because the sums of all maps are available."""
         return [self.maps]
 
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
         """Return each map's scores (candidates, splits), and its ridge problem for all rows."""
-        classes, scoring = self.classes, self.estimator.scoring
+        classes, scores, problems = self.classes, [], []
         targets_by_class = None if classes is None else dict(enumerate(class_targets(len(classes))))
-        needs_rows = needs_predictions(scoring, classes is not None)
-        functions: list[dict[int, Expansion]] = [{} for _ in maps]
-        scores, problems = [], []
-        for nystrom, domain_cells, expansions in zip(maps, self.sums.maps, functions, strict=True):
+        for nystrom, domain_cells in zip(maps, self.sums.maps, strict=True):
             columns = Columns(nystrom.n_features, 0, targets_by_class)
-            cells = self._cells(domain_cells)
-            score = error_score(columns, scoring)
-            if needs_rows:
-                score = _collect_functions(expansions, nystrom)
+            cells, score = self._cells(domain_cells), error_score(columns, self.scoring)
             scores.append(score_cells(cells, columns, self.splits, self.penalties, score))
             problems.append(problem_of_all_rows(cells, columns, self.penalties))
-        if needs_rows:
-            from domainwise.estimators.ridge.partition_scores import held_out_scores
-
-            test_sets = [self.domains[np.isin(self.domain_parts, test)] for _, test in self.splits]
-            scores = held_out_scores(self, functions, len(scores[0]), test_sets)
         return scores, problems
 
     def _cells(self, domain_cells: Cells) -> Cells:
@@ -442,13 +427,3 @@ class SumSearch(RidgeSearch):
                 key = (part, None if name is None else code)
                 cells = merged_cells(cells, {key: domain_cells[domain, name]})
         return cells
-
-
-def _collect_functions(expansions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
-    """Return a score function that stores the expansion of each split, and returns NaN."""
-
-    def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
-        expansions[split] = expansion(nystrom, problem, solutions)
-        return np.array(np.nan)
-
-    return score

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.base.arguments import COUNT, check_arguments
 from domainwise.base.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
-from domainwise.base.inputs import check_same_length, checked_labels
+from domainwise.base.inputs import check_same_length, check_sample_weight, checked_labels
 from domainwise.evaluation.plots import style
 from domainwise.held_out.scoring.measures import positive_last
 from domainwise.held_out.scoring.pooling import SCALES, Ends, PooledScores, pool_scores
@@ -18,7 +18,7 @@ from domainwise.held_out.scoring.predictions import Predictions, codes_of
 from domainwise.held_out.scoring.site_calibration import (
     DecisionCurves,
     SiteEstimates,
-    class_estimates,
+    SiteRows,
     decision_curves,
     events_of,
 )
@@ -37,7 +37,9 @@ class Reliability(NamedTuple):
     error: float  #: expected calibration error: absolute difference, averaged over rows
 
 
-def reliability(probabilities: Array, outcomes: Array, n_bins: int = 10) -> Reliability:
+def reliability(
+    probabilities: Array, outcomes: Array, n_bins: int = 10, weights: Array | None = None
+) -> Reliability:
     """Compare probabilities with observed frequencies in bins with about equal row counts.
 
     ``outcomes`` is 1 where the event occurred, else 0. Each bin has at least 15 rows, so there may
@@ -50,9 +52,11 @@ def reliability(probabilities: Array, outcomes: Array, n_bins: int = 10) -> Reli
     n_bins = max(1, min(n_bins, len(probabilities) // MIN_BIN_ROWS))
     edges = np.quantile(probabilities, np.arange(1, n_bins) / n_bins, method="higher")
     bin_codes = np.searchsorted(np.unique(edges), probabilities, side="right")
-    _, bin_codes, counts = np.unique(bin_codes, return_inverse=True, return_counts=True)
-    predicted = np.bincount(bin_codes, probabilities) / counts
-    observed = np.bincount(bin_codes, outcomes) / counts
+    bin_codes = np.unique(bin_codes, return_inverse=True)[1]
+    weights = np.ones(len(bin_codes)) if weights is None else weights
+    counts = np.bincount(bin_codes, weights)
+    predicted = np.bincount(bin_codes, weights * probabilities) / counts
+    observed = np.bincount(bin_codes, weights * outcomes) / counts
     error = float(counts @ np.abs(predicted - observed) / counts.sum())
     return Reliability(predicted, observed, counts, error)
 
@@ -153,6 +157,7 @@ class CalibrationDisplay(style.Display):
         classes: MaybeArray = None,
         pos_label: Label | None = None,
         n_bins: int = 10,
+        sample_weight: MaybeArray = None,
         **options: Any,
     ) -> Self:
         """Draw the calibration of probabilities, with O/E and slope in the legend.
@@ -173,6 +178,8 @@ class CalibrationDisplay(style.Display):
         n_bins : int, default=10
             Maximum number of bins in each domain. Each bin has about the same number of rows, and
             at least 15.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each row counts.
         **options
             Passed to :meth:`plot`.
         """
@@ -206,17 +213,19 @@ class CalibrationDisplay(style.Display):
         else:
             probabilities, is_hit = p.max(axis=1), class_names[p.argmax(axis=1)] == targets
             about = PREDICTED_CLASS
-        curves = {
-            name: reliability(probabilities[codes == code], is_hit[codes == code], n_bins)
-            for code, name in enumerate(domains)
-        }
-        estimates = class_estimates(
-            is_hit, probabilities, codes, domains, level=0.95, pooled_level=0.9
-        )
+        weights = check_sample_weight(sample_weight, len(targets))
+        weights = np.ones(len(targets)) if weights is None else weights
+
+        def curve(rows: Any) -> Reliability:
+            return reliability(probabilities[rows], is_hit[rows], n_bins, weights[rows])
+
+        curves = {name: curve(codes == code) for code, name in enumerate(domains)}
+        rows = SiteRows(is_hit, probabilities, codes, domains, weights, pooled_level=0.9)
+        estimates = rows.calibration()
         return cls(
             curves=curves,
             about=about,
-            pooled=reliability(probabilities, is_hit, n_bins),
+            pooled=curve(slice(None)),
             ratio=estimates["oe"],
             slope=estimates["slope"],
         ).plot(**options)
@@ -315,6 +324,7 @@ class DecisionCurveDisplay(style.Display):
         thresholds: MaybeArray = None,
         threshold: float | None = None,
         pos_label: Label | None = None,
+        sample_weight: MaybeArray = None,
         **options: Any,
     ) -> Self:
         """Draw the decision curves of probabilities.
@@ -331,6 +341,8 @@ class DecisionCurveDisplay(style.Display):
             A threshold that is marked.
         pos_label : object, default=None
             The class that is the event; None means 1, or the last of two classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each row counts.
         **options
             Passed to :meth:`plot`.
         """
@@ -340,7 +352,10 @@ class DecisionCurveDisplay(style.Display):
         codes, domains = style.domain_codes(sample_domain, targets, "y_true")
         grid = np.arange(1, 100) / 100 if thresholds is None else np.asarray(thresholds, float)
         is_event = events_of(targets, pos_label)
-        curves = decision_curves(is_event, p, codes, domains, np.atleast_1d(grid))
+        weights = check_sample_weight(sample_weight, len(p))
+        weights = np.ones(len(p)) if weights is None else weights
+        rows = SiteRows(is_event, p, codes, domains, weights)
+        curves = decision_curves(rows, np.atleast_1d(grid))
         return cls(curves, threshold=threshold).plot(**options)
 
     def plot(self, ax: style.MaybeAxes = None) -> Self:

@@ -148,18 +148,26 @@ def fit_curve(
 MAX_GROUPS = 10
 
 
-def improves(values: Array, class_codes: Array, domain_codes: Array, curve: Curve) -> bool:
+def improves(
+    values: Array,
+    class_codes: Array,
+    domain_codes: Array,
+    curve: Curve,
+    sample_weight: Array | None = None,
+) -> bool:
     """Return whether a curve fitted to other domains has a lower log loss than ``curve``.
 
     All domains have the same weight. With a single domain, the result is False.
     """
-    codes, group_codes = np.unique(domain_codes, return_inverse=True)[0], domain_codes % MAX_GROUPS
-    weights, differences = equal_weights(domain_codes), np.zeros(len(values))
-    if len(codes) < 2:
+    if len(np.unique(domain_codes)) < 2:
         return False
+    row_weights = np.ones(len(values)) if sample_weight is None else sample_weight
+    weights = equal_weights(domain_codes, sample_weight=row_weights)
+    group_codes, differences = domain_codes % MAX_GROUPS, np.zeros(len(values))
     for group_code in np.unique(group_codes):
         test = group_codes == group_code
-        fitted_curve, _ = fit_curve(values[~test], class_codes[~test], weights[~test])
+        arrays = values[~test], class_codes[~test], weights[~test]
+        fitted_curve, _ = fit_curve(*arrays, sample_weight=row_weights[~test])
         new_loss, old_loss = (
             -np.log(np.maximum(c.probabilities(values[test]), SMALLEST))
             for c in (fitted_curve, curve)

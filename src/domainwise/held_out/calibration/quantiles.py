@@ -310,9 +310,11 @@ def calibrate_sets(outputs: Sequence[Outputs], classes: Any) -> dict[str, Any]:
     output_names, class_scores, target_scores = zip(*scores_of_outputs, strict=True)
     codes = [code_by_domain.setdefault(o.domain, len(code_by_domain)) for o in outputs]
     domain_codes = np.repeat(codes, [len(scores) for scores in target_scores])
+    weights = [output.row_weights for output in outputs]
     quantiles = DomainQuantiles.approximately(
         np.concatenate(target_scores),
         domain_codes,
+        np.concatenate(weights),
         are_probabilities=output_names[-1] == "probabilities",
     )
     n_domains = quantiles.n_domains
@@ -321,7 +323,8 @@ def calibrate_sets(outputs: Sequence[Outputs], classes: Any) -> dict[str, Any]:
     threshold = quantiles.threshold(coverage) if coverage else np.inf
     size = 2 * threshold
     if classes is not None:
-        mean_sizes = [(scores <= threshold).sum(axis=1).mean() for scores in class_scores]
+        in_sets = [(scores <= threshold).sum(axis=1) for scores in class_scores]
+        mean_sizes = [np.average(n, weights=w) for n, w in zip(in_sets, weights, strict=True)]
         size = float(np.mean(mean_sizes))
     return {
         "promise": promise("cv", n_domains),

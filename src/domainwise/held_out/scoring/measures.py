@@ -128,6 +128,7 @@ def choose_measure(
     sample_domain: Any = None,
     *,
     argument: str = "scoring",
+    sample_weight: Array | None = None,
 ) -> Measure:
     """Return the metric for a scorer or its name.
 
@@ -137,7 +138,7 @@ def choose_measure(
     ``argument`` is the name of the argument in error messages.
     """
     if scoring is None:
-        scoring = default_scoring(y, classification, sample_domain)
+        scoring = default_scoring(y, classification, sample_domain, sample_weight)
     if callable(scoring):
         name = getattr(scoring, "__name__", "score")
         return Measure(name, name.replace("_", " "), scoring, is_custom=True)
@@ -196,7 +197,9 @@ def positive_last(classes: Array, pos_label: Any) -> Array:
     return classes[[1, 0]] if class_names[0] == str(pos_label) else classes
 
 
-def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -> str:
+def default_scoring(
+    y: Array, classification: bool, sample_domain: Any = None, sample_weight: Array | None = None
+) -> str:
     """Return the name of the default scorer for a target.
 
     >>> default_scoring(np.array([0, 0, 0, 1, 0, 1, 1, 1]), True, [1, 1, 1, 1, 2, 2, 2, 2])
@@ -206,7 +209,7 @@ def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -
         return "neg_root_mean_squared_error"
     class_codes = np.unique(y, return_inverse=True)[1]
     domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
-    return default_class_metric(counts_by_domain(class_codes, domain_codes))
+    return default_class_metric(counts_by_domain(class_codes, domain_codes, None, sample_weight))
 
 
 def counts_by_domain(

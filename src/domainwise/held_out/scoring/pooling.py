@@ -8,20 +8,19 @@ module computes the standard errors of scores.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtrc, chdtri, expit, logit, ndtri, stdtrit
-from scipy.stats import rankdata
 
 from domainwise.base.arrays import Array, ArrayLike
 from domainwise.base.inputs import check_same_length
 from domainwise.held_out.scoring.measures import Measure
-from domainwise.held_out.scoring.predictions import Outputs
-from domainwise.held_out.scoring.statistics import defined_score
+from domainwise.held_out.scoring.predictions import Outputs, shares_below
+from domainwise.held_out.scoring.statistics import defined_score, mean_error
 
 #: Minimum number of sites for a range for a new site.
 MIN_SITES = 4
@@ -423,26 +422,24 @@ def inside(scores: Any, n_rows: Any, scale: str) -> Array:
     return np.clip(values, 0.5 / np.asarray(n_rows), 1.0 - 0.5 / np.asarray(n_rows))
 
 
-def auc_error(is_event: Array, scores: Array) -> tuple[float, float]:
-    """Return the area under the ROC curve, and its standard error (DeLong, from ranks).
+def auc_error(is_event: Array, scores: Array, weights: Array | None = None) -> tuple[float, float]:
+    """Return the area under the ROC curve, and its standard error (DeLong).
 
     >>> auc, error = auc_error(np.array([False, False, True, True]), np.array([1.0, 3, 2, 4]))
     >>> auc, round(error, 3)
     (0.75, 0.354)
     """
-    event_scores, other_scores = scores[is_event], scores[~is_event]
-    n_events, n_others = len(event_scores), len(other_scores)
-    if not n_events or not n_others:
+    if is_event.all() or not is_event.any():
         return float("nan"), float("nan")
-    ranks = rankdata(scores)
-    # Share of the other group that a row is ranked above (events) or below (others).
-    event_shares = (ranks[is_event] - rankdata(event_scores)) / n_others
-    other_shares = 1.0 - (ranks[~is_event] - rankdata(other_scores)) / n_events
-    variances = [
-        float(shares.var(ddof=1)) / len(shares) if len(shares) > 1 else float("nan")
-        for shares in (event_shares, other_shares)
-    ]
-    return float(event_shares.mean()), float(np.sqrt(sum(variances)))
+    weights = np.ones(len(scores)) if weights is None else weights
+    means, errors = zip(
+        *(
+            mean_error(shares_below(scores, mask, weights), weights[mask])
+            for mask in (is_event, ~is_event)
+        ),
+        strict=True,
+    )
+    return means[0], float(np.hypot(*errors))
 
 
 def score_error(
@@ -459,27 +456,28 @@ def score_error(
     what differs by chance. Other errors are the standard deviation of ``n_draws`` bootstrap scores,
     on the scale of :func:`scale_of`. Perfect scores are moved inside by half a row.
     """
-    targets, predictions = outputs.target, outputs.prediction
-    n, name = len(targets), measure.name
+    targets, predictions, weights = outputs.target, outputs.prediction, outputs.row_weights
+    n, name = weights.sum(), measure.name
     if name in ("accuracy", "balanced_accuracy"):
-        groups = targets if name == "balanced_accuracy" else np.zeros(n)
-        _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-        recalls = (np.bincount(codes, targets == predictions) + 0.5) / (sizes + 1.0)
+        groups = targets if name == "balanced_accuracy" else np.zeros(len(targets))
+        codes = np.unique(groups, return_inverse=True)[1]
+        sizes = np.bincount(codes, weights)
+        recalls = (np.bincount(codes, weights * (targets == predictions)) + 0.5) / (sizes + 1.0)
         return float(np.sqrt(np.mean(recalls * (1.0 - recalls) / sizes) / len(sizes)))
     if name == "roc_auc" and classes is not None and len(classes) == 2:
         values = outputs.decisions
         values = outputs.probabilities[:, 1] if values is None else values
-        auc, error = auc_error(targets == classes[1], values)
+        auc, error = auc_error(targets == classes[1], values, weights)
         if error > 0:
             return error
         auc = float(inside(auc, n, "logit"))
-        n_smaller = min(np.sum(targets == c) for c in classes)
+        n_smaller = min(weights[targets == c].sum() for c in classes)
         return float(np.sqrt(auc * (1.0 - auc) / n_smaller)) if n_smaller else float("nan")
     powers = {"neg_mean_absolute_error": 1, "neg_mean_squared_error": 2}
     powers["neg_root_mean_squared_error"] = 2
     if name in powers and n > 1:
         terms = np.abs(targets.astype(np.float64) - predictions) ** powers[name]
-        error = float(terms.std(ddof=1) / np.sqrt(n))
+        error = mean_error(terms, weights)[1]
         return error / (2.0 * abs(score)) if "root" in name and score else error
     scale = scale_of(measure)
     scores = measure.sign * bootstrap_scores_of(measure, classes, outputs, n_draws)
@@ -507,11 +505,19 @@ def bootstrap_scores_of(
     samples = np.empty((n_draws, n), dtype=np.intp)
     keeps_sizes = classes is not None and measure.name.startswith(_WITHIN_CLASSES)
     strata = outputs.target if keeps_sizes else np.zeros(n)
+    score = partial(measure.score_outputs, classes)
     for stratum in np.unique(strata):
         rows = np.flatnonzero(strata == stratum)
-        samples[:, rows] = rng.choice(rows, (n_draws, len(rows)))
-    score = partial(measure.score_outputs, classes, outputs)
-    return np.array([defined_score(score, rows) for rows in samples])
+        if outputs.weight is None:
+            samples[:, rows] = rng.choice(rows, (n_draws, len(rows)))
+        else:  # how often a sample contains each row, if rows are repeated as their weights say
+            weights = outputs.weight[rows]
+            n_drawn = round(weights.sum())
+            samples[:, rows] = rng.multinomial(n_drawn, weights / weights.sum(), n_draws)
+    if outputs.weight is None:
+        return np.array([defined_score(score, outputs, rows) for rows in samples])
+    drawn = (replace(outputs, weight=counts).take(counts > 0) for counts in samples)
+    return np.array([defined_score(score, sample) for sample in drawn])
 
 
 def true_score_range(
@@ -532,7 +538,7 @@ def true_score_range(
     ]
     if np.isfinite(errors).sum() < MIN_SITES:
         return None
-    n_rows = np.array([len(outputs.target) for outputs in outputs_by_site])
+    n_rows = np.array([outputs.row_weights.sum() for outputs in outputs_by_site])
     pooled = pool_measure(measure, measure.sign * np.array(scores), np.array(errors), n_rows)
     if pooled.true_range is None:
         return None

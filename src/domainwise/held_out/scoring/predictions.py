@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
-from scipy.stats import rankdata
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.pipeline import Pipeline
@@ -47,6 +46,10 @@ def fit_with_domains(
 
     Weights are passed to the estimator and to all steps that accept them.
     """
+    has_requests = True  # that are not only for weights
+    if sample_weight is not None:
+        parts = (estimator, *estimator.get_params().values())
+        has_requests = any("_metadata_request" in getattr(part, "__dict__", ()) for part in parts)
     with config_context(enable_metadata_routing=True):
         if sample_weight is not None and request_weights(estimator):
             fit_params["sample_weight"] = sample_weight
@@ -57,7 +60,23 @@ def fit_with_domains(
                 estimator.set_fit_request(sample_domain=True)
         if sample_domain is not None:
             fit_params["sample_domain"] = sample_domain
-        return estimator.fit(X, y, **fit_params)
+        model = estimator.fit(X, y, **fit_params)
+    if not has_requests:
+        _remove_requests(model, set())
+    return model
+
+
+def _remove_requests(value: Any, done: set[int]) -> None:
+    """Remove the requests of :func:`request_weights`, with which models cannot be saved."""
+    if id(value) in done:
+        return
+    done.add(id(value))
+    values: Any = value if isinstance(value, list | tuple) else ()
+    if isinstance(value, BaseEstimator):
+        vars(value).pop("_metadata_request", None)
+        values = vars(value).values()
+    for nested in values:
+        _remove_requests(nested, done)
 
 
 def request_weights(estimator: Any) -> bool:
@@ -120,6 +139,11 @@ class Outputs:
     decisions: Any = None  #: decision values, as :attr:`Predictions.decisions`; None without them
     domain: Any = None  #: the domain to which all rows belong, if it is known
     weight: Any = None  #: weights of rows; None without weights
+
+    @property
+    def row_weights(self) -> Array:
+        """Weights of rows, which are 1 without weights."""
+        return np.ones(len(self.target)) if self.weight is None else self.weight
 
     def take(self, rows: Any) -> Self:
         """Select rows."""
@@ -313,12 +337,12 @@ class NamedScorer:
         class_codes = codes_of(y, self.classes)
         # Searches and bootstrap intervals compute thousands of scores; scikit-learn's checks would
         # take most of the time.
-        if self.name == "roc_auc" and sample_weight is None and len(self.classes) == 2:
+        if self.name == "roc_auc" and len(self.classes) == 2:
             values = estimator.decisions
             if values is None and estimator.probabilities is not None:
                 values = estimator.probabilities[:, 1]
             if values is not None and np.isfinite(values).all():
-                return roc_auc(class_codes, values)
+                return roc_auc(class_codes == 1, values, sample_weight)
         if self.name not in ("accuracy", "balanced_accuracy"):
             options = {} if sample_weight is None else {"sample_weight": sample_weight}
             return float(self.scorer(estimator, None, class_codes, **options))
@@ -328,14 +352,24 @@ class NamedScorer:
         return balanced_accuracy(class_codes, is_correct, sample_weight)
 
 
-def roc_auc(class_codes: Array, values: Array) -> float:
-    """Return the area under the ROC curve of class 1 of two; NaN if only one class occurs."""
-    n, n_positive = len(class_codes), int(class_codes.sum())
-    if n_positive in (0, n):
+def roc_auc(is_event: Array, values: Array, weights: Array | None = None) -> float:
+    """Return the area under the ROC curve of events; NaN without events or without other rows."""
+    if is_event.all() or not is_event.any():
         return float("nan")
-    rank_sum = rankdata(values)[class_codes == 1].sum()
-    n_pairs = n_positive * (n - n_positive)
-    return float((rank_sum - n_positive * (n_positive + 1) / 2) / n_pairs)
+    event_weights = None if weights is None else weights[is_event]
+    shares = shares_below(values, is_event, weights)
+    return float(np.average(shares, weights=event_weights))
+
+
+def shares_below(values: Array, is_event: Array, weights: Array | None = None) -> Array:
+    """Return, for each event, the share of other rows with smaller values; equal ones are half."""
+    order = np.argsort(values[~is_event], kind="stable")
+    other_values = values[~is_event][order]
+    steps = np.arange(len(order) + 1.0)
+    if weights is not None:
+        steps[1:] = np.cumsum(weights[~is_event][order])
+    ends = [np.searchsorted(other_values, values[is_event], side) for side in ("left", "right")]
+    return np.asarray((steps[ends[0]] + steps[ends[1]]) / (2.0 * steps[-1]))
 
 
 def balanced_accuracy(class_codes: Array, is_correct: Array, weights: Array | None = None) -> float:

@@ -8,10 +8,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, ndtri
+from scipy.special import logit, ndtri
 
 from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray
-from domainwise.base.inputs import check_same_length, checked_labels, encode_labels
+from domainwise.base.inputs import (
+    check_same_length,
+    check_sample_weight,
+    checked_labels,
+    encode_labels,
+)
 from domainwise.held_out.scoring.pooling import (
     SCALES,
     Ends,
@@ -19,14 +24,12 @@ from domainwise.held_out.scoring.pooling import (
     auc_error,
     pool_transformed,
 )
-from domainwise.held_out.scoring.statistics import share_interval
+from domainwise.held_out.scoring.statistics import logistic_fit, mean_error, share_interval
 
 #: Probabilities are moved at least this far away from 0 and 1, so that their logit is finite.
 MIN_PROBABILITY = 1e-6
 #: Minimum number of events, and of rows without event, for a calibration slope.
 MIN_EVENTS = 5
-#: Maximum number of iterations of Newton's method, and its tolerance.
-MAX_STEPS, TOLERANCE = 100, 1e-12
 NAN = float("nan")
 
 
@@ -42,8 +45,8 @@ class Estimate:
         Confidence interval.
     error : float
         Standard error, of the logarithm for ratios.
-    n_rows, n_events : int
-        Number of rows, and of those with the event.
+    n_rows, n_events : float
+        Number of rows, and of those with the event; with weights, the sums of their weights.
     intercept : Estimate or None
         For a calibration slope, the intercept of a model with slope 1.
     treat_all : Estimate or None
@@ -53,8 +56,8 @@ class Estimate:
     value: float
     interval: Ends
     error: float
-    n_rows: int
-    n_events: int
+    n_rows: float
+    n_events: float
     intercept: Estimate | None = None
     treat_all: Estimate | None = None
 
@@ -97,6 +100,7 @@ def observed_expected(
     *,
     pos_label: Label | None = None,
     level: float = 0.95,
+    sample_weight: MaybeArray = None,
 ) -> Estimate | SiteEstimates:
     r"""Observed divided by expected number of events (calibration in the large).
 
@@ -117,6 +121,8 @@ def observed_expected(
         The class that is the event. None means 1 or True, or the last of two sorted classes.
     level : float, default=0.95
         Probability of the intervals.
+    sample_weight : array-like of shape (n_samples,), default=None
+        How often each row counts: a weight of 2 means that the row occurs twice.
 
     Returns
     -------
@@ -136,8 +142,8 @@ def observed_expected(
     >>> ratio.value, [round(end, 2) for end in ratio.interval]
     (2.0, [0.75, 5.33])
     """
-    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level)
-    return rows.estimate(lambda y, p: ratio_estimate(y, p, level), "log", level)
+    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level, sample_weight)
+    return rows.estimate(ratio_estimate, "log")
 
 
 def calibration_slope(
@@ -147,6 +153,7 @@ def calibration_slope(
     *,
     pos_label: Label | None = None,
     level: float = 0.95,
+    sample_weight: MaybeArray = None,
 ) -> Estimate | SiteEstimates:
     r"""Slope of a logistic regression of the event on the logit of its probability.
 
@@ -158,7 +165,7 @@ def calibration_slope(
 
     Parameters
     ----------
-    y_true, proba, sample_domain, pos_label, level
+    y_true, proba, sample_domain, pos_label, level, sample_weight
         As in :func:`observed_expected`. Probabilities are moved at least 1e-6 away from 0 and 1.
 
     Returns
@@ -182,8 +189,8 @@ def calibration_slope(
     >>> round(slope.value, 3), round(slope.intercept.value, 3)
     (0.386, 0.0)
     """
-    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level)
-    return rows.estimate(lambda y, p: slope_estimate(y, p, level), "identity", level)
+    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level, sample_weight)
+    return rows.estimate(slope_estimate)
 
 
 def net_benefit(
@@ -194,6 +201,7 @@ def net_benefit(
     *,
     pos_label: Label | None = None,
     level: float = 0.95,
+    sample_weight: MaybeArray = None,
 ) -> Estimate | SiteEstimates:
     r"""Net benefit of treating the rows with a probability of at least a threshold.
 
@@ -204,7 +212,7 @@ def net_benefit(
 
     Parameters
     ----------
-    y_true, proba, sample_domain, pos_label, level
+    y_true, proba, sample_domain, pos_label, level, sample_weight
         As in :func:`observed_expected`.
     threshold : float
         Probability above which a row is treated, between 0 and 1.
@@ -232,8 +240,8 @@ def net_benefit(
     (0.0, 0.0)
     """
     check_threshold(threshold)
-    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level)
-    return rows.estimate(lambda y, p: benefit_estimate(y, p, threshold, level), "identity", level)
+    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level, sample_weight)
+    return rows.estimate(partial(benefit_estimate, threshold=threshold))
 
 
 #: What is estimated for a threshold, and the scale on which the sites are pooled.
@@ -251,6 +259,7 @@ def decision_scores(
     *,
     pos_label: Label | None = None,
     level: float = 0.95,
+    sample_weight: MaybeArray = None,
 ) -> dict[str, Estimate | SiteEstimates]:
     """Sensitivity, specificity, predictive values and net benefit of treating at a threshold.
 
@@ -258,7 +267,7 @@ def decision_scores(
 
     Parameters
     ----------
-    y_true, proba, threshold, sample_domain, pos_label, level
+    y_true, proba, threshold, sample_domain, pos_label, level, sample_weight
         As in :func:`net_benefit`.
 
     Returns
@@ -284,8 +293,8 @@ def decision_scores(
     (0.31, 0.14)
     """
     check_threshold(threshold)
-    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level)
-    return rows.decisions(threshold, level)
+    rows = SiteRows.check(y_true, proba, sample_domain, pos_label, level, sample_weight)
+    return rows.decisions(threshold)
 
 
 def check_threshold(threshold: float) -> None:
@@ -294,17 +303,58 @@ def check_threshold(threshold: float) -> None:
         raise ValueError(f"threshold must be between 0 and 1, such as 0.1; got {threshold!r}.")
 
 
+class Site(NamedTuple):
+    """The rows of one site."""
+
+    y: Array  #: whether each row has the event, or its target
+    p: Array  #: probability of the event, or predicted target
+    weights: Array
+    level: float  #: probability of intervals
+
+    @property
+    def n(self) -> float:
+        """Sum of the weights; an int if it is whole."""
+        return _count(self.weights.sum())
+
+    @property
+    def n_events(self) -> float:
+        """Sum of the weights of events; 0 if the target is continuous."""
+        return _count(self.weights[self.y].sum()) if self.y.dtype == bool else 0
+
+    def wald(self, value: float, error: float, **related: Any) -> Estimate:
+        """Return an estimate with a normal interval."""
+        radius = float(ndtri((1 + self.level) / 2)) * error
+        ends = value - radius, value + radius
+        return Estimate(value, ends, error, self.n, self.n_events, **related)
+
+
+def _count(total: float) -> float:
+    return int(total) if total == int(total) else float(total)
+
+
 class SiteRows(NamedTuple):
-    """Checked rows: whether each has the event, its probability, and its site."""
+    """Checked rows: whether each has the event, its probability, its site and its weight.
+
+    For a continuous target, these are targets and predictions.
+    """
 
     y: Array
     p: Array
     codes: Array
-    domains: list[Label] | None
+    domains: Sequence[Label] | None
+    weights: Array
+    level: float = 0.95  #: probability of the intervals of sites
+    pooled_level: float = 0.95
 
     @classmethod
     def check(
-        cls, y_true: Any, proba: Any, sample_domain: Any, pos_label: Any, level: float
+        cls,
+        y_true: Any,
+        proba: Any,
+        sample_domain: Any,
+        pos_label: Any,
+        level: float,
+        sample_weight: Any = None,
     ) -> SiteRows:
         """Check the arguments of :func:`observed_expected`."""
         if not 0 < level < 1:
@@ -318,32 +368,53 @@ class SiteRows(NamedTuple):
                 "of predict_proba. For several classes, pass one class at a time."
             )
         check_same_length(p, "proba", y, "y_true")
-        if sample_domain is None:
-            return cls(y, p, np.zeros(len(y), dtype=int), None)
-        codes, domains = encode_labels(sample_domain, "sample_domain")
-        check_same_length(codes, "sample_domain", y, "y_true")
-        return cls(y, p, codes, domains.tolist())
+        codes, domains = np.zeros(len(y), dtype=int), None
+        if sample_domain is not None:
+            codes, names = encode_labels(sample_domain, "sample_domain")
+            check_same_length(codes, "sample_domain", y, "y_true")
+            domains = names.tolist()
+        weights = check_sample_weight(sample_weight, len(y))
+        weights = np.ones(len(y)) if weights is None else weights
+        return cls(y, p, codes, domains, weights, level, level)
+
+    def site(self, rows: Any) -> Site:
+        """Return some of the rows, as those of one site."""
+        rows = rows & (self.weights > 0)
+        return Site(self.y[rows], self.p[rows], self.weights[rows], self.level)
 
     def estimate(
-        self, estimate: Callable[[Array, Array], Estimate], scale: str, level: float
+        self, estimate: Callable[[Site], Estimate], scale: str = "identity"
     ) -> Estimate | SiteEstimates:
-        """Compute an estimate for all rows, or for each site."""
+        """Compute an estimate for all rows, or for each site, pooled on a scale."""
         if self.domains is None:
-            return estimate(self.y, self.p)
-        masks = [self.codes == code for code in range(len(self.domains))]
-        estimates = [estimate(self.y[mask], self.p[mask]) for mask in masks]
-        return pooled_estimates(dict(zip(self.domains, estimates, strict=True)), scale, level)
+            return estimate(self.site(np.ones(len(self.y), dtype=bool)))
+        return self.by_site(estimate, scale)
 
-    def decisions(
-        self, threshold: float, level: float, pooled_level: float | None = None
-    ) -> dict[str, Estimate | SiteEstimates]:
+    def by_site(
+        self, estimate: Callable[[Site], Estimate], scale: str = "identity"
+    ) -> SiteEstimates:
+        """Compute an estimate for each site, and pool them on a scale."""
+        names = enumerate(self.domains or ())
+        sites = {domain: estimate(self.site(self.codes == code)) for code, domain in names}
+        return pooled_estimates(sites, scale, self.pooled_level)
+
+    def calibration(self) -> dict[str, SiteEstimates]:
+        """O/E ("oe"), calibration intercept and slope; for numbers, bias and slope."""
+        if self.y.dtype != bool:
+            return {"bias": self.by_site(bias_estimate), "slope": self.by_site(number_slope)}
+        slope = self.by_site(slope_estimate)
+        assert slope.intercept is not None
+        oe = self.by_site(ratio_estimate, "log")
+        return {"oe": oe, "intercept": slope.intercept, "slope": slope}
+
+    def decisions(self, threshold: float) -> dict[str, Estimate | SiteEstimates]:
         """Estimate what treating at a threshold is worth; see :func:`decision_scores`."""
 
-        def score(name: str, y: Array, p: Array) -> Estimate:
-            return decision_estimates(y, p, threshold, level)[name]
+        def score(name: str, site: Site) -> Estimate:
+            return decision_estimates(site, threshold)[name]
 
         return {
-            name: self.estimate(partial(score, name), scale, pooled_level or level)
+            name: self.estimate(partial(score, name), scale)
             for name, scale in DECISION_SCALES.items()
         }
 
@@ -387,84 +458,33 @@ def pooled_estimates(sites: dict[Label, Estimate], scale: str, level: float) -> 
     return SiteEstimates(sites, pool(list(sites.values()), scale), **related)
 
 
-def class_estimates(
-    y: Array, p: Array, codes: Array, domains: Sequence[Label], *, level: float, pooled_level: float
-) -> dict[str, SiteEstimates]:
-    """O/E ("oe"), calibration intercept and slope by site, and pooled; ``codes`` name the sites."""
-    estimates: dict[str, dict[Label, Estimate]] = {"oe": {}, "intercept": {}, "slope": {}}
-    for code, domain in enumerate(domains):
-        rows = codes == code
-        slope = slope_estimate(y[rows], p[rows], level)
-        assert slope.intercept is not None
-        estimates["oe"][domain] = ratio_estimate(y[rows], p[rows], level)
-        estimates["intercept"][domain], estimates["slope"][domain] = slope.intercept, slope
-    return {
-        name: pooled_estimates(sites, "log" if name == "oe" else "identity", pooled_level)
-        for name, sites in estimates.items()
-    }
-
-
-def _wald(value: float, error: float, level: float, y: Array, **related: Any) -> Estimate:
-    radius = float(ndtri((1 + level) / 2)) * error
-    n, n_events = len(y), int(y.sum())
-    return Estimate(value, (value - radius, value + radius), error, n, n_events, **related)
-
-
-def ratio_estimate(y: Array, p: Array, level: float) -> Estimate:
+def ratio_estimate(site: Site) -> Estimate:
     """Observed divided by expected events of one site."""
-    n, n_events = len(y), int(y.sum())
-    observed = min(max(float(n_events), 0.5), n - 0.5)
-    if p.sum() == 0:
+    n, n_events, expected = site.n, site.n_events, float(np.sum(site.weights * site.p))
+    observed = min(max(n_events, 0.5), n - 0.5)
+    if expected == 0:
         return Estimate(NAN, (NAN, NAN), NAN, n, n_events)
-    log_ratio, error = np.log(observed / p.sum()), np.sqrt((1 - observed / n) / observed)
-    radius = ndtri((1 + level) / 2) * error
-    ends = float(np.exp(log_ratio - radius)), float(np.exp(log_ratio + radius))
-    return Estimate(float(np.exp(log_ratio)), ends, float(error), n, n_events)
+    ratio, error = observed / expected, float(np.sqrt((1 - observed / n) / observed))
+    ends = SCALES["log"].interval(np.log(ratio), ndtri((1 + site.level) / 2) * error)
+    return Estimate(ratio, ends, error, n, n_events)
 
 
-def slope_estimate(y: Array, p: Array, level: float) -> Estimate:
+def slope_estimate(site: Site) -> Estimate:
     """Calibration slope of one site, and the intercept with slope 1."""
-    predictors = logit(np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY))
-    n, n_events = len(y), int(y.sum())
-    value, error = NAN, NAN
+    predictors = logit(np.clip(site.p, MIN_PROBABILITY, 1 - MIN_PROBABILITY))
+    n, n_events, constant = site.n, site.n_events, np.ones((len(site.y), 1))
+    slope = intercept = NAN, NAN
     if min(n_events, n - n_events) >= MIN_EVENTS and np.ptp(predictors) > 0:
-        design = np.column_stack([np.ones(n), predictors])
-        parameters, errors = logistic_fit(design, y, np.zeros(n))
-        value, error = float(parameters[1]), float(errors[1])
-    intercept, intercept_error = NAN, NAN
+        design = np.column_stack([constant, predictors])
+        slope = logistic_fit(design, site.y, 0.0 * predictors, site.weights)
     if 0 < n_events < n:
-        parameters, errors = logistic_fit(np.ones((n, 1)), y, predictors)
-        intercept, intercept_error = float(parameters[0]), float(errors[0])
-    return _wald(value, error, level, y, intercept=_wald(intercept, intercept_error, level, y))
+        intercept = logistic_fit(constant, site.y, predictors, site.weights)
+    return site.wald(*slope, intercept=site.wald(*intercept))
 
 
-def logistic_fit(design: Array, y: Array, offset: Array) -> tuple[Array, Array]:
-    """Return maximum likelihood parameters and their standard errors; NaN if they are infinite."""
-    parameters = np.zeros(design.shape[1])
-    step, log_likelihood = parameters, -np.inf
-    for _ in range(MAX_STEPS):
-        size = 1.0
-        while True:  # halve the step until the likelihood does not decrease
-            trial = parameters + size * step
-            outputs = offset + design @ trial
-            trial_likelihood = float(np.sum(y * outputs - np.logaddexp(0.0, outputs)))
-            if trial_likelihood >= log_likelihood - TOLERANCE * len(y) or size < 1e-6:
-                break
-            size /= 2
-        parameters, log_likelihood = trial, trial_likelihood
-        p = expit(outputs)
-        information = (design * (p * (1 - p))[:, None]).T @ design
-        if np.linalg.cond(information) > 1 / TOLERANCE:  # the classes are separated
-            break
-        step = np.linalg.solve(information, design.T @ (y - p))
-        if np.abs(step).max() < TOLERANCE * (1 + np.abs(parameters).max()):
-            return parameters + step, np.sqrt(np.diag(np.linalg.inv(information)))
-    return np.full(len(parameters), NAN), np.full(len(parameters), NAN)
-
-
-def share_estimate(is_hit: Array, level: float) -> Estimate:
+def share_estimate(is_hit: Array, weights: Array, level: float) -> Estimate:
     """Share of hits, with an exact interval and the standard error of its logit."""
-    n, n_hits = len(is_hit), int(is_hit.sum())
+    n, n_hits = _count(weights.sum()), _count(weights[is_hit].sum())
     if not n:
         return Estimate(NAN, (NAN, NAN), NAN, 0, 0)
     moved = min(max(n_hits, 0.5), n - 0.5)
@@ -472,80 +492,61 @@ def share_estimate(is_hit: Array, level: float) -> Estimate:
     return Estimate(n_hits / n, share_interval(n_hits, n, (1 - level) / 2), error, n, n_hits)
 
 
-def auc_estimate(y: Array, p: Array, level: float) -> Estimate:
+def auc_estimate(site: Site) -> Estimate:
     """Area under the ROC curve, with an interval and a standard error on the logit scale."""
-    value, error = auc_error(y, p)
+    value, error = auc_error(site.y, site.p, site.weights)
     ends, error = (NAN, NAN), error / (value * (1 - value)) if 0 < value < 1 else NAN
     if np.isfinite(error):
-        ends = SCALES["logit"].interval(float(logit(value)), ndtri((1 + level) / 2) * error)
-    return Estimate(value, ends, error, len(y), int(y.sum()))
+        radius = ndtri((1 + site.level) / 2) * error
+        ends = SCALES["logit"].interval(float(logit(value)), radius)
+    return Estimate(value, ends, error, site.n, site.n_events)
 
 
-def decision_estimates(y: Array, p: Array, threshold: float, level: float) -> dict[str, Estimate]:
+def decision_estimates(site: Site, threshold: float) -> dict[str, Estimate]:
     """Scores of one site, by the names in ``DECISION_SCALES``."""
-    is_treated, benefit = p >= threshold, benefit_estimate(y, p, threshold, level)
+    y, is_treated, benefit = site.y, site.p >= threshold, benefit_estimate(site, threshold)
     assert benefit.treat_all is not None
-    return {
-        "sensitivity": share_estimate(is_treated[y], level),
-        "specificity": share_estimate(~is_treated[~y], level),
-        "ppv": share_estimate(y[is_treated], level),
-        "npv": share_estimate(~y[~is_treated], level),
-        "net_benefit": benefit,
-        "treat_all": benefit.treat_all,
+    hits = {  # which of the rows that count are hits
+        "sensitivity": (is_treated, y),
+        "specificity": (~is_treated, ~y),
+        "ppv": (y, is_treated),
+        "npv": (~y, ~is_treated),
     }
+    shares = {
+        name: share_estimate(is_hit[rows], site.weights[rows], site.level)
+        for name, (is_hit, rows) in hits.items()
+    }
+    return {**shares, "net_benefit": benefit, "treat_all": benefit.treat_all}
 
 
-def benefit_estimate(y: Array, p: Array, threshold: float, level: float) -> Estimate:
+def benefit_estimate(site: Site, threshold: float) -> Estimate:
     """Net benefit of one site, and that of treating all rows."""
-    odds, n = threshold / (1 - threshold), len(y)
+    odds, n = threshold / (1 - threshold), site.n
 
     def mean(terms: Array, **related: Any) -> Estimate:
-        deviations = np.sum((terms - terms.mean()) ** 2)
-        if deviations == 0:  # all rows are alike: add half a row of each kind
-            deviations = 0.5 * (1 + odds**2)
-        error = float(np.sqrt(deviations / max(n - 1, 1) / n))
-        return _wald(float(terms.mean()), error, level, y, **related)
+        value, error = mean_error(terms, site.weights)
+        if not error > 0:  # all rows are alike: add half a row of each kind
+            error = float(np.sqrt(0.5 * (1 + odds**2) / max(n - 1, 1) / n))
+        return site.wald(value, error, **related)
 
-    gains = np.where(y, 1.0, -odds)
-    return mean(np.where(p >= threshold, gains, 0.0), treat_all=mean(gains))
-
-
-def number_estimates(
-    y: Array,
-    predictions: Array,
-    codes: Array,
-    domains: Sequence[Label],
-    *,
-    level: float,
-    pooled_level: float,
-) -> dict[str, SiteEstimates]:
-    """Bias, and slope of observed on predicted numbers, by site and pooled."""
-    by_site = [
-        numeric_estimates(y[codes == code], predictions[codes == code], level)
-        for code in range(len(domains))
-    ]
-    return {
-        name: pooled_estimates(
-            {d: e[name] for d, e in zip(domains, by_site, strict=True)}, "identity", pooled_level
-        )
-        for name in ("bias", "slope")
-    }
+    gains = np.where(site.y, 1.0, -odds)
+    return mean(np.where(site.p >= threshold, gains, 0.0), treat_all=mean(gains))
 
 
-def numeric_estimates(y: Array, predictions: Array, level: float) -> dict[str, Estimate]:
-    """Bias (mean of prediction minus target) and slope of observed on predicted, of one site."""
-    errors, n = predictions - y, len(y)
-    bias = slope = _wald(NAN, NAN, level, np.zeros(n))
-    if n > 2:
-        bias_error = float(errors.std(ddof=1) / np.sqrt(n))
-        bias = _wald(float(errors.mean()), bias_error, level, np.zeros(n))
-        centred = predictions - predictions.mean()
-        if (total := float(centred @ centred)) > 0:
-            value = float(centred @ y) / total
-            residuals = y - y.mean() - value * centred
-            error = float(np.sqrt(residuals @ residuals / (n - 2) / total))
-            slope = _wald(value, error, level, np.zeros(n))
-    return {"bias": bias, "slope": slope}
+def bias_estimate(site: Site) -> Estimate:
+    """Mean of prediction minus target, of one site."""
+    return site.wald(*(mean_error(site.p - site.y, site.weights) if site.n > 2 else (NAN, NAN)))
+
+
+def number_slope(site: Site) -> Estimate:
+    """Slope of observed on predicted numbers, of one site."""
+    y, p = (v - np.average(v, weights=site.weights) for v in (site.y, site.p))
+    total = float(site.weights @ p**2)
+    if not (site.n > 2 and total > 0):
+        return site.wald(NAN, NAN)
+    slope = float(site.weights @ (p * y)) / total
+    variance = float(site.weights @ (y - slope * p) ** 2) / (site.n - 2)
+    return site.wald(slope, float(np.sqrt(variance / total)))
 
 
 @dataclass(frozen=True)
@@ -578,18 +579,20 @@ class DecisionCurves:
         return np.asarray(np.mean(list(self.treat_all.values()), axis=0))
 
 
-def decision_curves(
-    y: Array, p: Array, codes: Array, domains: Sequence[Label], thresholds: Array
-) -> DecisionCurves:
+def decision_curves(rows: SiteRows, thresholds: Array) -> DecisionCurves:
     """Return the net benefit of each site for all thresholds."""
     for threshold in thresholds:
         check_threshold(threshold)
     odds, sites, treat_all = thresholds / (1 - thresholds), {}, {}
-    for code, domain in enumerate(domains):
-        y_site, p_site = y[codes == code], p[codes == code]
-        event_p, other_p = np.sort(p_site[y_site]), np.sort(p_site[~y_site])
-        n_true = len(event_p) - np.searchsorted(event_p, thresholds, side="left")
-        n_false = len(other_p) - np.searchsorted(other_p, thresholds, side="left")
-        sites[domain] = (n_true - n_false * odds) / len(y_site)
-        treat_all[domain] = (len(event_p) - len(other_p) * odds) / len(y_site)
+    for code, domain in enumerate(rows.domains or ()):
+        site = rows.site(rows.codes == code)
+
+        def treated(mask: Array, site: Site = site) -> Array:
+            """Sum of the weights of the rows that are treated at each threshold."""
+            order = np.argsort(site.p[mask])
+            sums = np.append(np.cumsum(site.weights[mask][order][::-1])[::-1], 0.0)
+            return sums[np.searchsorted(site.p[mask][order], thresholds, side="left")]
+
+        sites[domain] = (treated(site.y) - treated(~site.y) * odds) / site.n
+        treat_all[domain] = (site.n_events - (site.n - site.n_events) * odds) / site.n
     return DecisionCurves(thresholds, sites, treat_all)

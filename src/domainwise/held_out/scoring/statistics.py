@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.special import betaincinv, ndtri, stdtrit
+from scipy.special import betaincinv, expit, ndtri, stdtrit
 
 from domainwise.base.arrays import Array
 from domainwise.base.process import filtered_warnings
 
 #: Number of bootstrap samples of rows, and of domains; probability of each tail of an interval.
 ROW_SAMPLES, DOMAIN_SAMPLES, TAIL = 200, 2000, 0.025
+NAN = float("nan")
 
 
 def defined_score(score: Callable[..., float], *arrays: Any) -> float:
@@ -48,6 +49,44 @@ def share_interval(hits: float, n: float, tail: float = TAIL) -> tuple[float, fl
     low = betaincinv(hits, n - hits + 1, tail) if hits > 0 else 0.0
     high = betaincinv(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
     return float(low), float(high)
+
+
+def mean_error(values: Array, weights: Array | None = None) -> tuple[float, float]:
+    """Return the mean of values, and its standard error; NaN for a single row of weight 1."""
+    weights = np.ones(len(values)) if weights is None else weights
+    total = weights.sum()
+    mean = weights @ values / total
+    variance = weights @ (values - mean) ** 2 / (total - 1.0) if total > 1 else np.nan
+    return float(mean), float(np.sqrt(variance / total))
+
+
+#: Maximum number of iterations of Newton's method, and its tolerance.
+MAX_STEPS, TOLERANCE = 100, 1e-12
+
+
+def logistic_fit(design: Array, y: Array, offset: Array, weights: Array) -> tuple[float, float]:
+    """Return the last maximum likelihood parameter and its standard error; NaN if infinite."""
+    parameters = np.zeros(design.shape[1])
+    step, log_likelihood = parameters, -np.inf
+    for _ in range(MAX_STEPS):
+        size = 1.0
+        while True:  # halve the step until the likelihood does not decrease
+            trial = parameters + size * step
+            outputs = offset + design @ trial
+            trial_likelihood = float(weights @ (y * outputs - np.logaddexp(0.0, outputs)))
+            if trial_likelihood >= log_likelihood - TOLERANCE * weights.sum() or size < 1e-6:
+                break
+            size /= 2
+        parameters, log_likelihood = trial, trial_likelihood
+        p = expit(outputs)
+        information = (design * (weights * p * (1 - p))[:, None]).T @ design
+        if np.linalg.cond(information) > 1 / TOLERANCE:  # the classes are separated
+            break
+        step = np.linalg.solve(information, design.T @ (weights * (y - p)))
+        if np.abs(step).max() < TOLERANCE * (1 + np.abs(parameters).max()):
+            error = np.sqrt(np.linalg.inv(information)[-1, -1])
+            return float(parameters[-1] + step[-1]), float(error)
+    return NAN, NAN
 
 
 def _is_error(scoring: object) -> bool:

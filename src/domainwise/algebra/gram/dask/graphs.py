@@ -17,7 +17,6 @@ import cloudpickle
 import dask
 import numpy as np
 
-from domainwise.base.arrays import available_memory
 from domainwise.base.process import single_blas_thread
 
 Task = Any
@@ -116,24 +115,3 @@ def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
 def run(tasks: Sequence[Task]) -> list[Any]:
     """Compute tasks with the current client, or Dask's local scheduler if there is no client."""
     return [unwrap(result) for result in dask.compute(*tasks, traverse=False)]
-
-
-def current_client() -> Any:
-    """Return the client that :func:`run` uses, or None."""
-    try:
-        from distributed import get_client
-
-        return get_client()
-    except (ImportError, ValueError):
-        return None
-
-
-def memory_per_task() -> float | None:
-    """Return the bytes available to one task: the smallest memory per thread among workers."""
-    client = current_client()
-    if client is None:
-        free_bytes = available_memory()
-        return None if free_bytes is None else free_bytes / (dask.system.CPU_COUNT or 1)
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    bytes_per_thread = [w["memory_limit"] / w["nthreads"] for w in workers if w["memory_limit"]]
-    return min(bytes_per_thread, default=None)
