@@ -97,7 +97,7 @@ html_title = f"domainwise {version}"
 html_favicon = "_static/mark.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = ["search-without-server.js"]
+html_js_files = ["site.js"]
 html_show_sourcelink = False
 html_copy_source = False
 html_math_renderer = "mathml"
@@ -107,7 +107,6 @@ html_theme_options = {
         "text": "domainwise",
         "image_light": "_static/mark.svg",
         "image_dark": "_static/mark.svg",
-        "alt_text": "domainwise",
     },
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],

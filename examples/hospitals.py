@@ -37,9 +37,10 @@ PICTURE = ROOT / "docs" / "evaluate.png"
 #: The pages, and the texts in ``docs/hospitals.json`` that each of them contains.
 PAGES = {
     "README.md": ("expect", "seconds", "life"),
-    "docs/index.md": ("expect", "sites"),
-    "docs/guide/hospitals.md": ("expect", "sites", "reason", "life"),
-    "docs/guide/sites.md": ("expect",),
+    "docs/index.md": ("range", "sites"),
+    "docs/guide/hospitals.md": ("range", "sites", "reason", "life"),
+    "docs/guide/sites.md": ("range",),
+    "src/domainwise/evaluation/run.py": ("expect",),
 }
 #: The hospital that is new in the demo, and methods that are quick to evaluate.
 NEW, METHODS = "switzerland", "constant,linear,invariantridge"
@@ -148,17 +149,26 @@ def write_texts(numbers: dict[str, Any]) -> dict[str, str]:
     scores = sorted((score, name) for name, score in four["sites"].items())
     names = [f"{score:.2f} at {name}" for score, name in scores]
     lowest, highest = life["held_out"][0], life["held_out"][-1]
+    expect = four["answer"]["expect"].split(". ")[0]
     return {
-        "expect": four["answer"]["expect"].split(". ")[0],
-        "reason": f"{four['method']}: {four['answer']['reason']}",
+        "expect": expect,
+        "range": expect.replace(" at the next site", ""),
+        # Further clauses contain times, which differ between runs.
+        "reason": f"{four['method']}: {four['answer']['reason'].split(';')[0]}",
         "sites": f"{', '.join(names[:-1])} and {names[-1]}",
         "seconds": f"about {numbers['cpu_seconds']:.0f} seconds on one core",
         "life": (
             f"the three held-out hospitals score {lowest:.2f} to {highest:.2f}, and "
-            f"{life['method']} scores {life['score']:.2f} at {life['new']}, "
-            f"{life['adapted']:.2f} after it was adapted with {N_LABELS} labels"
+            f"{life['method']} scores {life['score']:.2f} at {life['new']}{with_labels(life)}"
         ),
     }
+
+
+def with_labels(life: dict[str, Any]) -> str:
+    """Return the end of a sentence: the score after the model was adapted with labels."""
+    before, after = f"{life['score']:.2f}", f"{life['adapted']:.2f}"
+    labels = f"{N_LABELS} labels from there"
+    return f", with and without {labels}" if after == before else f", and {after} with {labels}"
 
 
 def replace_texts(old: dict[str, str], new: dict[str, str]) -> None:
@@ -167,6 +177,9 @@ def replace_texts(old: dict[str, str], new: dict[str, str]) -> None:
         page = ROOT / name
         text = page.read_text("utf-8")
         for key in keys:
+            if key not in old:
+                print(f"insert the text {key!r} into {name}: {new[key]}")
+                continue
             pattern = r"\s+(?:# )?".join(map(re.escape, old[key].split()))
             text, count = re.subn(pattern, lambda match, key=key: new[key], text)
             if not count:
@@ -238,10 +251,10 @@ def main() -> None:
     lowest, highest = life["held_out"][0], life["held_out"][-1]
     summary = (
         f"Promised for {life['new']}: balanced accuracy {life['mean']:.2f} ({lowest:.2f} to "
-        f"{highest:.2f} at the other three hospitals). Scored there: {life['score']:.2f}, and "
-        f"{life['adapted']:.2f} with ten labels. {100 * life['ill']:.0f} % of its patients are "
-        f"ill; the mean probability is {100 * life['predicted']:.0f} %, and "
-        f"{100 * life['predicted_adapted']:.0f} % with ten labels. Now all four hospitals:"
+        f"{highest:.2f} at the other three hospitals). Scored there: {life['score']:.2f}"
+        f"{with_labels(life)}. {100 * life['ill']:.0f} % of its patients are ill; the mean "
+        f"probability is {100 * life['predicted']:.0f} %, and "
+        f"{100 * life['predicted_adapted']:.0f} % after adapt. Now all four hospitals:"
     )
     print("\n".join(["", *textwrap.wrap(summary, 78)]))
     four = four_hospitals(options.folder)

@@ -147,7 +147,7 @@ def hostile_rows() -> dict[str, tuple[Any, str, bool]]:
     frame = pandas.DataFrame(X, columns=list("abc"))
     days = frame[["a"]].assign(day=pandas.date_range("2024-01-01", periods=24))
     dates = np.arange(72).reshape(24, 3)
-    named = r"dates or times.*\(day\)"
+    named = r"dates or times.*\('day'\)"
     return {
         "masked values": (np.ma.masked_array(X, mask=X > 1), "masked", False),
         "records": (np.array([tuple(r) for r in X], dtype="f8, f8, f8"), "structured array", False),

@@ -93,8 +93,9 @@ class GuidePage:
             )
             if result.returncode:
                 raise RuntimeError(f"{self.name}.md: {line}\n{result.stdout}{result.stderr}")
-            outputs.append(PROGRESS.sub("", result.stderr + result.stdout).strip("\n"))
-        return "\n".join(output for output in outputs if output), []
+            printed = PROGRESS.sub("", result.stderr + result.stdout).strip("\n")
+            outputs += [textwrap.fill(line, 80) if line else "" for line in printed.splitlines()]
+        return "\n".join(outputs), []
 
 
 def show_outputs(app: Any, docname: str, source: list[str]) -> None:
@@ -125,7 +126,7 @@ def draw_opening(app: Any) -> None:
         ("dark", "#e5e7eb", "#8fb4ff", "#35568f"),
     ):
         look.reset({}, theme)
-        figure, axes = plt.subplots(figsize=(7.2, 2.2))
+        figure, axes = plt.subplots(figsize=(5.4, 2.3))  # readable on a phone
         figure.patch.set_alpha(0)
         axes.patch.set_alpha(0)
         axes.barh(-1.2, high - low, 0.5, low, color=shade)
@@ -138,7 +139,7 @@ def draw_opening(app: Any) -> None:
         names = sorted(four["sites"], key=four["sites"].__getitem__)
         axes.set_yticks([*range(4), -1.2], [*names, "a fifth hospital (90 %)"])
         axes.set(xlim=(0.5, 1.0), ylim=(-1.7, 3.5))
-        axes.set_xlabel(f"{four['metric']} of {four['method']} at a hospital not seen", color=ink)
+        axes.set_xlabel(f"{four['metric']} of {four['method']} at a held-out hospital", color=ink)
         axes.tick_params(colors=ink, left=False)
         axes.spines["bottom"].set_color(ink)
         for side in ("left", "top", "right"):

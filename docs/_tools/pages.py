@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import names
+from docutils import nodes
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
@@ -168,6 +169,19 @@ def replace_links(app: Any, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\((?:\.\./)+docs/(\w+\.md)", rf"]({up}\1", text)
 
 
+def name_table_headings(app: Any, doctree: nodes.document) -> None:
+    """Remove headings of tables if all are empty, and name other empty ones for screen readers."""
+    for head in [*doctree.findall(nodes.thead)]:
+        entries = [*head.findall(nodes.entry)]
+        empty_entries = [entry for entry in entries if not entry.astext().strip()]
+        if len(empty_entries) == len(entries):
+            head.parent.remove(head)
+        for entry in empty_entries:
+            text = "row" if entry is entries[0] else "remark"
+            name = nodes.inline("", text, classes=["visually-hidden"])
+            entry.children[:] = [nodes.paragraph("", "", name)]
+
+
 #: A symbol with an index in running text, such as P_y or e_sj, or a Greek letter alone.
 INDEXED = re.compile(r"(?<![\w`$\\{])([A-Za-zΑ-ω][\u0300-\u036f]?)_([a-z]{1,2}|[A-Z])(?![\w{}])")
 GREEK = re.compile(r"(?<![\w`$\\{])([Α-ω])(?![\w{}\u0300-\u036f'²³(])")
@@ -225,6 +239,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("source-read", replace_links)
     app.connect("source-read", show_symbols)
     app.connect("source-read", list_commands)
+    app.connect("doctree-read", name_table_headings)
     app.connect("autodoc-process-docstring", link_guide, priority=600)  # after numpydoc
     app.connect("missing-reference", find_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

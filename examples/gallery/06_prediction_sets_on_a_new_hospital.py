@@ -92,7 +92,7 @@ for title, counts in sizes.items():
     print(f"{title:33}", ", ".join(f"{k}: {share:.0f} %" for k, share in enumerate(shares)))
 
 # %%
-# Twenty hospitals are used for calibration here. With K calibration hospitals, no coverage above
-# K/(K + 1) can be guaranteed, so a coverage of 90 % needs nine. With three to eight hospitals,
+# Twenty hospitals are used for calibration here. With T calibration hospitals, no coverage above
+# T/(T + 1) can be guaranteed, so a coverage of 90 % needs nine. With three to eight hospitals,
 # ``calibration="cv"`` uses an approximate rule. Section 16 of :doc:`/theory` contains the
 # derivation, and :doc:`/guide/uncertainty` explains the limits of prediction sets.

@@ -58,6 +58,25 @@ def test_filters_and_recorders_of_warnings_are_restored():
     assert warnings.showwarning is show
 
 
+def test_figures_that_threads_draw_at_the_same_time_leave_the_users_style():
+    mpl = pytest.importorskip("matplotlib")
+    before, started, finish = dict(mpl.rcParams), threading.Event(), threading.Event()
+
+    def draw():
+        with process.figure_style("ggplot"):
+            started.set()
+            finish.wait(10)
+
+    with ThreadPoolExecutor(1) as pool:
+        with process.figure_style("ggplot"):
+            drawing = pool.submit(draw)
+            started.wait(0.2)
+            assert mpl.rcParams["axes.facecolor"] == "#E5E5E5"
+        finish.set()
+        drawing.result()
+    assert dict(mpl.rcParams) == before
+
+
 def test_threads_that_fit_and_predict_leave_settings_unchanged():
     rng = np.random.default_rng(0)
     X, domain = rng.normal(size=(60, 3)), np.arange(60) % 3

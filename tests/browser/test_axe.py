@@ -1,4 +1,4 @@
-"""No violation of the accessibility rules of axe-core on any page, in both themes.
+"""No violation of the accessibility rules of axe-core on any page, in both themes and widths.
 
 ``make test-browser`` fetches axe-core with npm; without it, these tests are skipped.
 """
@@ -36,8 +36,8 @@ def axe():
 
 
 def violations(view, axe, page, dark):
-    """What axe-core finds on a page: rules, numbers of elements, and the first element."""
-    view.open(page, width=1280, dark=dark)
+    """What axe-core finds on a page, dark on a phone: rules, numbers of elements, the first one."""
+    view.open(page, width=390 if dark else 1280, dark=dark)
     view.run(f"localStorage.setItem('mode', '{'dark' if dark else 'light'}'); 0")
     view.run(f"document.documentElement.dataset.theme = '{'dark' if dark else 'light'}'; 0")
     view.run(axe + "; 0")

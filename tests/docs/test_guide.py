@@ -21,5 +21,17 @@ def test_a_page_shows_what_its_code_prints_and_a_picture(page, site):
         assert built.count('class="output docutils container"') >= 1
 
 
+@pytest.mark.parametrize("page", sorted(TEXT.keys() - {"index"}))
+def test_a_page_ends_with_where_to_go(page):
+    *_, heading, links = re.split("^## (.*)\n", TEXT[page], flags=re.MULTILINE)
+    assert heading == "Where to go next"
+    assert len(re.findall(r"^- \[", links, flags=re.MULTILINE)) >= 2
+
+
+def test_every_page_is_described_in_the_list_of_pages():
+    listed = {*re.findall(r"^- .*?\((\w+)\.md\)", TEXT["index"], flags=re.MULTILINE)}
+    assert listed == TEXT.keys() - {"index"}
+
+
 def test_most_pages_are_computed():
     assert sum("```python" in text for text in TEXT.values()) >= 10

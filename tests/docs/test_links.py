@@ -81,6 +81,12 @@ def test_no_page_loads_anything_from_elsewhere(site):
     assert not foreign, "\n".join(foreign)
 
 
+def test_no_page_names_a_folder_of_the_machine_that_built_it(site):
+    folder = str(Path(__file__).resolve().parents[2])
+    pages = [page for page in pages_of(site) if folder in page.read_text(encoding="utf-8")]
+    assert pages == []  # for example in the text of a warning
+
+
 def test_a_broken_link_would_be_noticed(tmp_path):
     """Otherwise the tests above could pass for the wrong reason."""
     page = tmp_path / "page.html"

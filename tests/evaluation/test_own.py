@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -169,15 +169,24 @@ class Failing(ClassifierMixin, BaseEstimator):
         return np.full(len(X) - (self.where == "length"), self.classes_[0])
 
 
+class Unreadable(Exception):
+    """An error whose message is an error."""
+
+    def __str__(self):
+        raise ZeroDivisionError
+
+
 @pytest.mark.parametrize(
     ("error", "where", "reason"),
     [
+        (Unreadable(), "predict", "Unreadable"),
+        (ValueError("x" * 10**6), "fit", "x" * 300),
         (IndexError(3), "fit", "IndexError: 3"),
         (KeyError("x"), "predict", "KeyError: 'x'"),
         (RuntimeError("no memory"), "fit", "no memory"),
         (AssertionError(), "predict", "AssertionError"),
         (SystemExit(2), "fit", "2"),
-        (None, "length", "the model returned 15 prediction for 16 rows"),
+        (None, "length", r"the model returned predictions of shape (15,) for 16 rows"),
     ],
 )
 def test_any_error_of_a_custom_model_costs_only_this_model(error, where, reason):
@@ -186,6 +195,66 @@ def test_any_error_of_a_custom_model_costs_only_this_model(error, where, reason)
     evaluation = evaluate(X, y, domain, methods=methods, quick=True, progress=False)
     assert evaluation.left_out["bad"] == f"failed: {reason}"
     assert [result.key for result in evaluation.results] == ["constant"]
+
+
+class Improbable(LogisticRegression):
+    """Returns probabilities that are none."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def predict_proba(self, X):
+        return super().predict_proba(X) * self.factor
+
+
+@pytest.mark.parametrize("factor", [2.0, np.nan, [3.0, -1.0]])
+def test_outputs_that_are_no_probabilities_cost_only_their_model(factor):
+    X, y, domain = problem()
+    methods = ["constant", ("bad", Improbable(factor))]
+    options = {"quick": True, "progress": False, "scoring": "neg_log_loss"}
+    evaluation = evaluate(X, y, domain, methods=methods, **options)
+    assert "not probabilities with sum 1" in evaluation.left_out["bad"]
+
+
+class Returning(RegressorMixin, BaseEstimator):
+    """Returns its mean, converted by a function."""
+
+    def __init__(self, convert):
+        self.convert = convert
+
+    def fit(self, X, y):
+        self.mean_ = float(np.mean(y))
+        return self
+
+    def predict(self, X):
+        return self.convert(np.full(len(X), self.mean_))
+
+
+@pytest.mark.parametrize(
+    ("convert", "reason"),
+    [
+        (lambda values: values.astype(object), None),
+        (lambda values: values[:, None], None),
+        (lambda values: values.tolist(), None),
+        (lambda values: values.astype(str), "predict returned <U32 values instead of numbers"),
+        (lambda values: values + 1j, "predict returned complex128 values instead of numbers"),
+        (lambda values: np.ma.masked_array(values, values == values), "masked entries"),
+        (lambda values: np.column_stack([values, values]), r"predictions of shape (16, 2)"),
+        (lambda values: values[0], r"predictions of shape ()"),
+        (lambda values: None, "missing values"),
+        (lambda values: iter(values), "contains iterator objects"),
+    ],
+)
+def test_predictions_that_are_not_one_number_per_row_cost_only_their_model(convert, reason):
+    X, _, domain = problem()
+    methods = ["constant", ("own", Returning(convert))]
+    options = {"quick": True, "progress": False, "task": "regression"}
+    evaluation = evaluate(X, X[:, 0], domain, methods=methods, **options)
+    if reason is None:
+        assert evaluation.scores["own"] == pytest.approx(evaluation.scores["constant"], rel=1e-9)
+    else:
+        assert reason in evaluation.left_out["own"]
 
 
 class Uncopied(Failing):

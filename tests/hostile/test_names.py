@@ -6,6 +6,7 @@ import re
 import sys
 import zipfile
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,8 +15,12 @@ pytest.importorskip("skops.io")
 
 import domainwise as dw
 from domainwise.base.files import write_text
+from domainwise.base.messages import quoted
 from domainwise.cli import app
 from domainwise.cli.common import escaped
+from domainwise.held_out.scoring.predictions import codes_of
+
+pandas = pytest.importorskip("pandas")
 
 #: What a name may be, and what would become of it as markup, as a formula, or in a terminal.
 NAMES = [
@@ -103,3 +108,33 @@ def test_a_table_whose_name_is_not_utf8_is_refused_before_the_first_fit(tmp_path
     assert result.exit_code == 2
     assert r"t\udcff.csv is not UTF-8; rename the file or folder" in result.output
     assert not (tmp_path / "out").exists()
+
+
+LONG = "a" * 10**6
+ROWS, CODES = np.random.default_rng(0).normal(size=(12, 2)), np.arange(12) % 3
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: dw.DCM().fit(ROWS, [LONG] * 12, sample_domain=CODES),
+        lambda: dw.InvariantSVC(class_weight={LONG: 1.0}).fit(ROWS, CODES, sample_domain=CODES),
+        lambda: dw.InvariantSVC(class_weight={0: 1.0}).fit(
+            ROWS, np.array(["b", "c", LONG])[CODES], sample_domain=CODES
+        ),
+        lambda: dw.evaluate(pandas.DataFrame(ROWS, columns=[LONG, "b"]), "y", "b"),
+        lambda: dw.evaluate(pandas.DataFrame(ROWS, columns=["a", "b"]), LONG, "b"),
+        lambda: dw.DCM().fit(
+            pandas.DataFrame({LONG: pandas.date_range("2024", periods=12)}), CODES
+        ),
+        lambda: codes_of([LONG], np.array(["b", LONG + "c"])),
+    ],
+)
+def test_a_name_of_a_megabyte_is_not_printed_whole(use):
+    with pytest.raises((ValueError, TypeError), match=r"a{60}.*more characters") as caught:
+        use()
+    assert len(str(caught.value)) < 600
+
+
+def test_short_names_are_written_as_code():
+    assert [*map(quoted, ("a\n", np.str_("b"), np.int64(3), 1.5))] == [r"'a\n'", "'b'", "3", "1.5"]

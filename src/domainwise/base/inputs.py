@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 )
 
 from domainwise.base.arrays import Array, is_dask, is_tensor, to_host
-from domainwise.base.messages import NoDomainsWarning, warn_caller
+from domainwise.base.messages import NoDomainsWarning, listed, quoted, warn_caller
 from domainwise.base.process import filtered_warnings
 
 #: Sums of squares of larger numbers may overflow.
@@ -72,8 +72,8 @@ def check_target(
     labels = _categories(y, "y", "target") if kernel == "delta" else Labels(values=_floats(y, "y"))
     if labels.names is not None and len(labels.names) < min_classes:
         raise ValueError(
-            f"y has only one class ({labels.names[0]}), but at least 2 classes are required. Add "
-            "rows from another class."
+            f"y has only one class ({quoted(labels.names[0])}), but at least 2 classes are "
+            "required. Add rows from another class."
         )
     is_constant = labels.values is not None and not np.ptp(labels.values, axis=0).any()
     if is_constant and min_classes > 1:
@@ -147,14 +147,14 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
     unknown_classes = [name for name in class_weight if name not in class_names]
     if unknown_classes:
         raise ValueError(
-            f"class_weight contains {unknown_classes[0]!r}, which is not a class of y. Use only "
-            f"the classes {', '.join(map(repr, class_names))}."
+            f"class_weight contains {quoted(unknown_classes[0])}, which is not a class of y. Use "
+            f"only the classes {listed([*map(quoted, class_names)], 12, ', ')}."
         )
     zero_classes = [name for name in class_names if not class_weight.get(name, 1.0)]
     if zero_classes:
         raise ValueError(
-            f"class_weight is 0 for class {zero_classes[0]!r}. Use positive weights, or remove the "
-            "rows of this class."
+            f"class_weight is 0 for class {quoted(zero_classes[0])}. Use positive weights, or "
+            "remove the rows of this class."
         )
 
 
@@ -479,9 +479,8 @@ def check_is_table(X: Any, *, numeric: bool = False) -> None:
     for prefixes, (description, advice) in _REJECTED_TYPES.items() if numeric else ():
         column_names = [c for c, dtype in _column_types(X) if dtype.lower().startswith(prefixes)]
         if column_names:
-            raise TypeError(
-                f"X contains {description} ({', '.join(map(str, column_names[:5]))}). {advice}."
-            )
+            names_text = listed([quoted(str(name)) for name in column_names], 5, ", ")
+            raise TypeError(f"X contains {description} ({names_text}). {advice}.")
 
 
 def _column_types(X: Any) -> list[tuple[Any, str]]:

@@ -10,8 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import joblib
+import numpy as np
 import sklearn
 
+#: Maximum number of characters of a name or a cell in a message.
+MAX_CHARACTERS = 80
 #: Folders whose code :func:`warn_caller` skips to find the user's line.
 LIBRARY_FOLDERS = tuple(
     f"{folder}{os.sep}"
@@ -58,6 +61,15 @@ def listed(names: Collection[object], max_names: int = 4, conjunction: str = " a
     if (n_more := len(names) - max_names) > 0:
         first_names, last_name, conjunction = [*first_names, last_name], f"{n_more} more", " and "
     return conjunction.join(filter(None, (", ".join(first_names), last_name)))
+
+
+def quoted(value: object) -> str:
+    """Return a name, a label or a cell as Python code; a long one is shortened."""
+    value = value.item() if isinstance(value, np.generic) else value
+    text = value if isinstance(value, str) else repr(value)
+    n_more = len(text) - MAX_CHARACTERS
+    text = repr(text[:MAX_CHARACTERS]) if isinstance(value, str) else text[:MAX_CHARACTERS]
+    return f"{text}… ({n_more:,} more characters)" if n_more > 0 else text
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:

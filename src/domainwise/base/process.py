@@ -103,6 +103,7 @@ _MATMUL = ProcessSetting(
     lambda setting: sys.modules["torch"].set_float32_matmul_precision(setting),
 )
 _WARNINGS = ProcessSetting(_warning_settings, _set_warnings)
+_DRAWING = RLock()
 
 
 @contextmanager
@@ -166,6 +167,18 @@ def csv_field_size(max_characters: int) -> Iterator[None]:
     with _FIELD_SIZE.changed(
         lambda _: csv.field_size_limit(max(max_characters, csv.field_size_limit()))
     ):
+        yield
+
+
+@contextmanager
+def figure_style(name: str) -> Iterator[None]:
+    """Draw figures in a matplotlib style instead of the user's; one thread draws at a time."""
+    import matplotlib as mpl
+    import matplotlib.style
+
+    with _DRAWING, mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.style.use(name)
         yield
 
 

@@ -14,6 +14,7 @@ from importlib.resources import files
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from domainwise.base.process import figure_style
 from domainwise.evaluation.plots.style import ACCENT, draw_names_as_text
 
 if TYPE_CHECKING:
@@ -94,13 +95,9 @@ class Picture:
 @contextmanager
 def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
     """Yield a figure of this size in inches, in the report's style, without using pyplot."""
-    import matplotlib as mpl
-    import matplotlib.style
     from matplotlib.figure import Figure
 
-    with mpl.rc_context():
-        mpl.rcdefaults()  # ignore the user's settings
-        mpl.style.use("domainwise.evaluation.figure")
+    with figure_style("domainwise.evaluation.figure"):
         yield Figure(figsize=(width, height), layout="constrained", **options)
 
 

@@ -39,6 +39,8 @@ _IGNORED_WARNINGS = (
     "A single label was found",
     "Found unknown categories",
 )
+#: Maximum number of characters of an error or a warning in results.
+MAX_TEXT = 300
 #: Beginning of ``part`` for predictions at the smaller sizes of a plan.
 SMALLER = "size-"
 
@@ -244,15 +246,19 @@ def _find_parameter(model: Any, name: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Message of an error; the messages of some types are only a key, or empty."""
-    name, message = type(error).__name__, str(error)
+    """Message of an error; the messages of some types are only a key, or empty, or an error."""
+    name, message = type(error).__name__, ""
+    with suppress(Exception):
+        message = str(error)[:MAX_TEXT]
     return f"{name}: {message}" if message and isinstance(error, LookupError) else message or name
 
 
 def reported_warnings(messages: Sequence[warnings.WarningMessage]) -> list[str]:
     """Sorted texts of the warnings that users should see."""
     # The notes of the evaluation already report what the excluded warning says.
-    texts = {str(m.message)[:300] for m in messages if not issubclass(m.category, RowFoldsWarning)}
+    texts = {
+        str(m.message)[:MAX_TEXT] for m in messages if not issubclass(m.category, RowFoldsWarning)
+    }
     return sorted(text for text in texts if not text.startswith(_IGNORED_WARNINGS))
 
 

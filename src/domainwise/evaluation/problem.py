@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from domainwise.base import inputs
 from domainwise.base.arrays import Array, content_keys
+from domainwise.base.messages import listed, quoted
 from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
 from domainwise.held_out.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.held_out.scoring.predictions import codes_of, has_argument
@@ -310,11 +311,12 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
         common_codes = np.intersect1d(domain_codes[train], domain_codes[test])
         if len(common_codes):
             raise ValueError(
-                f"cv puts domain {problem.domains[common_codes[0]]!s} on both sides of a split. "
-                "Use a splitter that keeps groups together, such as LeaveDomainsOut"
+                f"cv puts domain {quoted(problem.domains[common_codes[0]])} on both sides of a "
+                "split. Use a splitter that keeps groups together, such as LeaveDomainsOut"
             )
         if problem.classification and len(np.unique(problem.y[train])) < 2:
-            held_out_text = ", ".join(map(str, problem.domains[np.unique(domain_codes[test])]))
+            names = problem.domains[np.unique(domain_codes[test])]
+            held_out_text = listed([*map(quoted, names)], 8, ", ")
             raise ValueError(
                 f"with {held_out_text} held out, the training rows have only one class. Every "
                 "class must occur in several domains"

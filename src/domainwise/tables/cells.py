@@ -22,8 +22,8 @@ import numpy as np
 
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import LARGEST_NUMBER, too_large
+from domainwise.base.messages import MAX_CHARACTERS
 from domainwise.tables.errors import (
-    MAX_CHARACTERS,
     Argument,
     MessageParts,
     import_pandas,

@@ -9,10 +9,8 @@ from importlib.resources import files
 from string import Formatter
 from typing import Any, NamedTuple, NoReturn
 
-from domainwise.base.messages import listed, needs_extra
+from domainwise.base.messages import listed, needs_extra, quoted
 
-#: Maximum number of characters of a name or a cell in a message.
-MAX_CHARACTERS = 80
 PROBLEMS: dict[str, str] = tomllib.loads(
     (files("domainwise.tables") / "problems.toml").read_text(encoding="utf-8")
 )
@@ -52,7 +50,7 @@ def problem(kind: str, /, **values: Any) -> MessageParts:
     for text, key, form, conversion in Formatter().parse(PROBLEMS[kind]):
         value = Formatter().get_field(key, (), values)[0] if key else ""
         if conversion == "r":
-            value = describe_names(value) if isinstance(value, (list, dict)) else quoted(value)
+            value = describe_names(value) if isinstance(value, (list, dict)) else quoted(str(value))
         value = Argument(str(key), value) if conversion == "a" else value
         parts += [text, value if isinstance(value, Argument) else format(value, form or "")]
     return tuple(parts)
@@ -72,7 +70,7 @@ class ColumnError(TableError):
         for name, text in problems.items():
             parts += [
                 "column " if is_one else "  ",
-                quoted(name),
+                quoted(str(name)),
                 " ",
                 *text,
                 "" if is_one else "\n",
@@ -93,20 +91,13 @@ def import_pandas() -> Any:
         return import_module("pandas")
 
 
-def quoted(name: Any) -> str:
-    """Return a name or a cell in quotation marks; a long one is shortened."""
-    text = str(name)
-    n_more = len(text) - MAX_CHARACTERS
-    return f"{text[:MAX_CHARACTERS]!r}… ({n_more:,} more characters)" if n_more > 0 else repr(text)
-
-
 def describe_names(names: Iterable[Any], max_names: int = 8) -> str:
     """List at most ``max_names`` names for a message.
 
     >>> describe_names(["a", "b"])
     "'a', 'b'"
     """
-    return listed([quoted(name) for name in names], max_names, ", ")
+    return listed([quoted(str(name)) for name in names], max_names, ", ")
 
 
 def sentence(note: str) -> str:

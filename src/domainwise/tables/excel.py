@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from domainwise.base.messages import listed
-from domainwise.tables.errors import import_pandas, quoted, refuse
+from domainwise.base.messages import listed, quoted
+from domainwise.tables.errors import import_pandas, refuse
 from domainwise.tables.names import complete_names
 
 #: Maximum unpacked size of a workbook, which takes some 20 seconds to read, and of an XML file that

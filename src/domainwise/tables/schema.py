@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import MAX_CLASSES, is_quantity
-from domainwise.base.messages import listed
+from domainwise.base.messages import MAX_CHARACTERS, listed, quoted
 from domainwise.tables import cells, errors, names
 from domainwise.tables.cells import Cells
 from domainwise.tables.errors import Argument, import_pandas, problem, refuse
@@ -121,7 +121,7 @@ class Schema:
             i = int(np.flatnonzero(values % 1 > 0)[0])
             refuse("typed groups", column=name, row=row_numbers[i] + 1, number=values[i])
         if size_problem := cells.size_problem(values, row_numbers):
-            raise errors.TableError(f"column {errors.quoted(name)} ", *size_problem)
+            raise errors.TableError(f"column {quoted(str(name))} ", *size_problem)
         return values
 
     def _refuse(self, column: Cells, name: str, is_unreadable: Array, row_numbers: Array) -> None:
@@ -136,7 +136,7 @@ class Schema:
         if marks and name not in self.dates:
             first, second = Argument("decimal", marks[0]), Argument("decimal", marks[-1])
             advice = problem("set the mark" if len(marks) == 1 else "set a mark", a=first, b=second)
-        if len(cell) <= errors.MAX_CHARACTERS and "," not in cell:  # --na a,b lists two values
+        if len(cell) <= MAX_CHARACTERS and "," not in cell:  # --na a,b lists two values
             advice += problem("treat as missing", na=[cell])
         values = {"noun": noun, "row": row_numbers[i] + 1, "cell": cell}
         raise errors.TableError(*problem("unreadable cell", column=name, **values), *advice)
@@ -445,7 +445,7 @@ def learn_target(
     if kind == "date":
         refuse("unusual target", target=schema.target, noun="dates")
     if reason := cells.problem_of(kind, form, unmatched, mark):
-        subject = f"the target {errors.quoted(schema.target)} "
+        subject = f"the target {quoted(str(schema.target))} "
         raise errors.TableError(subject, *reason, ", or choose another target")
     values, _ = column.numbers(mark, form)
     present_values = values[~np.isnan(values)]
@@ -473,7 +473,7 @@ def _check_target(y: Array, task: str, name: str) -> list[str]:
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2:
         noun = "value" if task == "regression" else "class"
-        value = f"{classes[0]:g}" if task == "regression" else errors.quoted(classes[0])[1:-1]
+        value = f"{classes[0]:g}" if task == "regression" else quoted(str(classes[0]))[1:-1]
         refuse("one class", target=name, noun=noun, value=value)
     if task == "regression":
         return []

@@ -199,6 +199,17 @@ def test_probabilities_are_calibrated_on_held_out_domains(n_classes):
     np.testing.assert_array_equal(refitted.predict_proba(X), P)
 
 
+@pytest.mark.filterwarnings("ignore:Probabilities were calibrated", "ignore:The least populated")
+@pytest.mark.parametrize("n_rows", [1, 2])
+def test_a_class_that_is_missing_from_folds_of_rows_has_a_probability(n_rows):
+    X, y, d = problem()
+    y[:n_rows] = 7
+    model = InvariantSVC(probability=True).fit(X, y, sample_domain=d)
+    P = model.predict_proba(X)
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+    assert 0 < P[:, 2].mean() < 0.1
+
+
 def test_probabilities_are_better_on_unseen_domains_than_those_of_random_folds():
     # Each domain shifts the classes, and a feature identifies it, so random folds are too easy.
     rng = np.random.default_rng(0)

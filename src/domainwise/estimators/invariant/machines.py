@@ -37,6 +37,7 @@ from domainwise.held_out.calibration.curves import class_columns, equal_weights,
 from domainwise.held_out.calibration.decisions import Decisions, choose_rule
 from domainwise.held_out.folds import domain_folds, row_folds
 from domainwise.held_out.scoring.measures import counts_by_domain
+from domainwise.held_out.scoring.predictions import Predictions
 
 #: Up to this many rows, ``solver="auto"`` is exact. The Gram matrix then takes up to 200 MB, and
 #: up to three times as much while it is computed.
@@ -291,7 +292,8 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         for train, test in splits:
             columns = train if self.kernel == "precomputed" else slice(None)
             model = fit_rows(unfitted_model, X[:, columns], y, domains, train, weights)
-            outputs.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
+            predictions: Any = Predictions(model, X[test][:, columns], self.classes_)
+            outputs.append(predictions.decisions.reshape(len(test), -1))
         test_rows = np.concatenate([test for _, test in splits])
         values, y_test = np.concatenate(outputs), y[test_rows]
         domain_codes = np.zeros(len(y_test), dtype=np.intp)

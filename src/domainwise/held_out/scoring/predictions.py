@@ -23,6 +23,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
 from domainwise.base.arrays import Array
+from domainwise.base.inputs import as_sortable, plain_array
+from domainwise.base.messages import listed, quoted
 from domainwise.held_out.folds import draw_rows
 
 #: Maximum number of rows whose predictions are stored with a model.
@@ -184,20 +186,22 @@ class Predictions(BaseEstimator):
         return predictions
 
     def outputs(self, target: Any = None) -> Outputs:
-        """Return all outputs; an error if their number differs from that of the targets."""
+        """Return all outputs; an error if their shapes do not fit to the targets."""
         outputs = Outputs(target, self.labels, self.probabilities, self.decisions)
-        for name, values in vars(outputs).items():
-            if target is not None and values is not None and len(values) != len(target):
-                message = f"the model returned {len(values)} {name} for {len(target)} rows"
-                raise ValueError(message)
+        for name, values in {} if target is None else vars(outputs).items():
+            shape, n_rows = np.shape(values), len(target)
+            is_invalid = shape[:1] != (n_rows,) or (name == "prediction" and len(shape) > 1)
+            if values is not None and is_invalid:
+                noun = "predictions" if name == "prediction" else name
+                raise ValueError(f"the model returned {noun} of shape {shape} for {n_rows} rows")
         return outputs
 
     def _call(self, method: str) -> Array:
         if self.sample_domain is None:
-            return np.asarray(getattr(self.estimator, method)(self.X))
+            return plain_array(getattr(self.estimator, method)(self.X), f"the result of {method}")
         with config_context(enable_metadata_routing=True):
             call = getattr(self.estimator, method)
-            outputs = np.asarray(call(self.X, sample_domain=self.sample_domain))
+            outputs = plain_array(call(self.X, sample_domain=self.sample_domain), method)
         return outputs if self.rows is None else outputs[self.rows]
 
     @cached_property
@@ -205,13 +209,19 @@ class Predictions(BaseEstimator):
         """Predicted classes or numbers."""
         rule = None if self.classes is None else applied_rule(self.estimator)
         if rule is None:
-            labels = self._call("predict")  # CatBoost returns a 2-D column
+            labels = as_sortable(self._call("predict"), "the result of predict")
+            if self.classes is None and labels.dtype.kind not in "biuf":
+                raise ValueError(f"predict returned {labels.dtype} values instead of numbers")
+            # CatBoost returns a 2-D column.
             return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
         return np.asarray(self.estimator.classes_[rule.codes(self._predict_proba)])
 
     @cached_property
     def _predict_proba(self) -> Array:
-        return self._call("predict_proba")
+        values = self._call("predict_proba")
+        if not np.allclose(values.sum(axis=-1), 1.0, atol=1e-3) or (values < 0).any():
+            raise ValueError("predict_proba returned rows that are not probabilities with sum 1")
+        return values
 
     @cached_property
     def probabilities(self) -> Array | None:
@@ -315,10 +325,9 @@ def codes_of(labels: Any, classes: Array) -> Array:
     codes = order[positions]
     is_unknown = classes[codes] != labels
     if np.any(is_unknown):
-        choices = ", ".join(map(str, classes.tolist()))
-        raise ValueError(
-            f"class {labels[is_unknown].tolist()[0]!r} is unknown. The classes are {choices}."
-        )
+        unknown_class = quoted(labels[is_unknown].ravel()[0])
+        choices = listed([*map(quoted, classes)], 12, ", ")
+        raise ValueError(f"class {unknown_class} is unknown. The classes are {choices}.")
     return np.asarray(codes)
 
 

@@ -29,7 +29,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise import __version__
 from domainwise.base.arguments import check_arguments
-from domainwise.base.arrays import Estimator, is_dask, is_tensor
+from domainwise.base.arrays import Estimator
 from domainwise.base.files import replacing
 from domainwise.base.messages import listed, needs_extra, warn_caller
 from domainwise.base.process import filtered_warnings
@@ -101,7 +101,6 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         )
     with needs_extra("saving models", "cli"):
         import skops.io
-    _check_arguments(model)
     try:
         values.check_values(model)
         content = skops.io.dumps(model)
@@ -269,19 +268,6 @@ def _method_errors(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
     return errors_by_method
 
 
-def _check_arguments(model: Any) -> None:
-    """Raise ModelFileError for arguments that are functions, tensors or Dask collections."""
-    for name, argument in {"the model": model, **model.get_params(deep=True)}.items():
-        if callable(argument) and not isinstance(argument, type):
-            raise ModelFileError(
-                f"{name} is the function {getattr(argument, '__name__', argument)!r}. Functions "
-                "cannot be saved, because loading one would run code. Use a named kernel or scorer"
-            )
-        if is_tensor(argument) or is_dask(argument):
-            kind = "tensor" if is_tensor(argument) else "Dask collection"
-            raise ModelFileError(f"{name} is a {kind}, which cannot be saved. Pass an array")
-
-
 @contextmanager
 def _open_model_file(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile.ZipFile]]:
     """Open a model file and read its header; every error becomes a ModelFileError."""
@@ -352,6 +338,7 @@ def _describe_forbidden(names: list[str]) -> str:
             "the ensemble, or use pickle for files that only you write and read"
         )
     return (
-        f"it contains {name_list}. Model files may contain only domainwise estimators and common "
-        "scikit-learn estimators"
+        f"it contains {name_list}. Model files may contain only domainwise estimators, common "
+        "scikit-learn estimators, arrays and numbers. Replace functions by named kernels or "
+        "scorers, and tensors by arrays"
     )
