@@ -285,7 +285,7 @@ def test_training_rows_with_only_one_class_are_refused():
     X, _, domain = problem(3, 10)
     y = (domain == "site 0").astype(int)
     with pytest.raises(
-        ValueError, match="with site 0 held out, the training rows have only one class"
+        ValueError, match="with 'site 0' held out, the training rows have only one class"
     ):
         evaluate(X, y, domain, methods=["constant"])
 

@@ -140,7 +140,7 @@ def test_a_custom_scorer_gets_the_estimator_and_unchanged_classes():
     ("change", "error", "words"),
     [
         (dict(max_row=3), TypeError, "unexpected keyword argument 'max_row'"),
-        (dict(y="il"), ValueError, "y='il' is not a column of X; use one of age"),
+        (dict(y="il"), ValueError, "y='il' is not a column of X; use one of 'age'"),
         (dict(sample_domain="ward"), ValueError, "sample_domain='ward' is not a column"),
         (dict(X=np.zeros((96, 2))), ValueError, "but X is not a data frame"),
         (dict(pos_label="maybe"), ValueError, "pos_label='maybe' must be one of the two classes"),

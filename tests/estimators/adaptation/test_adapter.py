@@ -190,7 +190,7 @@ def test_it_can_be_cloned_pickled_and_adapted_again():
     [
         (
             lambda X, y: (X, np.where(y == "a", "new", y)),
-            "class 'new' is unknown. The classes are a",
+            "class 'new' is unknown. The classes are 'a'",
         ),
         (lambda X, y: (X[:5], y), "y has 10 entries, but X has 5 rows"),
         (lambda X, y: (X[:, :2], y), "features"),

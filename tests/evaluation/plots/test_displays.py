@@ -487,7 +487,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
             lambda X, y, d: CalibrationDisplay.from_predictions(
                 y, np.full(151, 0.5), d, classes=["no", "maybe"]
             ),
-            "class 'yes' is unknown. The classes are no, maybe",
+            "class 'yes' is unknown. The classes are 'no', 'maybe'",
         ),
         (lambda X, y, d: DomainMapDisplay.from_predictions(X * np.nan, d), "Z contains NaN"),
         (
