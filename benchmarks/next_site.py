@@ -2,8 +2,10 @@
 
 ``python benchmarks/next_site.py run ROWS.jsonl [--jobs 8] [--folds 10] [--ensemble]`` takes an hour
 on one core, and another hour with the ensemble; an interrupted run skips finished folds.
-``python benchmarks/next_site.py report ROWS.jsonl …`` writes the part on real data, and
-``python benchmarks/next_site.py simulate [--runs 400]`` the part on simulated sites (five minutes).
+``python benchmarks/next_site.py report ROWS.jsonl …`` writes the part on real data;
+``python benchmarks/next_site.py simulate [--runs 400]`` (five minutes) the part on simulated sites;
+and ``python benchmarks/next_site.py evaluate [--runs 200]`` (eight minutes) that on what `evaluate`
+says.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ import argparse
 import json
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from data_sets import STAGE, prepare
+from data_sets import DATA_SETS, STAGE, prepare
 from joblib import Parallel, delayed
 from measuring import replace_part
 from scipy.special import expit, logit
@@ -32,8 +35,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import Bunch
 
-from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor, SiteAdapter
+from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor, SiteAdapter, evaluate
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.results import MethodResult
 from domainwise.held_out.folds import draw_rows
@@ -296,10 +300,74 @@ confidence distribution of tau, and with the estimate plugged in), and for the A
 """
 
 
+@cache
+def adult() -> Bunch:
+    """The set adult."""
+    return DATA_SETS["development"]["adult"]()
+
+
+def dealt_out(
+    n_sites: int, n_rows: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of one real table, dealt out at random to sites."""
+    bunch = adult()
+    rows = rng.permutation(len(bunch.target))[: n_sites * n_rows]
+    X, y = np.asarray(bunch.data)[rows].astype(float), np.asarray(bunch.target)[rows]
+    return X, y, np.repeat(np.arange(n_sites), n_rows)
+
+
+def differing(
+    n_sites: int, n_rows: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A column whose AUC differs between sites: the logit has standard deviation 0.5."""
+    y, site = np.tile(np.arange(n_rows) < EVENTS * n_rows, n_sites), np.arange(n_sites)
+    aucs = expit(logit(AUC) + TAUS[-1] * rng.normal(size=n_sites))
+    site = np.repeat(site, n_rows)
+    X = rng.normal(size=len(y)) + np.sqrt(2) * norm.ppf(aucs)[site] * y
+    return X[:, None], y.astype(int), site
+
+
+def statements(runs: int) -> str:
+    """What `evaluate` says about sites: the part of the report."""
+    warnings.simplefilter("ignore")
+    rng, rows, shares = np.random.default_rng(0), [], []
+    settings = [("one population", dealt_out, n, min(300, 5500 // n)) for n in N_SITES]
+    settings += [("sites that differ", differing, 12, N_ROWS)]
+    for kind, make, n_sites, n_rows in settings:
+        counts: dict[str, int] = {}
+        for _ in range(runs):
+            evaluation = evaluate(
+                *make(n_sites, n_rows, rng), methods=["linear"], quick=True, progress=False,
+                scoring=["roc_auc", "balanced_accuracy"], max_rows=None, n_jobs=1,
+            )  # fmt: skip
+            for result in (evaluation, *evaluation.others):
+                label = result.measure.label
+                says_so = "Domains differ" in result.answer.certain
+                counts[label] = counts.get(label, 0) + says_so
+        for label, count in counts.items():
+            rows.append([kind, str(n_sites), str(n_rows), label, f"{count / runs:.3f}"])
+            shares.append((kind, count / runs))
+    headings = ["data", "sites", "rows per site", "score", '"Domains differ"']
+    lines = [f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *rows)]
+    null_shares = [share for kind, share in shares if kind == "one population"]
+    return f"""## What `evaluate` says
+
+Of one population dealt out at random, `evaluate` says "Domains differ" in
+{100 * min(null_shares):.0f} to {100 * max(null_shares):.0f} % of the runs.
+
+Written by `benchmarks/next_site.py evaluate`, with {runs} runs per setting: `evaluate` with a
+logistic regression. For one population, rows of the set adult are drawn at random and dealt out to
+sites. Sites that differ are simulated: one column, {100 * EVENTS:.0f} % events, and a standard
+deviation of {TAUS[-1]} of the logit of the AUC between sites.
+
+{chr(10).join(lines)}
+"""
+
+
 def main() -> None:
     """Run the benchmark, or write a part of the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["run", "report", "simulate"])
+    parser.add_argument("what", choices=["run", "report", "simulate", "evaluate"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--sets", nargs="+", default=list(STAGE), choices=list(STAGE))
@@ -312,8 +380,11 @@ def main() -> None:
     if options.what == "run":
         run(options.sets, options.files[0], options.jobs, options.ensemble, options.folds)
         return
-    part = simulation(options.runs) if options.what == "simulate" else report(options.files)
-    replace_part(REPORT, part)
+    if options.what == "report":
+        replace_part(REPORT, report(options.files))
+    else:
+        part = {"simulate": simulation, "evaluate": statements}[options.what]
+        replace_part(REPORT, part(options.runs))
 
 
 if __name__ == "__main__":

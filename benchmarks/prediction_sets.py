@@ -29,6 +29,8 @@ from domainwise.selection import DomainConformal, adapt_class_shares
 Array = np.ndarray[Any, Any]
 HERE = Path(__file__).resolve().parent
 MAX_DOMAINS, ROWS = 11, 500
+#: Numbers of source domains for which the rule for few domains is measured, and number of draws.
+FEW, DRAWS = (4, 6, 8), 5
 
 
 def made(rng: np.random.Generator, n_domains: int, kind: str) -> tuple[Array, Array, Array]:
@@ -179,6 +181,61 @@ def observed(names: list[str]) -> tuple[list[str], list[str]]:
     return sets, probabilities
 
 
+def few_sites(names: list[str], n_draws: int) -> list[str]:
+    """Coverage and size of approximate sets and intervals from 4, 6 and 8 source domains."""
+    lines = ["| set | model | log loss / constant's | 4 | 6 | 8 |", "|---|---|---|---|---|---|"]
+    means: dict[int, list[tuple[float, float, bool]]] = {}
+    for name in names:
+        X, y, domain, classes = loaded(name)
+        n_classes, n_domains = int(y.max()) + 1 if classes else 0, int(domain.max()) + 1
+        for label, model in models(classes).items():
+            cells, ratios = [], []
+            for n_sources in FEW:
+                runs, rng = [], np.random.default_rng(n_sources)
+                for _ in range(n_draws if n_sources < n_domains else 0):
+                    order = rng.permutation(n_domains)
+                    sources, new_domains = order[:n_sources], order[n_sources:][:5]
+                    learn = np.isin(domain, sources)
+                    conformal = DomainConformal(clone(model))
+                    conformal.fit(X[learn], y[learn], sample_domain=domain[learn])
+                    for code in new_domains:
+                        new = domain == code
+                        covered, size, ratio = scored(
+                            conformal, X[new], y[new], y[learn], n_classes
+                        )
+                        runs.append((covered, size))
+                        ratios.append(ratio)
+                if not runs:
+                    cells.append("–")
+                    continue
+                coverage, size = np.mean(runs, axis=0)
+                cells.append(f"{coverage:.3f} ({size:.2f})")
+                means.setdefault(n_sources, []).append((coverage, size, classes))
+            ratio_text = f"{np.mean(ratios):.2f}" if classes else "–"
+            lines.append(f"| {name} | {label} | {ratio_text} | {' | '.join(cells)} |")
+            print(lines[-1], flush=True)
+    texts = [f"{np.mean([coverage for coverage, *_ in means[n]]):.3f}" for n in FEW if n in means]
+    return [*lines, f"| **mean** | | | {' | '.join(texts)} |"]
+
+
+def scored(
+    conformal: DomainConformal, X: Array, y: Array, y_learn: Array, n_classes: int
+) -> tuple[float, float, float]:
+    """Coverage, relative size, and log loss relative to that of the class frequencies."""
+    if not n_classes:
+        ends = conformal.predict_interval(X, coverage=0.9)
+        inside = (ends[:, 0] <= y) & (y <= ends[:, 1])
+        return float(inside.mean()), float(np.ptp(ends, axis=1).mean() / y_learn.std()), np.nan
+    in_set = np.zeros((len(y), n_classes), dtype=bool)
+    in_set[:, conformal.classes_] = conformal.predict_set(X, coverage=0.9)
+    p = np.full(in_set.shape, 1e-6)
+    p[:, conformal.classes_] = np.maximum(conformal.predict_proba(X), 1e-6)
+    shares = np.maximum(np.bincount(y_learn, minlength=n_classes), 0.5) / len(y_learn)
+    rows = np.arange(len(y))
+    ratio = np.log(p[rows, y]).mean() / np.log(shares[y]).mean()
+    return float(in_set[rows, y].mean()), float(in_set.mean()), float(ratio)
+
+
 def intervals(n_runs: int) -> list[str]:
     """How often the interval of an expected score contains the mean over all domains."""
     lines = ["| source domains | share of 95 % intervals that contain the mean |", "|---|---|"]
@@ -221,6 +278,7 @@ def main() -> None:
     simulated_lines = simulated(8 if quick else 400)
     names = ["synthetic"] if quick else list(DATA_SETS["development"])
     sets, probabilities = observed(names)
+    few_lines = few_sites(names, 1 if quick else DRAWS)
     interval_lines = intervals(20 if quick else 500)
     seconds = time.process_time() - started
     text = f"""# How often do prediction sets and intervals contain the target?
@@ -248,6 +306,15 @@ widely. With K domains, the largest possible coverage depends on the largest non
 so the sets are large.
 
 {chr(10).join(sets)}
+
+## Few sites
+
+Models are fitted to 4, 6 or 8 domains of each set, drawn {DRAWS} times, and predict up to five
+others. The cells are the coverage of approximate sets and intervals at 90 %, and in parentheses
+their size: the share of all classes that a set contains, or the width of an interval divided by the
+standard deviation of the target.
+
+{chr(10).join(few_lines)}
 
 ## Probabilities on held-out domains
 

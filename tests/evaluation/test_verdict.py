@@ -509,7 +509,7 @@ def test_limits_are_empty_if_nothing_was_left_out():
 
 def test_every_sentence_of_the_template_file_is_used():
     folder = Path(verdict.__file__).parent
-    code = "".join((folder / name).read_text("utf-8") for name in ("verdict.py", "failures.py"))
+    code = "".join((folder / name).read_text("utf-8") for name in ("verdict.py", "page.py"))
     assert [key for key in verdict.TEXTS if f'"{key}"' not in code] == []
     used = set(re.findall(r'say\(\s*"(\w+)"|TEXTS\["(\w+)"\]', code))
     assert {name for pair in used for name in pair if name} <= set(verdict.TEXTS)

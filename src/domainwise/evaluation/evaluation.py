@@ -37,12 +37,6 @@ from domainwise.tables.errors import import_pandas
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
-MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
-MAIN_ONLY |= {"answer", "domain_weights", "domain_rows", "recommended"}
-MAIN_ONLY |= {"site_columns", "site_calibration", "site_decisions", "validation_size"}
-MAIN_ONLY |= {"plan"}
-
 
 class Evaluation(Results):
     """The result of :func:`domainwise.evaluate`, and ways to show and use it.
@@ -363,20 +357,10 @@ class Evaluation(Results):
         if source is not None:
             grids = {m.key: describe_grid(m.grid(source.classification)) for m in self.methods}
         content = {
+            **self._scores(),
             "facts": self.facts,
-            "measure": {
-                "name": self.measure.name,
-                "label": self.measure.label,
-                "greater_is_better": self.measure.sign > 0,
-            },
-            "domains": self.domains,
-            "best": self.best.key,
             "recommended": self.recommended.key,
-            "baseline": None if self.baseline is None else self.baseline.key,
-            "worst_domain": self.worst_domain,
             "verdict": self.verdict(),
-            "notes": self.notes,
-            "left_out": self.left_out,
             "plan": self.plan,
             "next_step": self.next_step,
             "answer": {**asdict(self.answer), "range": self.next_site},
@@ -397,17 +381,27 @@ class Evaluation(Results):
                 "seed": source.seed,
                 "grids": grids,
             },
-            "methods": [self._method_dict(result) for result in self.results],
             "label_gain": self.label_gain,
             "differences": self.differences,
             "site_columns": self.site_columns
             and {**asdict(self.site_columns), "safer_with": self.site_columns.safer_with},
-            "others": [
-                {name: value for name, value in other.to_dict().items() if name not in MAIN_ONLY}
-                for other in self.others
-            ],
+            "others": [other._scores() for other in self.others],
         }
         return dict(to_json(content))
+
+    def _scores(self) -> dict[str, Any]:
+        """The entries of :meth:`to_dict` that depend on the measure."""
+        name, label, is_larger_better = self.measure.name, self.measure.label, self.measure.sign > 0
+        return {
+            "measure": {"name": name, "label": label, "greater_is_better": is_larger_better},
+            "domains": self.domains,
+            "best": self.best.key,
+            "baseline": None if self.baseline is None else self.baseline.key,
+            "worst_domain": self.worst_domain,
+            "notes": self.notes,
+            "left_out": self.left_out,
+            "methods": [self._method_dict(result) for result in self.results],
+        }
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON.
@@ -464,20 +458,14 @@ class Evaluation(Results):
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         """A method's entry in :meth:`to_dict`."""
-        predictions, summary = self.records.get(result.key), self._summary(result)
-        low, high = summary.pop("low"), summary.pop("high")
-        pooled = sites.pool_method(self, result)
+        predictions, pooled = self.records.get(result.key), sites.pool_method(self, result)
         return {
             **to_json(result),
-            **summary,
-            "expected": (summary["mean"], low, high),
+            **self._summary(result),
             "range": self.range_of(result),
             "calibration": calibrate_sets(predictions, self.facts["classes"])
             if predictions
             else None,
-            "price": result.generalization_gap,
-            # Unlike in "expected", larger is always better here.
-            "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
             "per_domain": self.domain_scores(result),
             "between_sites": pooled and pooled.to_dict(),
         }

@@ -6,23 +6,39 @@ import csv
 import io
 import warnings
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.metrics import confusion_matrix
 
+from domainwise.base.arrays import Array
 from domainwise.base.files import write_text
 from domainwise.base.process import filtered_warnings
-from domainwise.evaluation import verdict
-from domainwise.evaluation.failures import site_section, target_column
+from domainwise.evaluation import plots, sites, verdict
 from domainwise.evaluation.html import Picture, TextCell, TextTable, drawing, render_page, to_svg
-from domainwise.evaluation.plots import DomainScoresDisplay, ForestDisplay, ShiftDisplay
 from domainwise.evaluation.plots.sites import forest_height
-from domainwise.evaluation.plots.style import short
-from domainwise.evaluation.results import PROBABILITY_SCORES, MethodResult, Results, percent
-from domainwise.evaluation.sites import pool_method
-from domainwise.held_out.scoring.pooling import PooledScores
+from domainwise.evaluation.plots.style import number_format, short
+from domainwise.evaluation.results import (
+    PROBABILITY_SCORES,
+    MethodResult,
+    Prediction,
+    Results,
+    grouped,
+    joined,
+    percent,
+)
+from domainwise.evaluation.verdict import in_sentence, names_of, say
+from domainwise.held_out.calibration.quantiles import (
+    DomainQuantiles,
+    nonconformity,
+    reported_coverage,
+)
+from domainwise.held_out.scoring.pooling import Ends, PooledScores
+from domainwise.held_out.scoring.predictions import Outputs
+from domainwise.held_out.scoring.site_calibration import SiteEstimates
 from domainwise.held_out.scoring.statistics import p_text
 from domainwise.models.registry import TRIVIAL
 
@@ -83,9 +99,8 @@ def render(
         title=title or "Which method is best on a new domain?",
         metric_explanation=METRIC_EXPLANATIONS.get(evaluation.measure.name, ""),
         evaluation=evaluation,
+        verdict=verdict,
         answer=answer,
-        no_fault=verdict.NO_FAULT,
-        folds=verdict.folds(evaluation),
         forest_picture=forest_picture(evaluation),
         other_faults=[problem for problem in problems if problem not in answer.faults],
         show=show,
@@ -93,16 +108,7 @@ def render(
         methods_table=methods_table(evaluation),
         sites=site_section(evaluation),
         table_name=table_name,
-        worst_domain=verdict.names_of(evaluation.worst_domain),
-        recommended=verdict.in_sentence(method),
-        rule=verdict.rule(evaluation),
-        difference_sentence=verdict.difference_sentence(evaluation) if columns else "",
-        importance_sentences=[
-            verdict.importance_sentence(evaluation),
-            verdict.unused_columns(evaluation),
-        ]
-        if columns
-        else [],
+        recommended=in_sentence(method),
         differences={**differences, "columns": columns},
         shift_picture=shift_picture(evaluation) if columns else None,
         domain_names=[domain["name"] for domain in differences.get("domains", ())],
@@ -136,11 +142,11 @@ def forest_picture(evaluation: Results) -> Picture:
     """Plot the recommended method's score on each domain, their mean, and ranges for a new one."""
     method, measure = evaluation.recommended, evaluation.measure
     constant = None if method.trivial else evaluation.find(TRIVIAL)
-    pooled = pool_method(evaluation, method)
+    pooled = sites.pool_method(evaluation, method)
     ranges = {"prediction interval": evaluation.next_site}
     ranges |= {"… of the true score": None if pooled is None else pooled.true_range}
     heading, target_texts = target_column(evaluation)
-    display = ForestDisplay(
+    display = plots.ForestDisplay(
         scores={name: measure.shown(score) for name, score in method.scores.items()},
         intervals={name: evaluation.ends(method, name) for name in method.known},
         pooled=pooled,
@@ -204,7 +210,7 @@ def scores_figure(evaluation: Results) -> Figure:
     measure = evaluation.measure
     main_keys = [result.key for result in evaluation.main]
     results = sorted(evaluation.results, key=lambda r: r.key not in main_keys)[:MAX_METHODS]
-    display = DomainScoresDisplay(
+    display = plots.DomainScoresDisplay(
         scores={r.label: {d: measure.shown(s) for d, s in r.scores.items()} for r in results},
         intervals={r.label: {d: evaluation.ends(r, d) for d in r.scores} for r in results},
         reference={d: measure.shown(s) for d, s in evaluation.recommended.seen.items()},
@@ -227,7 +233,7 @@ def shift_picture(evaluation: Results) -> Picture | None:
     with filtered_warnings():
         warnings.simplefilter("ignore")  # about columns without values
         scaled_quantiles = (quantiles.T - np.nanmedian(quantiles[:, :, 2], axis=1)) / deviations
-    display = ShiftDisplay(
+    display = plots.ShiftDisplay(
         features=[column["name"] for column in columns],
         domains=[domain["name"] for domain in differences["domains"]],
         ends=scaled_quantiles[1:4],
@@ -238,8 +244,315 @@ def shift_picture(evaluation: Results) -> Picture | None:
         alt = f"Standardized medians and quartiles of {n_shown} columns by domain"
         caption = (
             "A dot is the median of a column in a domain, and a line connects its quartiles; "
-            f"{verdict.names_of(worst_domain)} (worst score) is highlighted. 0 is the median of "
+            f"{names_of(worst_domain)} (worst score) is highlighted. 0 is the median of "
             "all domain medians, and the unit is the standard deviation within domains. The "
             "columns that differ most are at the top"
         )
         return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
+
+
+# The recommended method on each held-out domain --------------------------------------------------
+
+#: Names of estimates in tables.
+TITLES = {
+    "auc": "AUC",
+    "oe": "O/E",
+    "intercept": "calibration intercept",
+    "slope": "calibration slope",
+    "ppv": "PPV",
+    "npv": "NPV",
+    "net_benefit": "net benefit",
+    "treat_all": "net benefit of treating all",
+}
+Columns = dict[str, dict[Any, str]]  #: texts by heading, then by domain
+DomainPredictions = Mapping[Any, Outputs]  #: a method's predictions by held-out domain
+
+
+def predictions_by_domain(records: Sequence[Prediction], order: Sequence[Any]) -> DomainPredictions:
+    """Predictions for all rows of each domain, with the domains in the given ``order``."""
+    grouped_records = grouped(records)
+    return {d: joined(grouped_records[d]) for d in order if d in grouped_records}
+
+
+def recommended_predictions(evaluation: Results) -> DomainPredictions:
+    """Predictions of the recommended method, worst domain first; empty if not available."""
+    records = evaluation.records.get(evaluation.recommended.key, ())
+    return predictions_by_domain(records, evaluation.hardest_first)
+
+
+def target_column(evaluation: Results) -> tuple[str, dict[Any, str]]:
+    """Heading and texts: rows of the second of two classes, or the mean of the target."""
+    classes, counts = evaluation.classes, evaluation.row_counts
+    targets = {d: record.target for d, record in recommended_predictions(evaluation).items()}
+    if classes is None:
+        means = {d: float(np.mean(y)) for d, y in targets.items()}
+        spread = float(np.std(list(means.values()))) if means else 0.0
+        text = number_format(means.values(), [(0.0, spread)])
+        return "mean of the target", {d: text(mean) for d, mean in means.items()}
+    if len(classes) != 2:
+        return "", {}
+    shares = {d: float(np.mean(y == classes[1])) for d, y in targets.items()}
+    texts = {d: f"{share * counts.get(d, 0):,.0f}" for d, share in shares.items()}
+    return f"class {classes[1]}", texts
+
+
+def score_columns(evaluation: Results) -> Columns:
+    """Rows, target, and scores with intervals, worst domain first."""
+    method, measure, domains = evaluation.recommended, evaluation.measure, evaluation.hardest_first
+    scores = {d: measure.shown(method.scores[d]) for d in domains}
+    ends = {d: evaluation.ends(method, d) for d in domains}
+    text = number_format(scores.values(), ends.values())
+    heading, target_texts = target_column(evaluation)
+    columns = {
+        "rows": {d: f"{n:,}" for d, n in evaluation.row_counts.items() if n},
+        heading: target_texts,
+        measure.label: {d: text(score) for d, score in scores.items()},
+        "95 %": {
+            d: f"{text(low)} to {text(high)}" for d, (low, high) in ends.items() if low < high
+        },
+        "seen": {d: text(measure.shown(method.seen.get(d, np.nan))) for d in domains},
+    }
+    return {name: texts for name, texts in columns.items() if set(texts.values()) - {"–"}}
+
+
+def with_interval(text: Callable[[float], str], value: float, ends: Ends | None) -> str:
+    """A value with its interval in parentheses, if it has one."""
+    low, high = ends or (np.nan, np.nan)
+    return f"{text(value)} ({text(low)} to {text(high)})" if low < high else text(value)
+
+
+def estimate_texts(by_site: SiteEstimates) -> dict[Any, str]:
+    """Value and interval of an estimate for each domain."""
+    estimates = {d: e for d, e in by_site.sites.items() if np.isfinite(e.value)}
+    text = (
+        number_format(*zip(*((e.value, e.interval) for e in estimates.values()), strict=True))
+        if estimates
+        else str
+    )
+    return {d: with_interval(text, e.value, e.interval) for d, e in estimates.items()}
+
+
+def site_estimates(evaluation: Results) -> dict[str, SiteEstimates]:
+    """AUC, calibration and decisions of the recommended method, by heading."""
+    method, estimates = evaluation.recommended, {}
+    if not sites.has_outputs(evaluation, method):
+        return {}
+    classes = evaluation.classes
+    if classes is not None and len(classes) == 2:
+        estimates = sites.event_estimates(evaluation, method, evaluation.threshold)
+    by_class = sites.calibration_estimates(evaluation, method)
+    for label, by_quantity in by_class.items():
+        suffix = f", class {label}" * (len(by_class) > 1)
+        estimates |= {TITLES.get(q, q) + suffix: estimate for q, estimate in by_quantity.items()}
+    return {TITLES.get(name, name): estimate for name, estimate in estimates.items()}
+
+
+def pooled_table(evaluation: Results, estimates: Mapping[str, SiteEstimates]) -> TextTable:
+    """Scores and estimates, pooled over domains."""
+    label, score = evaluation.measure.label, sites.pool_method(evaluation, evaluation.recommended)
+    pooled = {label: score, **{name: e.pooled for name, e in estimates.items() if name != label}}
+    rows = []
+    for name, entry in pooled.items():
+        if entry is not None:
+            text = number_format([entry.mean], filter(None, [entry.mean_interval]))
+            tau_text = number_format([entry.tau or 0.0], [])
+            mean = with_interval(text, entry.mean, entry.mean_interval)
+            ends = " to ".join(map(text, entry.true_range or ())) or "–"
+            tau = (
+                "–" if entry.tau is None else with_interval(tau_text, entry.tau, entry.tau_interval)
+            )
+            i2 = "–" if entry.i2 is None else percent(entry.i2)
+            rows.append([*map(TextCell, (name, mean, ends, tau, i2, str(entry.n_sites)))])
+    headings = ["quantity", "mean", "prediction interval", "τ", "I²", "domains"]
+    return TextTable(headings, rows, [""] * len(rows)).without_empty_columns()
+
+
+def site_section(evaluation: Results) -> dict[str, Any]:
+    """The part of the page about the held-out domains: tables, sentences and pictures."""
+    classes, predictions = evaluation.classes, recommended_predictions(evaluation)
+    estimates, columns = site_estimates(evaluation), score_columns(evaluation)
+    statements = [calibration_statement, decision_statement]
+    sentences = [statement(evaluation, estimates) for statement in statements]
+    if classes is None or len(classes) == 2:  # otherwise, estimates are pooled only
+        columns |= {name: estimate_texts(estimate) for name, estimate in estimates.items()}
+    if predictions:
+        describe = bias_statement if classes is None else error_statement
+        for statement in (coverage_statement, describe):
+            sentence, more_columns = statement(evaluation, predictions)
+            sentences.append(sentence)
+            columns |= more_columns
+    domains, worst = evaluation.hardest_first, evaluation.worst_domain
+    rows = [
+        [TextCell(str(d)), *(TextCell(texts.get(d, "–")) for texts in columns.values())]
+        for d in domains
+    ]
+    css_classes = ["worst" if d == worst else "" for d in domains]
+    return {
+        "table": TextTable(["domain", *columns], rows, css_classes),
+        "columns": columns,
+        "has_predictions": bool(predictions),
+        "pooled": pooled_table(evaluation, estimates),
+        "sentences": [*filter(None, sentences)],
+        "pictures": pictures(evaluation, predictions),
+    }
+
+
+def calibration_statement(evaluation: Results, estimates: Mapping[str, SiteEstimates]) -> str:
+    """The domain whose probabilities are farthest from the observed frequency."""
+    by_site = estimates["O/E"].sites if "O/E" in estimates else {}
+    distances = {d: abs(np.log(e.value)) for d, e in by_site.items() if np.isfinite(e.value)}
+    if not distances:
+        return ""
+    domain = max(distances, key=lambda d: distances[d])
+    value, (low, high) = by_site[domain].value, by_site[domain].interval
+    values = {"domain": names_of(domain), "value": value, "low": low, "high": high}
+    return say("worst_calibration", evaluation, **values)
+
+
+def decision_statement(evaluation: Results, estimates: Mapping[str, SiteEstimates]) -> str:
+    """The net benefit at the threshold, compared with treating all and nobody."""
+    if evaluation.threshold is None or TITLES["net_benefit"] not in estimates:
+        return ""
+    benefits = [estimates[TITLES[name]].value for name in ("net_benefit", "treat_all")]
+    values = dict(
+        zip(("benefit", "treat_all"), map(number_format(benefits, []), benefits), strict=True)
+    )
+    return say("decision", evaluation, threshold=evaluation.threshold, **values)
+
+
+def error_statement(evaluation: Results, predictions: DomainPredictions) -> tuple[str, Columns]:
+    """The most frequent error, and the share of correct predictions in each domain."""
+    classes: Any = evaluation.classes
+    matrices = {
+        domain: confusion_matrix(
+            record.target, record.prediction, labels=classes, sample_weight=record.weight
+        )
+        for domain, record in predictions.items()
+    }
+    columns = {
+        "correct": {d: percent(np.trace(m) / m.sum()) for d, m in matrices.items()},
+        "most frequent error": {d: _error_text(m, classes) for d, m in matrices.items()},
+    }
+    total = np.sum(list(matrices.values()), axis=0)
+    if (error := _most_frequent_error(total)) is None:
+        return say("no_errors", evaluation), columns
+    true, predicted = error
+    counts = {"n_errors": round(total[error]), "n_rows": round(total[true].sum())}
+    share, names = percent(counts["n_errors"] / counts["n_rows"]), classes[[true, predicted]]
+    values = {"true": names[0], "predicted": names[1], "share": share, **counts}
+    return say("errors", evaluation, **values), columns
+
+
+def _most_frequent_error(matrix: Array) -> tuple[int, int] | None:
+    """Indices of the true and predicted class of the most frequent error; None without errors."""
+    error_counts = matrix * (1 - np.eye(len(matrix), dtype=int))
+    true, predicted = divmod(int(np.argmax(error_counts)), len(matrix))
+    return (true, predicted) if error_counts.any() else None
+
+
+def _error_text(matrix: Array, names: Array) -> str:
+    error = _most_frequent_error(matrix)
+    if error is None:
+        return "none"
+    true, predicted = error
+    counts = f"{matrix[error]:.0f} of {matrix[true].sum():.0f}"
+    return f"{names[predicted]} instead of {names[true]}: {counts}"
+
+
+def bias_statement(evaluation: Results, predictions: DomainPredictions) -> tuple[str, Columns]:
+    """The domain with the largest bias, and the share of the squared error due to bias."""
+    errors = {d: r.prediction - r.target.astype(float) for d, r in predictions.items()}
+    weights = {d: record.row_weights for d, record in predictions.items()}
+    biases = {d: float(np.average(e, weights=weights[d])) for d, e in errors.items()}
+    squares = {d: float(np.average(e**2, weights=weights[d])) for d, e in errors.items()}
+    shares = {d: percent(biases[d] ** 2 / max(squares[d], 1e-300)) for d in errors}
+    domain = max(biases, key=lambda d: abs(biases[d]))
+    direction = "high" if biases[domain] > 0 else "low"
+    values = {"size": abs(biases[domain]), "direction": direction, "share": shares[domain]}
+    sentence = say("bias", evaluation, domain=names_of(domain), **values)
+    return sentence, {"squared error due to bias": shares}
+
+
+def coverage_statement(evaluation: Results, predictions: DomainPredictions) -> tuple[str, Columns]:
+    """Coverage of prediction sets or intervals, which are calibrated on the other domains."""
+    classes, level = evaluation.classes, reported_coverage(len(predictions) - 1)
+    if level is None:
+        return "", {}
+    coverage = coverage_by_domain(predictions, classes, level)
+    shares, sizes = ({d: pair[i] for d, pair in coverage.items()} for i in (0, 1))
+    mean_share, mean_size = (float(np.mean(list(values.values()))) for values in (shares, sizes))
+    noun, size = "interval", f"is {mean_size:.3g} wide"
+    if classes is not None:
+        noun, size = "set", f"contains {mean_size:.2g} of {len(classes)} classes"
+    lowest, text = min(shares, key=lambda d: shares[d]), number_format(sizes.values(), [])
+    values = {"nominal": percent(level), "share": percent(mean_share), "noun": noun, "size": size}
+    values |= {"lowest": percent(shares[lowest]), "domain": names_of(lowest)}
+    return say("coverage", evaluation, **values), {
+        f"coverage (nominal {percent(level)})": {d: percent(s) for d, s in shares.items()},
+        f"size of {noun}s": {d: text(value) for d, value in sizes.items()},
+    }
+
+
+def coverage_by_domain(
+    predictions: DomainPredictions, classes: Array | None, level: float
+) -> dict[Any, tuple[float, float]]:
+    """Coverage and mean size of the prediction sets or intervals for each domain.
+
+    The threshold for a domain is computed from the nonconformity scores of all other domains.
+    """
+    scores = {domain: nonconformity(record, classes) for domain, record in predictions.items()}
+    true_score_arrays = [true_scores for _, _, true_scores in scores.values()]
+    pooled_scores = np.concatenate(true_score_arrays)
+    domain_codes = np.repeat(np.arange(len(scores)), [len(array) for array in true_score_arrays])
+    weights = np.concatenate([record.row_weights for record in predictions.values()])
+    coverage_and_size = {}
+    for i, (domain, (output_name, class_scores, true_scores)) in enumerate(scores.items()):
+        is_other = domain_codes != i
+        quantiles = DomainQuantiles.approximately(
+            pooled_scores[is_other],
+            domain_codes[is_other],
+            weights[is_other],
+            are_probabilities=output_name == "probabilities",
+        )
+        threshold = quantiles.threshold(level)
+        mean = partial(np.average, weights=predictions[domain].row_weights)
+        sizes = (class_scores <= threshold).sum(axis=1)
+        mean_size = 2 * threshold if classes is None else mean(sizes)
+        coverage_and_size[domain] = (float(mean(true_scores <= threshold)), float(mean_size))
+    return coverage_and_size
+
+
+def pictures(evaluation: Results, predictions: DomainPredictions) -> list[Picture]:
+    """Calibration of classes and, for two classes, net benefit by threshold."""
+    method, classes = evaluation.recommended, evaluation.classes
+    if classes is None or not sites.has_outputs(evaluation, method):
+        return []
+    name = in_sentence(method)
+    arrays = [
+        (
+            record.target,
+            record.probabilities,
+            np.full(len(record.target), domain),
+            record.row_weights,
+        )
+        for domain, record in predictions.items()
+    ]
+    with drawing(4.3, 4.6) as figure:
+        *columns, weights = map(np.concatenate, zip(*arrays, strict=True))
+        options: Any = {"classes": classes, "sample_weight": weights, "ax": figure.subplots()}
+        plots.CalibrationDisplay.from_predictions(*columns, **options)
+        alt = f"Probabilities of {name} against observed frequencies by held-out domain"
+        caption = "On the dotted line, predicted probabilities equal observed frequencies"
+        calibration_picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
+    if len(classes) > 2:
+        return [calibration_picture]
+    curves = sites.method_decision_curves(evaluation, method)
+    with drawing(4.3, 4.0) as figure:
+        display = plots.DecisionCurveDisplay(curves, threshold=evaluation.threshold)
+        display.plot(figure.subplots())
+        alt = f"Net benefit of {name} by threshold, on held-out domains"
+        caption = (
+            f"Net benefit of treating the rows whose probability of class {classes[1]} is at least "
+            "the threshold: true positives minus weighted false positives, per row"
+        )
+        return [calibration_picture, Picture(to_svg(figure, "decisions", alt), alt, caption)]

@@ -14,7 +14,8 @@ pytest.importorskip("pyarrow")
 from sklearn.metrics import roc_auc_score
 
 from domainwise import evaluate
-from domainwise.evaluation.failures import (
+from domainwise.evaluation.folder import read_evaluation
+from domainwise.evaluation.page import (
     coverage_by_domain,
     decision_statement,
     error_statement,
@@ -22,7 +23,6 @@ from domainwise.evaluation.failures import (
     site_estimates,
     site_section,
 )
-from domainwise.evaluation.folder import read_evaluation
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.scoring.predictions import Outputs
 
