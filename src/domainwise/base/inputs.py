@@ -14,12 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import (
-    _num_samples,
-    column_or_1d,
-    has_fit_parameter,
-    validate_data,
-)
+from sklearn.utils.validation import _num_samples, column_or_1d, has_fit_parameter, validate_data
 
 from domainwise.base.arrays import Array, is_dask, is_tensor, to_host
 from domainwise.base.messages import NoDomainsWarning, listed, quoted, warn_caller

@@ -22,14 +22,7 @@ from sklearn.model_selection import (
 from sklearn.utils import check_random_state
 
 from domainwise.base.arguments import check_arguments
-from domainwise.base.arrays import (
-    Array,
-    ArrayLike,
-    MaybeArray,
-    Seed,
-    content_keys,
-    evenly_spaced,
-)
+from domainwise.base.arrays import Array, ArrayLike, MaybeArray, Seed, content_keys, evenly_spaced
 from domainwise.base.inputs import check_sample_domain, count_rows
 from domainwise.base.messages import RowFoldsWarning, warn_caller
 from domainwise.base.process import filtered_warnings

@@ -12,10 +12,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
-from sklearn.model_selection import (
-    FixedThresholdClassifier,
-    TunedThresholdClassifierCV,
-)
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR
 from sklearn.utils.metaestimators import available_if
@@ -34,11 +31,7 @@ from domainwise.estimators.adaptation.adapter import Adaptable, model_outputs
 from domainwise.held_out.calibration import decisions
 from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve, improves
 from domainwise.held_out.folds import Split, domain_folds, draw_rows
-from domainwise.held_out.scoring.measures import (
-    choose_measure,
-    counts_by_domain,
-    positive_last,
-)
+from domainwise.held_out.scoring.measures import choose_measure, counts_by_domain, positive_last
 from domainwise.held_out.scoring.predictions import (
     HeldOut,
     MetaEstimator,
@@ -48,18 +41,8 @@ from domainwise.held_out.scoring.predictions import (
     has_argument,
     weights_classes,
 )
-from domainwise.held_out.search.driver import (
-    Candidate,
-    Data,
-    Race,
-    held_out_outputs,
-    search,
-)
-from domainwise.held_out.search.scores import (
-    SmoothScore,
-    as_score,
-    outputs,
-)
+from domainwise.held_out.search.driver import Candidate, Data, Race, held_out_outputs, search
+from domainwise.held_out.search.scores import SmoothScore, as_score, outputs
 from domainwise.models.candidates import MethodSearchKind, in_units
 
 MAX_INNER_FOLDS = 5  #: maximum number of folds of source domains on which arguments are chosen

@@ -12,7 +12,6 @@ from sklearn.utils.validation import validate_data
 from domainwise.algebra.backends.base import NAN_ADVICE, Backend, move
 from domainwise.algebra.gram.torch import operator
 from domainwise.algebra.kernels.approximations import Basis
-from domainwise.algebra.labels import RowLabels, label_rows
 from domainwise.base.arrays import Array, precision_name, to_device_of, to_host
 from domainwise.base.inputs import Labels, check_sample_domain, check_target, plain_array
 
@@ -110,16 +109,6 @@ class TorchBackend(Backend):
                 "them with to(device)."
             )
 
-    @staticmethod
-    def check_dense_memory(n_samples: int, task: str) -> None:
-        """Do nothing: torch raises an error if an allocation fails."""
-
-    def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
-        """Build the label space of the rows, with its array ``dense`` on the device."""
-        labels = label_rows(len(rows), *features, **options)
-        dense = None if labels.dense is None else to_device_of(labels.dense, rows)
-        return replace(labels, dense=dense)
-
     def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
         """Return ``(k(rows, support) - kernel.constant) dual``."""
         return operator.kernel_product(kernel, support, rows)(dual.double())
@@ -127,14 +116,6 @@ class TorchBackend(Backend):
     def indexable(self, rows: Any) -> Any:
         """Return an object whose rows are copied to the host when they are indexed."""
         return HostRows(rows) if isinstance(rows, torch.Tensor) else np.asarray(rows)
-
-    def copy_rows(self, rows: Tensor) -> Tensor:
-        """Return a copy of the rows."""
-        return rows.clone()
-
-    def like_rows(self, values: Tensor, rows: Tensor) -> Tensor:
-        """Return values in the precision of the rows."""
-        return values.to(rows.dtype)
 
     def finish_fit(self, model: Any, X: Tensor) -> None:
         """Move fitted arrays to the device of X, and convert coefficients to its precision."""

@@ -208,7 +208,7 @@ class InvariantKernel(
             )
             check_dense_memory(len(X), "the exact kernel", advice)
         no_labels, use_dense = unlabelled_rows(len(X)), store_gram or len(X) <= DENSE_ROWS
-        gram, stored_K, self._positive = make_gram(Backend(), X, kernel, no_labels, dense=use_dense)
+        gram, stored_K, self._positive = make_gram(X, kernel, no_labels, dense=use_dense)
         # An infinite weight amplifies rounding errors, so use the stored K if there is one.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
         KF = gram.centred_product(F, multiply)

@@ -80,7 +80,7 @@ class SplitKernels:
     ) -> SplitKernels:
         """Evaluate a machine's kernel among training rows, and between new and training rows."""
         kernel = kernel or resolved_kernel(machine, Backend(), X)
-        gram, _, _ = make_gram(Backend(), X, kernel, unlabelled_rows(len(X)), dense=True)
+        gram, _, _ = make_gram(X, kernel, unlabelled_rows(len(X)), dense=True)
         cross = centred_cross(kernel, X_new, X, gram.row_means)
         return cls(symmetrized(gram.K), cross, gram.tolerance)
 

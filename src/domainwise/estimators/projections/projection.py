@@ -18,7 +18,7 @@ from domainwise.algebra.backends.base import Movable, from_portable, to_device, 
 from domainwise.algebra.gram import Gram
 from domainwise.algebra.gram.nystrom import NystromMap
 from domainwise.algebra.kernels.approximations import Basis
-from domainwise.algebra.kernels.functions import Kernel
+from domainwise.algebra.kernels.functions import Kernel, check_precomputed
 from domainwise.algebra.labels import LabelSpace, max_residual_trace
 from domainwise.algebra.methods.components import Components
 from domainwise.base.arrays import (
@@ -288,7 +288,7 @@ def resolved_kernel(
     estimator: Any, backend: Backend, rows: Any, weights: Array | None = None
 ) -> Kernel:
     """Check the kernel of an estimator, and compute its parameters from the rows."""
-    is_sound = estimator.kernel != "precomputed" or backend.check_precomputed(rows)
+    is_sound = estimator.kernel != "precomputed" or check_precomputed(rows)
     names = ("gamma", "degree", "coef0", "kernel_params")
     arguments = {name: getattr(estimator, name) for name in names}
     kernel = backend.resolve_kernel(estimator.kernel, rows, weights=weights, **arguments)
