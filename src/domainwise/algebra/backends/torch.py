@@ -13,7 +13,13 @@ from domainwise.algebra.backends.base import NAN_ADVICE, Backend, move
 from domainwise.algebra.gram.torch import operator
 from domainwise.algebra.kernels.approximations import Basis
 from domainwise.base.arrays import Array, precision_name, to_device_of, to_host
-from domainwise.base.inputs import Labels, check_sample_domain, check_target, plain_array
+from domainwise.base.inputs import (
+    Labels,
+    check_length,
+    check_sample_domain,
+    check_target,
+    plain_array,
+)
 
 Tensor = Any
 
@@ -163,9 +169,6 @@ def _encode_integers(labels: Any, n_rows: int, kernel: Any, name: str) -> Labels
         is_integer = torch.isfinite(labels) & (labels == labels.round())
         if not bool(is_integer.all()):
             return None
-    if len(labels) != n_rows:
-        raise ValueError(
-            f"{name} has {len(labels)} entries, but X has {n_rows} rows. Pass one label per row."
-        )
+    check_length(len(labels), name, n_rows)
     names, codes = labels.unique(sorted=True, return_inverse=True)
     return Labels(codes=codes, names=to_host(names))

@@ -414,11 +414,7 @@ def check_invariance_labels(
             "conditional=True compares domains within classes: pass y, or use conditional=False."
         )
     classes = inputs.check_target(y, n_samples, "auto", min_classes=1)
-    if classes.codes is None:
-        raise ValueError(
-            "conditional=True compares domains within classes, but y is continuous. Use "
-            "conditional=False."
-        )
+    inputs.check_conditional(classes)
     return domains, classes
 
 

@@ -15,7 +15,7 @@ from domainwise.algebra.methods import pencils, scatter
 from domainwise.algebra.methods.components import standardize
 from domainwise.base.arguments import NON_NEGATIVE
 from domainwise.base.arrays import Array, cast, copied, is_tensor, namespace
-from domainwise.base.inputs import Labels, check_n_components, count_rows, rows_with_weight
+from domainwise.base.inputs import Labels, check_n_components, rows_with_weight
 from domainwise.base.signatures import (
     ComponentArguments,
     DomainArguments,
@@ -46,12 +46,8 @@ class KernelProjection(projection.MethodProjection):
         fast_name = f"Fast{type(self).__name__}"
         refuse_dask(self, X, f"Use {fast_name}, which computes on the cluster")
         rows = backend.check_rows(self, X, ensure_min_samples=2)
-        weights, rows, y, sample_domain = rows_with_weight(weights, rows, y, sample_domain)
-        if self.kernel == "precomputed" and len(rows) < count_rows(X):
-            raise ValueError(
-                'sample_weight contains zeros, which kernel="precomputed" does not support. Remove '
-                "these rows, and their columns in the kernel matrix."
-            )
+        arrays = rows, y, sample_domain
+        weights, rows, y, sample_domain = rows_with_weight(weights, *arrays, kernel=self.kernel)
         check_n_components(self.n_components, len(rows))
         target, domain = self._check_labels(backend, y, sample_domain, rows)
         self._warn_about_domains(sample_domain, domain, len(rows))

@@ -30,7 +30,7 @@ from domainwise.base.arrays import (
     to_device_of,
     to_host,
 )
-from domainwise.base.inputs import Labels, count_rows, warn_about_domains
+from domainwise.base.inputs import Labels, check_conditional, count_rows, warn_about_domains
 from domainwise.base.process import single_blas_thread
 
 #: Up to this many rows in memory, BLAS uses one thread.
@@ -232,12 +232,8 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                     "labels as y."
                 )
         domain = backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
-        if self.conditional and (target is None or target.codes is None):
-            problem = "y is missing" if target is None else "y is continuous"
-            raise ValueError(
-                f"conditional=True compares domains within classes, but {problem}. Pass class "
-                "labels as y, or use conditional=False."
-            )
+        if self.conditional:
+            check_conditional(target)
         return target, domain
 
     def _warn_about_domains(self, sample_domain: Any, domain: Labels, n_rows: int) -> None:

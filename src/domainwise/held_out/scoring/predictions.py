@@ -25,7 +25,7 @@ from sklearn.utils.validation import has_fit_parameter
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import as_sortable, plain_array
 from domainwise.base.messages import listed, quoted
-from domainwise.held_out.folds import draw_rows
+from domainwise.held_out.folds import sample_rows
 
 #: Maximum number of rows whose predictions are stored with a model.
 MAX_HELD_OUT = 20_000
@@ -306,9 +306,7 @@ class HeldOut:
         single precision, because there may be many classes.
         """
         rows = np.arange(len(y)) if rows is None else rows
-        domain_codes = np.unique(domain[rows], return_inverse=True)[1]
-        n_domains = int(domain_codes.max()) + 1
-        rows = rows[draw_rows(domain_codes, max(MAX_HELD_OUT, 2 * n_domains), 0)]
+        rows = rows[sample_rows(domain[rows], MAX_HELD_OUT)]
         dtype = np.float32 if y.dtype.kind in "iu" else np.float64
         context = None if context is None else context[rows].astype(dtype)
         if members is not None:
