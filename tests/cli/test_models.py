@@ -207,6 +207,15 @@ def test_the_check_sees_what_carries_over_and_what_does_not():
     assert not check_table(bad, method="linear").better
 
 
+def test_a_table_with_more_rows_than_are_compared_is_checked(monkeypatch):
+    monkeypatch.setattr("domainwise.evaluation.constant.CHECKED_ROWS", 60)
+    frame = make_frame(300, noise=0.1)
+    table = tables.check_table(frame, target="ill", domain="site", features=["age"])
+    check = check_table(table, method="linear")
+    assert check.n_rows == 60
+    assert check.model > 0.85
+
+
 def test_json_is_all_that_stdout_holds(folder, tmp_path):
     done = run("fit", folder / "data.csv", *COMMON, "--drop", "risk,dose", "--method", "linear",
                "-o", tmp_path / "m.skops", "--json")  # fmt: skip

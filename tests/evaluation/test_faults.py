@@ -1,6 +1,6 @@
 """Faults in a table are reported with their columns and domains; clean tables have none."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -485,6 +485,21 @@ def test_a_leak_is_an_alarm_only_if_the_recommendation_or_a_score_changes_withou
     assert ("about the same without it" in fault["action"]) != is_alarm
     if is_alarm and rerun:
         assert results.differences["without_leaks"]["columns"] == ["x"]
+
+
+def test_a_column_that_does_not_improve_scores_on_held_out_domains_is_no_alarm():
+    """Scores change on each affected domain, but they do not get worse on average."""
+    steps = [0.05, -0.06] * 4
+    rerun = leak_results([score + step for score, step in zip(SCORES, steps, strict=True)])
+    results = leak_results(SCORES)
+    results.differences["faults"][0]["domains"] = [f"site {i}" for i in range(8)]
+    assert "faults" in check_leaks(results, rerun)
+    # The recommended method is the constant prediction, which uses no columns.
+    constant = replace(results.results[0], key="constant", label="constant")
+    results.results = [constant, *[replace(r, scores=dict(rerun.scores["svm"])) for r in
+                                   results.results]]  # fmt: skip
+    worse = leak_results([score - 0.2 for score in SCORES])
+    assert "without_leaks" not in check_leaks(results, worse)
 
 
 def test_columns_are_dropped_from_frames_and_arrays():

@@ -140,6 +140,11 @@ def test_a_row_that_was_held_out_twice_counts_once(levels):
             "0.300 instead of 0.400.",
         ),
         (
+            (0.4, 0.397, 0.395, 0.393, 0.39),  # five labels gain less than what matters
+            "With 50 labels (known values of the target) from the next site, the expected RMSE is "
+            "0.390 instead of 0.400.",
+        ),
+        (
             (0.4, 0.42, 0.41, 0.4, 0.4),
             "would hardly help: the expected RMSE is 0.400 without labels and ",
         ),

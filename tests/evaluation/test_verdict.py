@@ -12,6 +12,7 @@ from domainwise.evaluation import verdict
 from domainwise.evaluation.constant import compare_with_constant
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.gather import holm, with_p_values
+from domainwise.evaluation.plots.style import number_format
 from domainwise.evaluation.results import MethodResult, domain_weights
 from domainwise.evaluation.verdict import rule
 from domainwise.held_out.scoring.measures import choose_measure
@@ -73,7 +74,8 @@ def test_p_values_are_adjusted_for_the_number_of_methods():
     evaluation = make_evaluation({"svm": SVM, **ours})
     assert evaluation.best.p_value < 0.05 <= evaluation.best.p_adjusted
     evaluation.results = [result for result in evaluation.results if result.key in ("svm", "dcm")]
-    chance = f"this difference may be due to chance (p = {evaluation.best.p_adjusted:.3f})"
+    p_value = f"{evaluation.best.p_adjusted:.3f}"
+    chance = f"this difference may be due to chance (adjusted p = {p_value})"
     assert chance in evaluation.answer.reason
 
 
@@ -248,6 +250,32 @@ def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_o
     assert clear.next_site[1] < 3
 
 
+def test_few_domains_are_said_to_differ_or_not_as_far_as_they_show_it():
+    five = make_evaluation({"svm": SVM[:5]}, error=0.003).answer
+    assert five.certain.startswith("Five domains are too few to predict the next site reliably. ")
+    assert "Domains differ: the true accuracy at the next site is between 0." in five.certain
+    three = make_evaluation({"svm": [0.6, 0.7, 0.8]}, error=0.003).answer
+    assert three.certain.endswith(
+        " Domains differ, but three domains do not show by how much a new one may differ."
+    )
+    same = make_evaluation({"svm": [0.7, 0.71]}, error=0.03).answer
+    assert same.certain.endswith(" Scores of two domains do not show whether domains differ.")
+
+
+def test_only_rows_of_domains_with_a_score_are_called_scored():
+    evaluation = make_evaluation({"svm": [*SVM[:7], np.nan]})
+    evaluation.facts |= {"rows": 500, "rows_given": 1700}
+    assert "trained on 500 of 1,700 rows and scored on 1,400 rows." in evaluation.answer.limits
+    assert "performance was assessed on 1,400 rows." in evaluation.answer.methods
+
+
+def test_all_intervals_of_a_metric_have_the_same_decimals():
+    evaluation = make_evaluation({"svm": SVM}, error=0.02)
+    texts = [verdict.interval(evaluation, ends) for ends in ((0.6, 0.9), (0.711, 0.7142), None)]
+    assert texts == ["0.60 to 0.90", "0.71 to 0.71", "–"]
+    assert number_format([5.1, -0.02], [])(-0.02) == "0.0"
+
+
 def test_differences_between_sites_are_pooled_on_the_scale_of_the_metric():
     evaluation = make_evaluation({"svm": SVM}, error=0.02)
     pooled = evaluation.between_sites()
@@ -307,6 +335,9 @@ def test_the_answer_has_at_most_ten_lines_in_a_terminal():
         "columns": ["b"],
         "scores": {"SVM": 0.6, "DCM": 0.55},
     }
+    evaluation.differences["without_leaks"]["scores"] = {"SVM": 0.4}
+    assert "Without b, the best score is 0.500 (CONSTANT)." in evaluation.answer.expect
+    evaluation.differences["without_leaks"]["scores"] = {"SVM": 0.6, "DCM": 0.55}
     assert (
         "Without b, the best score is 0.600 (SVM). Always predicting the mean of the target "
         "(CONSTANT) scores 0.50." in evaluation.answer.expect

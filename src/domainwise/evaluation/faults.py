@@ -489,8 +489,8 @@ def check_leaks(results: Results, rerun: Results | None) -> dict[str, Any]:
     """Return faults after a ``rerun`` without leaking columns, for :attr:`Results.differences`.
 
     A column stays an alarm only if the recommendation among the methods of the rerun changes
-    without it, or a score changes by more than its standard error: the mean of the recommended
-    method (or of the best method of the rerun), or its score on an affected domain.
+    without it, or if their recommended method gets worse by more than a standard error: on average
+    over all domains, or over the affected ones.
     """
     faults = results.differences["faults"]
     names = leaking_columns(faults)
@@ -504,22 +504,26 @@ def check_leaks(results: Results, rerun: Results | None) -> dict[str, Any]:
 
 
 def _scores_change(results: Results, rerun: Results, faults: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the recommendation or a score is different in a ``rerun`` of some of the methods."""
-    same_results = [result for result in results.results if rerun.find(result.key)]
-    if not same_results:
+    """Whether the recommendation changes, or scores get worse, in a ``rerun`` of some methods.
+
+    The constant prediction, which uses no columns, is not run again.
+    """
+    constants = [result for result in results.results if result.trivial]
+    before = [result for result in results.results if result.trivial or rerun.find(result.key)]
+    after = sorted([*rerun.results, *constants], key=lambda result: -result.mean)
+    old, new = (replace(results, results=methods).recommended for methods in (before, after))
+    if old.key != new.key:
         return True
-    before, after = replace(results, results=same_results).recommended, rerun.recommended
-    if before.key != after.key:
-        return True
-    changes = {
-        str(d): abs(before.known[d] - s) for d, s in after.known.items() if d in before.known
-    }
-    errors = {str(d): error for d, error in before.errors.items()}
-    affected_domains = {d for fault in faults if fault["leak"] for d in fault["domains"]}
-    if any(changes.get(d, 0.0) > errors.get(d, 0.0) for d in affected_domains):
-        return True
-    n = len(changes)
-    return n < 2 or bool(abs(before.mean - after.mean) > before.spread / np.sqrt(n))
+
+    def is_worse(domains: Sequence[Any]) -> bool:
+        scores, n = [old.known[d] for d in domains], len(domains)
+        error = np.std(scores, ddof=1) / np.sqrt(n) if n > 1 else old.errors.get(domains[0], 0.0)
+        return bool(np.mean(scores) - np.mean([new.known[d] for d in domains]) > error)
+
+    domains = [domain for domain in old.known if domain in new.known]
+    affected_names = {name for fault in faults if fault["leak"] for name in fault["domains"]}
+    groups = domains, [domain for domain in domains if str(domain) in affected_names]
+    return any(is_worse(group) for group in groups if group)
 
 
 def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import csv
 import io
 import warnings
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +89,7 @@ def render(
         forest_picture=forest_picture(evaluation),
         other_faults=[problem for problem in problems if problem not in answer.faults],
         show=show,
-        interval=verdict.interval,
+        interval=partial(verdict.interval, evaluation),
         methods_table=methods_table(evaluation),
         sites=site_section(evaluation),
         table_name=table_name,
@@ -120,7 +121,7 @@ def methods_table(evaluation: Results) -> TextTable:
     rows = []
     for r in evaluation.results:
         label = r.label + " ●" * (r is evaluation.baseline) + " ✓" * (r is evaluation.recommended)
-        texts = [label, show(r.mean), verdict.interval(evaluation.range_of(r))]
+        texts = [label, show(r.mean), verdict.interval(evaluation, evaluation.range_of(r))]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
         probability_scores = [r.probability_scores.get(name) for name in PROBABILITY_SCORES]
@@ -170,14 +171,15 @@ def forest_caption(
     """What the marks of the forest plot mean, and the heterogeneity between domains."""
     parts = ["Lines and bars are intervals: 95 % for a domain"]
     if pooled is not None:
-        parts.append("90 % for the pooled mean (diamond) and for a new domain")
+        scale = f", {pooled.scale} scale" * (pooled.scale != "identity")
+        parts.append(f"90 % for the pooled mean (diamond{scale}) and for a new domain")
     parts.append("the worst domain is red")
     if constant is not None:
         parts.append(f"dashed: {constant.label}")
     if pooled is not None and pooled.tau is not None and pooled.tau_interval is not None:
         low, high = pooled.tau_interval
         parts.append(
-            f"heterogeneity: τ = {pooled.tau:.2f} ({low:.2f} to {high:.2f}, {pooled.scale} scale), "
+            f"heterogeneity: τ = {pooled.tau:.2f} ({low:.2f} to {high:.2f}), "
             f"I² = {percent(pooled.i2 or 0.0)}"
         )
     return "; ".join(parts)

@@ -174,7 +174,7 @@ class Costs:
     def __init__(self, problem: Problem, methods: Sequence[Method], cv: Any, quick: bool) -> None:
         self.problem, self.cv, self.quick = problem, cv, quick
         self.methods = {method.key: method for method in methods}
-        sample = problem.rows(problem.drawn(max(200, 2 * len(problem.domains))).index)
+        sample = problem.drawn(max(200, 2 * len(problem.domains))).X
         n_features = clone(problem.preprocessor).fit_transform(sample).shape[1]
         n_classes = 1 if problem.classes is None else len(problem.classes)
         self._log_features = np.log(max(n_features, FEATURES[0]))

@@ -336,6 +336,11 @@ class Results:
         return {result.key: dict(result.scores) for result in self.results}
 
     @property
+    def n_scored(self) -> int:
+        """Number of rows of the domains on which the recommended method has a score."""
+        return sum(self.row_counts.get(name, 0) for name in self.recommended.known)
+
+    @property
     def main(self) -> list[MethodResult]:
         """The recommended method, and the method that it is compared with."""
         return [result for result in (self.recommended, self.rival) if result is not None]

@@ -172,17 +172,17 @@ def names_of(*domains: object) -> str:
     return prefix + listed(names)
 
 
-def interval(ends: tuple[float, float] | None) -> str:
-    """An interval of displayed scores as text; a dash if it is unknown or empty."""
-    low, high = ends or UNKNOWN
-    return " to ".join(map(number_format([], [(low, high)]), (low, high))) if low < high else "–"
-
-
 def score_format(results: Results) -> Callable[[float], str]:
     """Return a function that formats scores, as displayed, with the digits that are supported."""
     method = results.recommended
     scores = [results.measure.shown(score) for score in method.known.values()]
     return number_format(scores, [results.ends(method, name) for name in method.known])
+
+
+def interval(results: Results, ends: tuple[float, float] | None) -> str:
+    """An interval of displayed scores as text; a dash if it is unknown or empty."""
+    low, high = ends or UNKNOWN
+    return " to ".join(map(score_format(results), (low, high))) if low < high else "–"
 
 
 def fault_in_words(fault: dict[str, Any]) -> dict[str, str]:
@@ -237,8 +237,8 @@ def limits(results: Results) -> str:
     if "quick" in facts:
         sentences.append(TEXTS["quick"])
     if n_rows < n_given:
-        n_scored = sum(results.row_counts.values())
-        sentences.append(say("rows", results, n_rows=n_rows, n_given=n_given, n_scored=n_scored))
+        values = {"n_rows": n_rows, "n_given": n_given, "n_scored": results.n_scored}
+        sentences.append(say("rows", results, **values))
     if names := [r.label for r in results.results if r.n_rows < results.best.n_rows]:
         sentences.append(say("fewer_rows", results, names=listed(names)))
     return " ".join([*sentences, facts.get("stopped", "")]).strip()
@@ -298,8 +298,9 @@ def lead_over(results: Results, rival: MethodResult) -> str:
     difference = mean_of(method) - mean_of(rival)
     if _has_best_mean(results):
         difference, weighted = method.mean - rival.mean, ""
-    p_value = compare(method.known, rival.known).p_value
+    p_value, adjusted = compare(method.known, rival.known).p_value, ""
     if method.p_adjusted is not None and rival is results.baseline:
+        adjusted = "adjusted " * (method.p_adjusted != p_value)
         p_value = method.p_adjusted
     n = len(method.known.keys() & rival.known.keys())
     remark = say("lead_untested", results, n=in_words(n), s="s" * (n > 1))
@@ -307,7 +308,7 @@ def lead_over(results: Results, rival: MethodResult) -> str:
         is_significant = p_value < SIGNIFICANCE_LEVEL
         claim = "is statistically significant" if is_significant else "may be due to chance"
         p = p_text(p_value) if p_value < 0.001 else f"= {p_text(p_value)}"
-        remark = say("lead_tested", results, claim=claim, p=p)
+        remark = say("lead_tested", results, claim=claim, p=f"{adjusted}p {p}")
     values = {"lead": results.show(results.measure.sign * difference), "remark": remark}
     return say("lead", results, weighted=weighted, rival=in_sentence(rival), **values)
 
@@ -368,8 +369,10 @@ def without_leaks(results: Results) -> str:
     rerun = results.differences.get("without_leaks")
     if not rerun or not rerun["scores"]:
         return ""
-    name = max(rerun["scores"], key=lambda label: rerun["scores"][label])
-    score = results.show(rerun["scores"][name])
+    constant = results.find(TRIVIAL)  # uses no columns
+    scores = rerun["scores"] | ({} if constant is None else {constant.label: constant.mean})
+    name = max(scores, key=lambda label: scores[label])
+    score = results.show(scores[name])
     return say("without_leaks", results, columns=listed(rerun["columns"]), score=score, name=name)
 
 
@@ -385,28 +388,39 @@ def constant_score(results: Results) -> str:
 def confidence(results: Results) -> tuple[str, str]:
     """Confidence (low, medium or high), and the reason; the guide to the report states the rule."""
     method, constant, sign = results.recommended, results.find(TRIVIAL), results.measure.sign
-    text, n = score_format(results), len(method.known)
+    text, n, claim = score_format(results), len(method.known), difference(results)
     faults = results.differences.get("faults", ())
     if columns := [name for fault in faults if fault["leak"] for name in fault["columns"]]:
-        return "low", say("leak", results, columns=listed(columns))
+        reason = say("leak", results, columns=listed(columns))
+        return "low", f"{reason} {claim}".strip()
     if n < MIN_PAIRS:
         domains = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
-        return "low", say("too_few", results, domains=domains)
+        reason = say("too_few", results, domains=domains)
+        return "low", f"{reason} {claim}".strip()
     pooled = pool_method(results, method)
     if pooled is None or pooled.true_range is None:
         return "medium", TEXTS["unknown_errors"]
-    low, high = pooled.true_range
-    name = "differ" if pooled.differ else "no_evidence"
-    claim = say(name, results, low=text(low), high=text(high))
     if constant is None or method.trivial:
         return "medium" if pooled.differ else "high", claim
-    worse_end, gain = low if sign > 0 else -high, "gain_lost"
+    worse_end, gain = pooled.true_range[0] if sign > 0 else -pooled.true_range[1], "gain_lost"
     if worse_end >= (method.mean + constant.mean) / 2:
         gain = "gain_remains"
     elif worse_end <= constant.mean:
         gain = "no_gain"
     gain_text = say(gain, results, score=text(results.measure.shown(constant.mean)))
     return "high" if gain == "gain_remains" else "medium", f"{claim} {gain_text}"
+
+
+def difference(results: Results) -> str:
+    """Whether domains differ, and the range of the true score at the next site, if it is known."""
+    pooled, text = pool_method(results, results.recommended), score_format(results)
+    if pooled is None or pooled.differ is None:
+        return ""
+    if pooled.true_range is None:
+        name = "differ_unknown_range" if pooled.differ else "difference_unknown"
+        return say(name, results, n=in_words(pooled.n_sites))
+    low, high = map(text, pooled.true_range)
+    return say("differ" if pooled.differ else "no_evidence", results, low=low, high=high)
 
 
 def label_sentence(results: Results) -> str:
@@ -420,8 +434,9 @@ def label_sentence(results: Results) -> str:
     if best_score - before < margin:
         name = "labels_harmful" if before - scores[n_max] >= margin else "labels_useless"
         return say(name, results, before=show(before), after=show(scores[n_max]), n=n_max)
-    # The smallest number of labels with about the best score.
-    n_enough = next(n for n in counts if best_score - scores[n] < margin)
+    # The smallest number of labels that matters, and with which the score is about the best.
+    min_score = max(before + margin, best_score - margin)
+    n_enough = next(n for n in counts if scores[n] >= min_score)
     n_first = counts[0] if scores[counts[0]] - before >= margin else n_enough
     enough = say("labels_enough", results, n=n_enough, after=show(scores[n_enough]))
     values = {"n_first": n_first, "first": show(scores[n_first]), "before": show(before)}
@@ -469,7 +484,7 @@ def methods_paragraph(results: Results) -> str:
         folds=folds(results, "site"),
         n_rows=facts.get("rows", 0),
         n_given=facts.get("rows_given", 0),
-        n_scored=sum(results.row_counts.values()),
+        n_scored=results.n_scored,
         compared=f"{number} ({', '.join(labels)})",
         name=results.recommended.label,
         heterogeneity=heterogeneity(results),

@@ -148,4 +148,5 @@ def _rounded(value: float, decimals: int) -> str:
     """Format a number with this many decimals; with fewer than 0, tens and so on are rounded."""
     if not np.isfinite(value):
         return "–"
-    return f"{value:.2g}" if decimals > 5 else f"{round(value, decimals):,.{max(decimals, 0)}f}"
+    rounded = round(value, decimals) + 0.0  # not -0.0
+    return f"{value:.2g}" if decimals > 5 else f"{rounded:,.{max(decimals, 0)}f}"

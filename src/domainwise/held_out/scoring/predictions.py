@@ -208,7 +208,7 @@ class Predictions(BaseEstimator):
     def labels(self) -> Array:
         """Predicted classes or numbers."""
         rule = None if self.classes is None else applied_rule(self.estimator)
-        if rule is None:
+        if rule is None or not _provides("predict_proba")(self):
             labels = as_sortable(self._call("predict"), "the result of predict")
             if self.classes is None and labels.dtype.kind not in "biuf":
                 raise ValueError(f"predict returned {labels.dtype} values instead of numbers")
