@@ -12,7 +12,7 @@ dask = pytest.importorskip("dask")
 from domainwise.algebra.gram.dask.graphs import (  # noqa: E402
     FAN_IN,
     Constant,
-    call,
+    calls,
     run,
     tree,
     unwrap,
@@ -67,7 +67,7 @@ def test_a_tree_merges_neighbours_in_order(n):
         return [item for part in parts for item in part]
 
     with dask.config.set(scheduler="synchronous"):
-        (merged,) = run([tree([call(lambda i: [i], i) for i in range(n)], merge)])
+        (merged,) = run([tree(calls(lambda i: [i], [(i,) for i in range(n)]), merge)])
     assert merged == list(range(n))
 
 

@@ -155,6 +155,42 @@ def test_numbers_and_dropped_domains(folder, client):
     assert np.corrcoef(predicted, new["blood"])[0, 1] > 0.9
 
 
+def test_probabilities_of_a_large_table_are_calibrated_on_sampled_rows(folder, client):
+    rare = make_frame().assign(ill=lambda f: f["ill"].where(f["blood"] < 78, "dead"))
+    rare.loc[rare["ill"] != "dead", "ill"] = "alive"
+    for i, part in enumerate(np.array_split(np.arange(1500), 3)):
+        rare.iloc[part].to_parquet(folder / f"{i}.parquet", row_group_size=200)
+    model = LargeTable.open(folder, drop=["blood"], **COLUMNS).fit(client)
+    new = make_frame(3000, seed=1)
+    is_dead = new["blood"] >= 78
+    assert is_dead.mean() < 0.11
+    output = model.predictions(model.schema.prepare(new))
+    p = output["probability_dead"]
+    assert p.mean() == pytest.approx(is_dead.mean(), rel=0.25)
+    threshold = model.pipeline[-1].applied_rule.threshold
+    assert ((output["prediction"] == "dead") == (p >= threshold)).all()
+    at_a = new["site"] == "A"
+    adapted = model.pipeline[-1].adaptable.adapt(
+        model.pipeline[:-1].transform(model.schema.prepare(new[at_a][:20])),
+        np.where(is_dead[at_a][:20], "dead", "alive"),
+    )
+    assert adapted.corrections_
+
+
+def test_a_class_outside_the_sample_leaves_decisions_without_probabilities(
+    folder, client, monkeypatch
+):
+    monkeypatch.setattr("domainwise.models.large_table.SAMPLE_ROWS", 20)
+    for path in folder.iterdir():
+        frame = pandas.read_parquet(path)
+        frame.loc[frame.index[100:103], "ill"] = "unclear"
+        frame.to_parquet(path, row_group_size=200)
+    model = LargeTable.open(folder, drop=["blood"], **COLUMNS).fit(client)
+    assert any("no probabilities" in note for note in model.info["notes"])
+    output = model.predictions(model.schema.prepare(make_frame(100, seed=1)))
+    assert [*output.columns[1:]] == ["decision_n", "decision_unclear", "decision_y"]
+
+
 def test_other_methods_are_refused(folder, client):
     with pytest.raises(ValueError, match="'dcm' needs the table in memory"):
         LargeTable.open(folder, **COLUMNS).fit(client, method="dcm")

@@ -26,7 +26,6 @@ LARGEST_WEIGHT = 1e6
 RANK_TOLERANCE = 1e-10
 #: Maximum size of the factor of a label kernel, in bytes.
 MAX_FACTOR_BYTES = 4 * 2**30
-NEEDS_CLASSES = "conditional=True needs class labels. Pass them as y."
 
 
 @dataclass(frozen=True)
@@ -166,8 +165,7 @@ def category_space(
         domain_sizes = np.bincount(domain_codes, weights=counts)
         domain_means = domain / domain_sizes[domain_sizes > 0]
         if conditional:
-            if class_codes is None:
-                raise ValueError(NEEDS_CLASSES)
+            assert class_codes is not None
             # Group indicators minus their class mean, 1_g - (n_g / n_c) 1_c.
             same_class = (class_codes[:, None] == class_codes[None, :]).astype(np.float64)
             class_sizes = same_class @ counts
@@ -197,8 +195,7 @@ def _dense_labels(
     if domain is not None:
         blocks["domain"] = domain.matrix()
         if conditional:
-            if target is None or target.codes is None:
-                raise ValueError(NEEDS_CLASSES)
+            assert target is not None
             blocks["domain"] = np.hstack(
                 centre_by_class(blocks["domain"], to_host(target.codes), weights)
             )

@@ -82,6 +82,11 @@ def cast(X: Any, dtype: Any) -> Any:
     return X.to(dtype) if is_tensor(X) else X.astype(dtype, copy=False)
 
 
+def copied(X: Any) -> Any:
+    """Return a copy of an array or a tensor."""
+    return X.clone() if is_tensor(X) else np.array(X)
+
+
 def to_host(X: Any) -> Array:
     """Return an array or a tensor as a NumPy array in host memory."""
     return np.asarray(X.cpu().numpy() if is_tensor(X) else X)

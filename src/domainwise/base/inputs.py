@@ -14,12 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import (
-    _num_samples,
-    column_or_1d,
-    has_fit_parameter,
-    validate_data,
-)
+from sklearn.utils.validation import _num_samples, column_or_1d, has_fit_parameter, validate_data
 
 from domainwise.base.arrays import Array, is_dask, is_tensor, to_host
 from domainwise.base.messages import NoDomainsWarning, listed, quoted, warn_caller
@@ -106,6 +101,15 @@ def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
     return labels
 
 
+def check_length(n_entries: int, name: str, n_rows: int, rows_name: str = "X") -> None:
+    """Reject an argument that does not have one entry per row."""
+    if n_entries != n_rows:
+        raise ValueError(
+            f"{name} has {_entries(n_entries)}, but {rows_name} has {n_rows} rows. Pass one entry "
+            "per row."
+        )
+
+
 def _entries(n: int) -> str:
     """Return a count and its noun, such as "1 entry"."""
     return f"{n} " + ("entry" if n == 1 else "entries")
@@ -134,6 +138,16 @@ def check_classes(y: Any, n_samples: int, *, min_classes: int = 2) -> Labels:
     """Check that y contains enough classes, and no missing labels or continuous values."""
     check_classification_targets(label_array(y, "y"))
     return check_target(y, n_samples, "delta", min_classes=min_classes)
+
+
+def check_conditional(target: Labels | None) -> None:
+    """Reject ``conditional=True`` without classes."""
+    if target is None or target.codes is None:
+        problem = "y is missing" if target is None else "y is continuous"
+        raise ValueError(
+            f"conditional=True compares domains within classes, but {problem}. Pass class labels "
+            "as y, or use conditional=False."
+        )
 
 
 def check_class_weight(class_weight: Any, classes: Array) -> None:
@@ -222,18 +236,22 @@ def weight_argument(estimator: Any, weights: Array | None) -> dict[str, Array]:
     return {} if weights is None else {"sample_weight": weights}
 
 
-def rows_with_weight(sample_weight: Any, X: Any, *labels: Any) -> tuple[Any, ...]:
+def rows_with_weight(
+    sample_weight: Any, X: Any, *labels: Any, kernel: Any = None
+) -> tuple[Any, ...]:
     """Return the checked weights, X and labels of rows whose weight is not zero."""
     weights = check_sample_weight(sample_weight, count_rows(X))
     if weights is None or weights.all():
         return weights, X, *labels
+    if isinstance(kernel, str) and kernel == "precomputed":
+        raise ValueError(
+            'sample_weight contains zeros, which kernel="precomputed" does not support. Remove '
+            "these rows, and their columns in the kernel matrix."
+        )
     rows = np.flatnonzero(weights)
     for name, values in zip(("y", "sample_domain"), labels, strict=False):
-        if values is not None and count_rows(values) != len(weights):
-            raise ValueError(
-                f"{name} has {_entries(count_rows(values))}, but X has {len(weights)} rows. Pass "
-                "one entry per row."
-            )
+        if values is not None:
+            check_length(count_rows(values), name, len(weights))
     kept = (None if values is None else take_rows(values, rows) for values in labels)
     return weights[rows], take_rows(X, rows), *kept
 

@@ -72,8 +72,8 @@ _METAVARS: Any = {int: "N", float: "NUMBER", str: "NAME", list[str]: "NAMES", Pa
 
 
 @dataclass(kw_only=True)
-class FeatureOptions:
-    """Options that select and prepare the feature columns."""
+class ColumnOptions:
+    """Options that select the columns and rows of a table."""
 
     features: Annotated[
         Names, "Feature columns, separated by commas. Default: all except target and domain."
@@ -86,12 +86,6 @@ class FeatureOptions:
         "from each date to the latest date in the table).",
         "PARTS",
     ] = None
-
-
-@dataclass(kw_only=True)
-class ColumnOptions(FeatureOptions):
-    """Options that select the columns and rows of a table."""
-
     drop_domains: Annotated[Names, "Domains to exclude, separated by commas."] = None
 
 

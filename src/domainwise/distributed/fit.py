@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from os import PathLike
 from typing import Any, TypeVar
@@ -101,11 +101,11 @@ def fit_parquet(
             "Remove it from features."
         )
     with nullcontext() if client is None else client.as_current():
-        frame, known_partitions = open_parquet(path, label_columns, feature_names)
+        frame, pieces = open_parquet(path, label_columns, feature_names)
         fitted_copy: Any = copy.copy(estimator)
         if hasattr(fitted_copy, "fit_partitions"):
-            y, sample_domain = labels
-            fitted_copy.fit_partitions(partitions_of(frame, y, sample_domain, known_partitions))
+            # The tasks that sum a partition's rows also read them.
+            fitted_copy.fit_partitions(replace(partitions_of(frame, *labels), **pieces))
         else:  # raises an error that names the estimator to use
             fitted_copy.fit(frame, *labels)
     estimator.__dict__ = fitted_copy.__dict__

@@ -18,7 +18,6 @@ import fsspec
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from domainwise.algebra.backends.dask import KnownPartitions
 from domainwise.algebra.gram.dask.graphs import Deferred
 from domainwise.tables.files import arrow_frame, folder_values, index_columns, is_data_file
 from domainwise.tables.names import check_names
@@ -60,7 +59,7 @@ class Footer:
 
 def open_parquet(
     path: Any, label_columns: list[str], features: list[str] | None
-) -> tuple[Any, KnownPartitions]:
+) -> tuple[Any, dict[str, Any]]:
     """Open Parquet files as a Dask data frame; also return its partitions.
 
     The path is a file, a folder or a glob pattern, on any storage that fsspec can open. If
@@ -84,9 +83,11 @@ def open_parquet(
                 )
     meta = arrow_frame(schema.empty_table(), columns, footers[0].folder_columns, exact=False)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
-    lengths = tuple(piece.n_rows for piece in pieces)
-    deferred_pieces = tuple(Deferred(read_piece, piece, columns) for piece in pieces)
-    return frame, KnownPartitions(lengths, tuple(piece.source for piece in pieces), deferred_pieces)
+    return frame, {
+        "rows": [Deferred(read_piece, piece, columns) for piece in pieces],
+        "lengths": tuple(piece.n_rows for piece in pieces),
+        "sources": tuple(piece.source for piece in pieces),
+    }
 
 
 def _is_numeric(dtype: Any) -> bool:

@@ -22,15 +22,8 @@ from sklearn.model_selection import (
 from sklearn.utils import check_random_state
 
 from domainwise.base.arguments import check_arguments
-from domainwise.base.arrays import (
-    Array,
-    ArrayLike,
-    MaybeArray,
-    Seed,
-    content_keys,
-    evenly_spaced,
-)
-from domainwise.base.inputs import check_sample_domain, count_rows
+from domainwise.base.arrays import Array, ArrayLike, MaybeArray, Seed, content_keys, evenly_spaced
+from domainwise.base.inputs import check_length, check_sample_domain, count_rows
 from domainwise.base.messages import RowFoldsWarning, warn_caller
 from domainwise.base.process import filtered_warnings
 
@@ -122,11 +115,8 @@ class LeaveDomainsOut(BaseCrossValidator):
         """
         domain_codes, n_domains = self._domain_codes(groups)
         for name, labels in (("groups", domain_codes), ("y", y)):
-            if labels is not None and count_rows(labels) != count_rows(X):
-                raise ValueError(
-                    f"{name} has {count_rows(labels)} entries, but X has {count_rows(X)} rows. "
-                    "Pass one entry per row."
-                )
+            if labels is not None:
+                check_length(count_rows(labels), name, count_rows(X))
         order = np.arange(n_domains)
         if len(test_sets := self._test_sets(n_domains)) < n_domains:
             order = content_order(X, y, domain_codes)
@@ -392,6 +382,11 @@ def draw_rows(domain_codes: Array, max_rows: int | None, random_state: int) -> A
         for code, size in enumerate(sample_sizes)
     ]
     return np.sort(np.concatenate(samples))
+
+
+def sample_rows(domain_codes: Array, max_rows: int) -> Array:
+    """Draw rows as :func:`draw_rows` does, but at least two from each domain."""
+    return draw_rows(domain_codes, max(max_rows, 2 * len(np.unique(domain_codes))), 0)
 
 
 def spaced_rows(domain_codes: Array, max_rows: int) -> Array:

@@ -22,6 +22,7 @@ from domainwise.algebra.gram.dask.graphs import Deferred, calls, constant, run, 
 from domainwise.base.arrays import Array, available_memory
 from domainwise.distributed import parquet
 from domainwise.estimators.ensemble.batches import Moments
+from domainwise.held_out.folds import draw_rows
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import (
     TableModel,
@@ -42,6 +43,8 @@ N_COPIES = 4
 SAMPLE_ROWS, SAMPLE_PIECES = 40_000, 20
 #: Maximum number of rows in a prediction task. A longer row group is read by several tasks.
 TASK_ROWS = 2 * CHUNK_ROWS
+#: Maximum number of sampled rows that are predicted for the calibration.
+HELD_OUT_ROWS = 5000
 METHOD = "invariantridge"  #: the method that can be fitted to sums over rows
 
 
@@ -265,6 +268,7 @@ class LargeTable:
         model = clone(search.estimator).fit_partitions(partitions)
         # New rows will be passed as arrays, whose columns have no names.
         del model.feature_names_in_
+        self._hold_out(model, reader, n_rows)
         search.set_fitted(model, model.best_params_, model.cv_results_["params"])
         notes = [
             f"the table does not fit in memory, so column types were inferred from "
@@ -273,6 +277,8 @@ class LargeTable:
         if schema.numbers:
             sample_text = f"{len(self.table.y)} sampled rows"
             notes.append(f"missing numbers are replaced by the medians of {sample_text}")
+        if class_labels and model.curve_ is None:
+            notes.append("there are no probabilities, because a class is not in the sampled rows")
         if statistics.n_left_out:
             notes.append(f"{statistics.n_left_out} rows have no target or domain and are left out")
         sample_notes = [note for note in self.table.notes if "rows have no" not in note]
@@ -289,6 +295,18 @@ class LargeTable:
         watch.categories_ = [sorted(counts) for counts in statistics.categories]
         steps = [("watch", watch), ("prepare", preprocessor), ("model", search)]
         return TableModel(Pipeline(steps), schema, info)
+
+    def _hold_out(self, model: Any, reader: Reader, n_rows: int) -> None:
+        """Predict sampled rows of held-out domains, by which probabilities are calibrated."""
+        table, classes = self.table, reader.labels[0]
+        domain_codes = np.unique(table.sample_domain, return_inverse=True)[1]
+        drawn = draw_rows(domain_codes, max(HELD_OUT_ROWS, 2 * len(table.domains)), 0)
+        y = table.y[drawn]
+        if classes:
+            y = np.array([classes[str(label)] for label in y])
+        if not classes or len(np.unique(y)) == len(classes):
+            Z = reader.preprocessor.transform(table.X.iloc[drawn])
+            model.hold_out(Z, y, domain_codes[drawn], len(drawn) / n_rows)
 
 
 def apply_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:

@@ -318,10 +318,7 @@ DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
         "predicts the mean target in the source domains for every row",
     ),
     "svm": "support vector machine with an RBF kernel and tuned C and gamma",
-    "linear": (
-        "logistic regression with a tuned penalty",
-        "ridge regression with a tuned penalty",
-    ),
+    "linear": ("logistic regression with a tuned penalty", "ridge regression with a tuned penalty"),
     "boosting": "gradient boosting with 100 trees and a tuned number of leaves",
     "coir": f"{_DCM_TEXT} with domain_weight 0 {_LINEAR_TEXT} gamma and ridge",
     "dica": f"domain-invariant component analysis {_LINEAR_TEXT} gamma and lam",

@@ -12,10 +12,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
-from sklearn.model_selection import (
-    FixedThresholdClassifier,
-    TunedThresholdClassifierCV,
-)
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR
 from sklearn.utils.metaestimators import available_if
@@ -32,13 +29,9 @@ from domainwise.base.inputs import (
 from domainwise.base.signatures import arguments
 from domainwise.estimators.adaptation.adapter import Adaptable, model_outputs
 from domainwise.held_out.calibration import decisions
-from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve, improves
-from domainwise.held_out.folds import Split, domain_folds, draw_rows
-from domainwise.held_out.scoring.measures import (
-    choose_measure,
-    counts_by_domain,
-    positive_last,
-)
+from domainwise.held_out.calibration.curves import Curve, fit_domain_curve, improves
+from domainwise.held_out.folds import Split, domain_folds, sample_rows
+from domainwise.held_out.scoring.measures import choose_measure, counts_by_domain, positive_last
 from domainwise.held_out.scoring.predictions import (
     HeldOut,
     MetaEstimator,
@@ -48,18 +41,8 @@ from domainwise.held_out.scoring.predictions import (
     has_argument,
     weights_classes,
 )
-from domainwise.held_out.search.driver import (
-    Candidate,
-    Data,
-    Race,
-    held_out_outputs,
-    search,
-)
-from domainwise.held_out.search.scores import (
-    SmoothScore,
-    as_score,
-    outputs,
-)
+from domainwise.held_out.search.driver import Candidate, Data, Race, held_out_outputs, search
+from domainwise.held_out.search.scores import SmoothScore, as_score, outputs
 from domainwise.models.candidates import MethodSearchKind, in_units
 
 MAX_INNER_FOLDS = 5  #: maximum number of folds of source domains on which arguments are chosen
@@ -157,9 +140,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         row_indices = np.arange(len(y))
         if not self.searches:
             is_svm = isinstance(self.estimator, (SVC, SVR)) and not self.own
-            max_rows = SVM_SEARCH_ROWS if is_svm else SEARCH_ROWS
-            max_rows = max(max_rows, 2 * (int(domain_codes.max()) + 1))
-            row_indices = draw_rows(domain_codes, max_rows, 0)
+            row_indices = sample_rows(domain_codes, SVM_SEARCH_ROWS if is_svm else SEARCH_ROWS)
         data = Data(X, y, None if domains is None else np.asarray(domains), weights=weights)
         search_data = data if len(row_indices) == len(y) else data.take(row_indices)
         y_and_codes = y[row_indices], domain_codes[row_indices]
@@ -273,7 +254,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         """
         y = np.asarray(y)
         domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
-        rows = draw_rows(domain_codes, max(SEARCH_ROWS, 2 * (int(domain_codes.max()) + 1)), 0)
+        rows = sample_rows(domain_codes, SEARCH_ROWS)
         domains = None if sample_domain is None else np.asarray(sample_domain)
         data = Data(X, y, domains, weights=check_sample_weight(sample_weight, len(y))).take(rows)
         y, domain_codes, values = y[rows], domain_codes[rows], []
@@ -294,9 +275,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         else:
             targets = codes_of(targets, classes)
             if not hasattr(self, "predict_proba"):
-                codes = np.unique(domain_codes, return_inverse=True)[1]
-                row_weights = equal_weights(codes, sample_weight=weights)
-                self.curve_, _ = fit_curve(outputs, targets, row_weights, sample_weight=weights)
+                self.curve_ = fit_domain_curve(outputs, targets, domain_codes, weights)
                 outputs = self.curve_.probabilities(outputs)
         self.held_out_ = HeldOut.from_rows(targets, domain_codes, outputs, weights=weights)
 
@@ -331,13 +310,15 @@ class MethodSearch(Adaptable, MetaEstimator):
         self.held_out_ = getattr(self.estimator_, "held_out_", None)
         if isinstance(self.estimator_, decisions.Decisions) or self.held_out_ is not None:
             return self
+        held_out_weights = None
+        if values is not None:
+            is_held_out = np.isfinite(values).all(axis=1)
+            rows, values = np.arange(len(y))[rows][is_held_out], values[is_held_out]
+            held_out_weights = None if weights is None else weights[rows]
         if not is_classification:
             if values is not None:
-                is_held_out = np.isfinite(values).all(axis=1)
-                targets, codes = (array[rows][is_held_out] for array in (y, domain_codes))
-                weights = None if weights is None else weights[rows][is_held_out]
-                columns = targets.astype(np.float64), codes, values[is_held_out]
-                self.held_out_ = HeldOut.from_rows(*columns, weights=weights)
+                held_out = y[rows].astype(np.float64), domain_codes[rows], values
+                self.held_out_ = HeldOut.from_rows(*held_out, weights=held_out_weights)
             return self
         class_codes, n_classes = codes_of(y, self.classes_), len(self.classes_)
         counts = counts_by_domain(class_codes, domain_codes, n_classes, weights)
@@ -345,19 +326,15 @@ class MethodSearch(Adaptable, MetaEstimator):
             rule = decisions.rule_for(self.decision, counts, self.metric, self._positive)
             self._rule = None if self._decides_itself(rule) else rule
             return self
-        is_held_out = np.isfinite(values).all(axis=1)
-        values, class_codes = values[is_held_out], class_codes[rows][is_held_out]
-        domain_codes = np.unique(domain_codes[rows][is_held_out], return_inverse=True)[1]
-        weights = None if weights is None else weights[rows][is_held_out]
+        labels = class_codes[rows], np.unique(domain_codes[rows], return_inverse=True)[1]
         curve = self._own_curve
-        if curve is None or improves(values, class_codes, domain_codes, curve, weights):
-            row_weights = equal_weights(domain_codes, sample_weight=weights)
-            curve, _ = fit_curve(values, class_codes, row_weights, sample_weight=weights)
-            self.curve_ = curve
-        held_out = class_codes, domain_codes, curve.probabilities(values)
-        self.held_out_ = HeldOut.from_rows(*held_out, weights=weights)
+        if curve is None or improves(values, *labels, curve, held_out_weights):
+            curve = self.curve_ = fit_domain_curve(values, *labels, held_out_weights)
+        held_out = *labels, curve.probabilities(values)
+        self.held_out_ = HeldOut.from_rows(*held_out, weights=held_out_weights)
         options: Any = {"scoring": self.metric, "positive": self._positive, "counts": counts}
-        self._rule = decisions.choose_rule(self.decision, *held_out, **options, weights=weights)
+        options["weights"] = held_out_weights
+        self._rule = decisions.choose_rule(self.decision, *held_out, **options)
         return self
 
     @property

@@ -192,12 +192,6 @@ def test_conditional_descriptors_are_centred_within_each_class(rng, y):
     np.testing.assert_allclose(F @ F.T, within, atol=1e-12)
 
 
-def test_conditional_without_classes_is_an_error(rng, d):
-    for target in (None, continuous(rng.normal(size=40))):
-        with pytest.raises(ValueError, match="conditional=True needs class labels. Pass them as y"):
-            label_rows(40, target, categories(d), conditional=True)
-
-
 def test_group_counts_give_the_same_label_space_as_rows(y, d):
     groups, counts = np.unique(y * 4 + d, return_counts=True)
     for conditional in (False, True):

@@ -15,19 +15,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.algebra.gram import DenseGram, Gram, StreamedGram
-from domainwise.algebra.gram.dense import check_dense_memory
+from domainwise.algebra.gram import Gram, StreamedGram
 from domainwise.algebra.gram.sums import Cells, NystromSums, sum_cells, sum_rows
-from domainwise.algebra.gram.tiles import cross_product, kernel_matrix
+from domainwise.algebra.gram.tiles import cross_product
 from domainwise.algebra.kernels.approximations import Basis
-from domainwise.algebra.kernels.functions import (
-    Kernel,
-    check_kernel,
-    check_precomputed,
-    make_kernel,
-)
-from domainwise.algebra.labels import Feature, RowLabels, label_rows
-from domainwise.base.arrays import Array, is_dask, is_tensor
+from domainwise.algebra.kernels.functions import Kernel, check_kernel, make_kernel
+from domainwise.base.arrays import Array, cast, is_dask, is_tensor
 from domainwise.base.inputs import Labels, check_sample_domain, check_target, validate_rows
 from domainwise.base.messages import warn_caller
 
@@ -121,11 +114,7 @@ NAN_ADVICE = "Impute such values, or remove the rows that contain them."
 class Backend:
     """The computations that depend on the type of X; this class is for NumPy arrays."""
 
-    dense_gram: Callable[..., Gram] = DenseGram
     streamed_gram: Callable[..., Gram] = StreamedGram
-    check_precomputed: Callable[[Any], bool] = staticmethod(check_precomputed)
-    check_dense_memory: Callable[..., None] = staticmethod(check_dense_memory)
-    kernel_matrix: Callable[[Kernel, Any], Any] = staticmethod(kernel_matrix)
     sum_rows: Callable[..., NystromSums] = staticmethod(sum_rows)
     sum_cells: Callable[..., Cells] = staticmethod(sum_cells)
 
@@ -176,10 +165,6 @@ class Backend:
         """Return the kernel, with its parameters computed from the rows."""
         return check_kernel(make_kernel(kernel, rows, **arguments), rows)
 
-    def label_rows(self, rows: Any, *features: Feature | None, **options: Any) -> RowLabels:
-        """Build the label space of the rows; see :func:`~.labels.factors.label_rows`."""
-        return label_rows(len(rows), *features, **options)
-
     def indexable(self, rows: Any) -> Any:
         """Return rows in a form that can be indexed with NumPy arrays and returns NumPy arrays."""
         return np.asarray(rows)
@@ -189,14 +174,6 @@ class Backend:
         return None
 
     # Fitted models
-
-    def copy_rows(self, rows: Any) -> Any:
-        """Return rows that do not change when the caller changes X."""
-        return np.array(rows)
-
-    def like_rows(self, values: Any, rows: Any) -> Any:
-        """Return ``values`` with the precision and partitions of the rows."""
-        return np.asarray(values, dtype=rows.dtype)
 
     def finish_fit(self, model: Any, X: Any) -> None:
         """Finish a fit, for example by moving the model's arrays to the device of X."""
@@ -212,7 +189,7 @@ class Backend:
             Z = rows @ expansion.dual
         else:
             Z = self.cross_product(expansion.kernel, rows, expansion.landmarks, expansion.dual)
-        return self.like_rows(Z + expansion.intercept, rows)
+        return cast(Z + expansion.intercept, rows.dtype)
 
     def predict(self, model: Any, method: str, rows: Any) -> Any:
         """Call the given method of a fitted model on rows."""

@@ -14,30 +14,13 @@ from sklearn import get_config
 from sklearn.utils.validation import validate_data
 
 from domainwise.algebra.backends.base import NAN_ADVICE, Backend
-from domainwise.algebra.gram.dask.graphs import (
-    Deferred,
-    Task,
-    calls,
-    constant,
-    run,
-    task,
-    tree,
-    unwrap,
-)
+from domainwise.algebra.gram.dask.graphs import Task, calls, constant, run, task, tree, unwrap
 from domainwise.algebra.gram.sums import NystromSums
 from domainwise.base.arrays import Array, evenly_spaced, is_dask
+from domainwise.base.inputs import check_length
 from domainwise.base.messages import listed
 
 ALIGN_ADVICE = "Rechunk or repartition one of them so that their partitions contain the same rows."
-
-
-@dataclass(frozen=True)
-class KnownPartitions:
-    """Lengths and names of a data frame's partitions, known before the partitions are read."""
-
-    lengths: tuple[int, ...]
-    sources: tuple[str, ...]  #: name of each partition in error messages
-    deferred_rows: tuple[Deferred, ...]  #: rows of each partition, read by the task that uses them
 
 
 @dataclass(frozen=True)
@@ -58,11 +41,7 @@ class Layout:
         for name, labels in (("y", y), ("sample_domain", domains)):
             if labels is not None:
                 labels = labels.to_numpy() if hasattr(labels, "to_numpy") else np.asarray(labels)
-                if len(labels) != len(X):
-                    raise ValueError(
-                        f"{name} has {len(labels)} entries, but X has {len(X)} rows. Pass one "
-                        "label per row."
-                    )
+                check_length(len(labels), name, len(X))
             label_arrays.append(labels)
         return X, label_arrays[0], label_arrays[1]
 
@@ -102,16 +81,10 @@ class Partitions:
         return self.rows[i], y, domains, self.sources[i]
 
 
-def partitions_of(
-    X: Any, y: Any, sample_domain: Any, known_partitions: KnownPartitions | None = None
-) -> Partitions:
+def partitions_of(X: Any, y: Any, sample_domain: Any) -> Partitions:
     """Return the partitions of Dask collections, and check that they match as far as is known."""
     layout, empty_X, y, sample_domain = separate_labels(X, y, sample_domain)
     y, domains = (None if labels is None else tasks_of(labels) for labels in (y, sample_domain))
-    if known_partitions is not None:
-        rows = list(known_partitions.deferred_rows)
-        lengths, sources = known_partitions.lengths, known_partitions.sources
-        return Partitions(layout, empty_X, rows, y, domains, lengths, sources)
     rows, sources = tasks_of(X), tuple(f"partition {i}" for i in range(n_partitions(X)))
     return Partitions(layout, empty_X, rows, y, domains, known_lengths(X), sources)
 

@@ -12,9 +12,14 @@ from sklearn.utils.validation import validate_data
 from domainwise.algebra.backends.base import NAN_ADVICE, Backend, move
 from domainwise.algebra.gram.torch import operator
 from domainwise.algebra.kernels.approximations import Basis
-from domainwise.algebra.labels import RowLabels, label_rows
 from domainwise.base.arrays import Array, precision_name, to_device_of, to_host
-from domainwise.base.inputs import Labels, check_sample_domain, check_target, plain_array
+from domainwise.base.inputs import (
+    Labels,
+    check_length,
+    check_sample_domain,
+    check_target,
+    plain_array,
+)
 
 Tensor = Any
 
@@ -110,16 +115,6 @@ class TorchBackend(Backend):
                 "them with to(device)."
             )
 
-    @staticmethod
-    def check_dense_memory(n_samples: int, task: str) -> None:
-        """Do nothing: torch raises an error if an allocation fails."""
-
-    def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
-        """Build the label space of the rows, with its array ``dense`` on the device."""
-        labels = label_rows(len(rows), *features, **options)
-        dense = None if labels.dense is None else to_device_of(labels.dense, rows)
-        return replace(labels, dense=dense)
-
     def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
         """Return ``(k(rows, support) - kernel.constant) dual``."""
         return operator.kernel_product(kernel, support, rows)(dual.double())
@@ -127,14 +122,6 @@ class TorchBackend(Backend):
     def indexable(self, rows: Any) -> Any:
         """Return an object whose rows are copied to the host when they are indexed."""
         return HostRows(rows) if isinstance(rows, torch.Tensor) else np.asarray(rows)
-
-    def copy_rows(self, rows: Tensor) -> Tensor:
-        """Return a copy of the rows."""
-        return rows.clone()
-
-    def like_rows(self, values: Tensor, rows: Tensor) -> Tensor:
-        """Return values in the precision of the rows."""
-        return values.to(rows.dtype)
 
     def finish_fit(self, model: Any, X: Tensor) -> None:
         """Move fitted arrays to the device of X, and convert coefficients to its precision."""
@@ -182,9 +169,6 @@ def _encode_integers(labels: Any, n_rows: int, kernel: Any, name: str) -> Labels
         is_integer = torch.isfinite(labels) & (labels == labels.round())
         if not bool(is_integer.all()):
             return None
-    if len(labels) != n_rows:
-        raise ValueError(
-            f"{name} has {len(labels)} entries, but X has {n_rows} rows. Pass one label per row."
-        )
+    check_length(len(labels), name, n_rows)
     names, codes = labels.unique(sorted=True, return_inverse=True)
     return Labels(codes=codes, names=to_host(names))

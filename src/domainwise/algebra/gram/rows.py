@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,9 @@ class RowsGram(Gram):
     ) -> None:
         if not isinstance(device, str):  # the device of a tensor
             self.xp, dtype = sys.modules["torch"], str(dtype).removeprefix("torch.")
-        self.labels, self.device, self.dtype = labels, device, np.dtype(dtype)
+        self.device, self.dtype = device, np.dtype(dtype)
+        basis = None if labels.dense is None else self.to_device(labels.dense)
+        self.labels = replace(labels, dense=basis)
         self.n_samples, self.n_rows = labels.space.n_samples, n_rows
         self.roots = None if labels.roots is None else self.to_device(labels.roots)
         self.tol, self.max_iter, self.seed, self.verbose = tol, max_iter, seed, verbose

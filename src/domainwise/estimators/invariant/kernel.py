@@ -208,7 +208,7 @@ class InvariantKernel(
             )
             check_dense_memory(len(X), "the exact kernel", advice)
         no_labels, use_dense = unlabelled_rows(len(X)), store_gram or len(X) <= DENSE_ROWS
-        gram, stored_K, self._positive = make_gram(Backend(), X, kernel, no_labels, dense=use_dense)
+        gram, stored_K, self._positive = make_gram(X, kernel, no_labels, dense=use_dense)
         # An infinite weight amplifies rounding errors, so use the stored K if there is one.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
         KF = gram.centred_product(F, multiply)
@@ -414,11 +414,7 @@ def check_invariance_labels(
             "conditional=True compares domains within classes: pass y, or use conditional=False."
         )
     classes = inputs.check_target(y, n_samples, "auto", min_classes=1)
-    if classes.codes is None:
-        raise ValueError(
-            "conditional=True compares domains within classes, but y is continuous. Use "
-            "conditional=False."
-        )
+    inputs.check_conditional(classes)
     return domains, classes
 
 

@@ -33,7 +33,7 @@ from domainwise.base.signatures import InvarianceArguments, arguments, with_shar
 from domainwise.estimators.conformal import fit_rows
 from domainwise.estimators.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
 from domainwise.estimators.projections.projection import one_thread_if_small
-from domainwise.held_out.calibration.curves import class_columns, equal_weights, fit_curve
+from domainwise.held_out.calibration.curves import class_columns, fit_domain_curve
 from domainwise.held_out.calibration.decisions import Decisions, choose_rule
 from domainwise.held_out.folds import domain_folds, row_folds
 from domainwise.held_out.scoring.measures import counts_by_domain
@@ -99,15 +99,6 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     @abstractmethod
     def _check_and_fit(self, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
         """Check X and y, and fit the SVM to them."""
-
-    def _rows_with_weight(self, weights: Any, X: Array, *labels: Any) -> Any:
-        weights, X_kept, *labels_kept = inputs.rows_with_weight(weights, X, *labels)
-        if self.kernel == "precomputed" and len(X_kept) < len(X):
-            raise ValueError(
-                'sample_weight contains zeros, which kernel="precomputed" does not support. Remove '
-                "these rows, and their columns in the kernel matrix."
-            )
-        return weights, X_kept, *labels_kept
 
     def _fit_machine(self, X: Array, y: Array, sample_domain: Any, weights: Any) -> None:
         if self.kernel != "precomputed":  # the solver's result depends on the order of rows
@@ -249,7 +240,8 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
 
     def _check_and_fit(self, X: Any, y: Any, sample_domain: Any, weights: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
-        weights, X, y, sample_domain = self._rows_with_weight(weights, X, y, sample_domain)
+        rows, kernel = (X, y, sample_domain), self.kernel
+        weights, X, y, sample_domain = inputs.rows_with_weight(weights, *rows, kernel=kernel)
         target = inputs.check_classes(y, len(X))
         inputs.check_class_weight(self.class_weight, target.names)
         if self.decision != "auto" and not self.probability:
@@ -298,15 +290,13 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         values, y_test = np.concatenate(outputs), y[test_rows]
         domain_codes = np.zeros(len(y_test), dtype=np.intp)
         if domain_labels.codes is not None:
-            domain_codes = np.unique(domain_labels.codes[test_rows], return_inverse=True)[1]
+            domain_codes = domain_labels.codes[test_rows]
         weights = None if weights is None else weights[test_rows]
-        row_weights = equal_weights(domain_codes, sample_weight=weights)
-        class_codes, values = np.searchsorted(self.classes_, y_test), class_columns(values)
-        self.curve_, _ = fit_curve(values, class_codes, row_weights, sample_weight=weights)
-        self._class_counts = counts_by_domain(
-            class_codes, domain_codes, len(self.classes_), weights
-        )
-        held_out = class_codes, domain_codes, self.curve_.probabilities(values)
+        labels = np.searchsorted(self.classes_, y_test), domain_codes
+        values = class_columns(values)
+        self.curve_ = fit_domain_curve(values, *labels, weights)
+        self._class_counts = counts_by_domain(*labels, len(self.classes_), weights)
+        held_out = *labels, self.curve_.probabilities(values)
         self.decision_rule_ = choose_rule(self.decision, *held_out, weights=weights)
 
     def predict(self, X: ArrayLike) -> Array:
@@ -413,7 +403,8 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
                 "is continuous. Use conditional=False."
             )
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
-        weights, X, y, sample_domain = self._rows_with_weight(weights, X, y, sample_domain)
+        rows, kernel = (X, y, sample_domain), self.kernel
+        weights, X, y, sample_domain = inputs.rows_with_weight(weights, *rows, kernel=kernel)
         inputs.check_target(y, len(X), "rbf", min_classes=1)  # libsvm needs finite float64 values
         # Linear SVMs penalize their intercept, so the target is centred.
         is_exact = self._is_exact(len(X))

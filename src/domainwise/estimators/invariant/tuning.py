@@ -48,7 +48,7 @@ from domainwise.estimators.invariant.kernel import (
 from domainwise.estimators.invariant.machines import InvariantMachine
 from domainwise.estimators.projections.exact import make_gram
 from domainwise.estimators.projections.projection import one_thread_if_small, resolved_kernel
-from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
+from domainwise.held_out.calibration.curves import Curve, class_columns, fit_domain_curve
 from domainwise.held_out.calibration.decisions import Decisions
 from domainwise.held_out.folds import Split, domain_folds, without_rows
 from domainwise.held_out.scoring.measures import check_task, counts_by_domain
@@ -80,7 +80,7 @@ class SplitKernels:
     ) -> SplitKernels:
         """Evaluate a machine's kernel among training rows, and between new and training rows."""
         kernel = kernel or resolved_kernel(machine, Backend(), X)
-        gram, _, _ = make_gram(Backend(), X, kernel, unlabelled_rows(len(X)), dense=True)
+        gram, _, _ = make_gram(X, kernel, unlabelled_rows(len(X)), dense=True)
         cross = centred_cross(kernel, X_new, X, gram.row_means)
         return cls(symmetrized(gram.K), cross, gram.tolerance)
 
@@ -420,12 +420,8 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
         is_held_out = np.isfinite(values).all(axis=(0, 2))
         y, domains = class_codes[is_held_out], domain_codes[is_held_out]
         row_weights = None if weights is None else weights[is_held_out]
-        new_codes = np.unique(domains, return_inverse=True)[1]
-        domain_weights = equal_weights(new_codes, sample_weight=row_weights)
         values = values[:, is_held_out]
-        self.curves_ = [
-            fit_curve(v, y, domain_weights, sample_weight=row_weights)[0] for v in values
-        ]
+        self.curves_ = [fit_domain_curve(v, y, domains, row_weights) for v in values]
         pairs = zip(self.curves_, values, strict=True)
         probabilities = np.mean([curve.probabilities(v) for curve, v in pairs], axis=0)
         self.held_out_ = HeldOut.from_rows(y, domains, probabilities, weights=row_weights)

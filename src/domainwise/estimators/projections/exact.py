@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from domainwise.algebra import labels as factors
-from domainwise.algebra.backends import Backend, refuse_dask
+from domainwise.algebra.backends import Backend, backend_of, refuse_dask
+from domainwise.algebra.gram import DenseGram
+from domainwise.algebra.gram.dense import check_dense_memory
+from domainwise.algebra.gram.tiles import kernel_matrix
 from domainwise.algebra.kernels.functions import Kernel, positive_part, refuse_unsound
 from domainwise.algebra.methods import pencils, scatter
 from domainwise.algebra.methods.components import standardize
 from domainwise.base.arguments import NON_NEGATIVE
-from domainwise.base.arrays import Array, cast, namespace
-from domainwise.base.inputs import Labels, check_n_components, count_rows, rows_with_weight
+from domainwise.base.arrays import Array, cast, copied, is_tensor, namespace
+from domainwise.base.inputs import Labels, check_n_components, rows_with_weight
 from domainwise.base.signatures import (
     ComponentArguments,
     DomainArguments,
@@ -43,19 +46,15 @@ class KernelProjection(projection.MethodProjection):
         fast_name = f"Fast{type(self).__name__}"
         refuse_dask(self, X, f"Use {fast_name}, which computes on the cluster")
         rows = backend.check_rows(self, X, ensure_min_samples=2)
-        weights, rows, y, sample_domain = rows_with_weight(weights, rows, y, sample_domain)
-        if self.kernel == "precomputed" and len(rows) < count_rows(X):
-            raise ValueError(
-                'sample_weight contains zeros, which kernel="precomputed" does not support. Remove '
-                "these rows, and their columns in the kernel matrix."
-            )
+        arrays = rows, y, sample_domain
+        weights, rows, y, sample_domain = rows_with_weight(weights, *arrays, kernel=self.kernel)
         check_n_components(self.n_components, len(rows))
         target, domain = self._check_labels(backend, y, sample_domain, rows)
         self._warn_about_domains(sample_domain, domain, len(rows))
         used_domain = domain if self._uses_domain else None
-        labels = self._label_rows(backend, rows, target, used_domain, weights)
+        labels = self._label_rows(len(rows), target, used_domain, weights)
         kernel = projection.resolved_kernel(self, backend, rows, weights)
-        gram, indefinite_K, eigenvectors = self._gram(backend, rows, kernel, labels)
+        gram, indefinite_K, eigenvectors = self._gram(rows, kernel, labels)
         is_continuous = target is not None and target.values is not None
         solution = self._solve(gram, labels.space, is_continuous)
         solution = standardize(gram, solution, labels.space, warn=self.n_components is not None)
@@ -70,24 +69,19 @@ class KernelProjection(projection.MethodProjection):
             embedding = embedding - self._offset
         self.__dict__.pop("X_fit_", None)  # from an earlier fit
         if kernel.name != "precomputed":
-            self.X_fit_ = backend.copy_rows(rows)
-        self.embedding_ = backend.like_rows(embedding, rows)
+            self.X_fit_ = copied(rows)
+        self.embedding_ = cast(embedding, rows.dtype)
         self.n_iter_ = int(solution.info.get("n_iterations", 1))
 
     def _label_rows(
-        self,
-        backend: Backend,
-        rows: Any,
-        target: Labels | None,
-        domain: Labels | None,
-        weights: Array | None,
+        self, n_rows: int, target: Labels | None, domain: Labels | None, weights: Array | None
     ) -> factors.RowLabels:
         if domain is not None and domain.n_categories == 1:
             domain = None
-        return backend.label_rows(
-            rows,
-            self._feature(target, "target", len(rows), weights),
-            self._feature(domain, "domain", len(rows), weights),
+        return factors.label_rows(
+            n_rows,
+            self._feature(target, "target", n_rows, weights),
+            self._feature(domain, "domain", n_rows, weights),
             conditional=self.conditional,
             target_values=None if target is None else target.values,
             weights=weights,
@@ -105,7 +99,7 @@ class KernelProjection(projection.MethodProjection):
         tolerance = n * max_residual
         return factors.continuous_feature(labels.values, kernel, gamma, tolerance, name, weights)
 
-    def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
+    def _gram(self, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
         """Return the result of :func:`make_gram` for this estimator's solver."""
         options = {name: getattr(self, name) for name in ("tol", "max_iter", "verbose")}
         options["seed"] = projection.fixed_seed(self.random_state)
@@ -116,22 +110,17 @@ class KernelProjection(projection.MethodProjection):
                 'ridge=0 needs the full Gram matrix, which solver="exact" does not store. Use '
                 'solver="dense" or solver="auto".'
             )
-        if use_lapack and kernel.name != "precomputed":
-            backend.check_dense_memory(len(rows), "ridge=0" if has_no_ridge else 'solver="dense"')
+        # For tensors, torch raises an error if an allocation fails.
+        if use_lapack and kernel.name != "precomputed" and not is_tensor(rows):
+            check_dense_memory(len(rows), "ridge=0" if has_no_ridge else 'solver="dense"')
         if use_lapack:
             options["lapack"] = True
         use_dense = use_lapack or len(rows) <= DENSE_ROWS
-        return make_gram(backend, rows, kernel, labels, dense=use_dense, **options)
+        return make_gram(rows, kernel, labels, dense=use_dense, **options)
 
 
 def make_gram(
-    backend: Backend,
-    rows: Any,
-    kernel: Kernel,
-    labels: factors.RowLabels,
-    *,
-    dense: bool,
-    **options: Any,
+    rows: Any, kernel: Kernel, labels: factors.RowLabels, *, dense: bool, **options: Any
 ) -> tuple[Any, Any, Any]:
     """Return the Gram operator, the kernel matrix, and its eigenvectors with positive eigenvalues.
 
@@ -140,9 +129,9 @@ def make_gram(
     is_precomputed = kernel.name == "precomputed"
     if not (is_precomputed or dense):
         refuse_unsound(kernel, len(rows))
-        return backend.streamed_gram(rows, kernel, labels, **options), None, None
+        return backend_of(rows).streamed_gram(rows, kernel, labels, **options), None, None
     indefinite_K = eigenvectors = None
-    matrix = backend.copy_rows(rows) if is_precomputed else backend.kernel_matrix(kernel, rows)
+    matrix = copied(rows) if is_precomputed else kernel_matrix(kernel, rows)
     if not kernel.sound:
         if labels.roots is not None:
             raise ValueError(
@@ -151,7 +140,7 @@ def make_gram(
             )
         indefinite_K = cast(matrix, namespace(matrix).float64)
         matrix, eigenvectors = positive_part(indefinite_K)
-    return backend.dense_gram(matrix, labels, rows.dtype, **options), indefinite_K, eigenvectors
+    return DenseGram(matrix, labels, rows.dtype, **options), indefinite_K, eigenvectors
 
 
 __all__ = ["COIR", "DCM", "DICA", "KPCA", "MDA", "MIDA", "SCA"]

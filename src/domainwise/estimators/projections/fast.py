@@ -178,39 +178,32 @@ class OnePass:
 
     def _facts_about_sums(self) -> dict[str, str]:
         """Describe, by name, everything that sums which can be merged have in common."""
-        record, names = self._first_batch, self._sum_arguments
-        columns: dict[str, Any] = {
-            "the number of columns": self.n_features_in_,  # type: ignore[attr-defined]
-            "the list of column names": getattr(self, "feature_names_in_", None),
+        facts = {
+            "the number of columns": describe(self.n_features_in_),  # type: ignore[attr-defined]
+            "the list of column names": describe(getattr(self, "feature_names_in_", None)),
+            DOMAINS_KEY: self._first_batch.get(DOMAINS_KEY, "missing"),
+            "the content of y": self._kinds[0],
+            "the content of sample_domain": self._kinds[1],
         }
-        kernels: list[Any] = [nystrom.kernel for nystrom in self._maps]
-        points: dict[str, Any] = {
-            f"the array of {'frequencies' if nystrom.triangle is None else 'landmarks'} "
-            f"for kernel {i}": nystrom.landmarks
-            for i, nystrom in enumerate(self._maps, 1)
-        }
+        names, kernels = self._sum_arguments, [nystrom.kernel for nystrom in self._maps]
+        facts |= {n: text for n, text in self._first_batch.items() if names is None or n in names}
         resolved: dict[str, Any] = {
             "gamma": [k.gamma for k in kernels if k.name not in ("linear", "cosine")],
             'the mean of the first batch, which kernel="linear" subtracts,': [
-                k.origin for k in kernels if k.name == "linear"
+                k.origin for k in kernels if isinstance(k, Kernel) and k.name == "linear"
             ],
-            **{f"the dtype of {name}": str(array.dtype) for name, array in points.items()},
-            **points,
         }
+        for i, nystrom in enumerate(self._maps, 1):
+            points = "frequencies" if nystrom.triangle is None else "landmarks"
+            name = f"the array of {points} for kernel {i}"
+            dtype = str(nystrom.landmarks.dtype)
+            resolved |= {f"the dtype of {name}": dtype, name: nystrom.landmarks}
         for role in ("target", "domain"):
             label_map = vars(self).get(f"_{role}_map")
             if label_map is not None:
                 gamma = None if label_map.kernel is None else label_map.kernel.gamma
                 resolved |= {f"{role}_gamma": gamma, f"{role}_landmarks": label_map.points}
-        return {
-            **{name: describe(value) for name, value in columns.items()},
-            DOMAINS_KEY: record.get(DOMAINS_KEY, "missing"),
-            **dict(
-                zip(("the content of y", "the content of sample_domain"), self._kinds, strict=True)
-            ),
-            **{name: text for name, text in record.items() if names is None or name in names},
-            **{name: describe(value) for name, value in resolved.items()},
-        }
+        return facts | {name: describe(value) for name, value in resolved.items()}
 
     @property
     def label_rules(self) -> LabelRules:

@@ -135,7 +135,7 @@ class ExactFold(RowFold):
         """Gram operator of the training rows, without labels."""
         X = self.data.X
         labels = unlabelled_rows(len(X), self.data.weights)
-        return self.template._gram(backend_of(X), X, self.kernel, labels)[0]
+        return self.template._gram(X, self.kernel, labels)[0]
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
@@ -143,8 +143,8 @@ class ExactFold(RowFold):
         if conditional != template.conditional:  # some projections do not have this argument
             template.set_params(conditional=conditional)
         domain = data.domain if template._uses_domain else None
-        gram, backend = copy(self._operator), backend_of(data.X)
-        gram.labels = template._label_rows(backend, data.X, data.target, domain, data.weights)
+        gram, n_rows = copy(self._operator), len(data.X)
+        gram.labels = template._label_rows(n_rows, data.target, domain, data.weights)
         return gram, gram.labels.space
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:

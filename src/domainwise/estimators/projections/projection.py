@@ -18,7 +18,7 @@ from domainwise.algebra.backends.base import Movable, from_portable, to_device, 
 from domainwise.algebra.gram import Gram
 from domainwise.algebra.gram.nystrom import NystromMap
 from domainwise.algebra.kernels.approximations import Basis
-from domainwise.algebra.kernels.functions import Kernel
+from domainwise.algebra.kernels.functions import Kernel, check_precomputed
 from domainwise.algebra.labels import LabelSpace, max_residual_trace
 from domainwise.algebra.methods.components import Components
 from domainwise.base.arrays import (
@@ -30,7 +30,7 @@ from domainwise.base.arrays import (
     to_device_of,
     to_host,
 )
-from domainwise.base.inputs import Labels, count_rows, warn_about_domains
+from domainwise.base.inputs import Labels, check_conditional, count_rows, warn_about_domains
 from domainwise.base.process import single_blas_thread
 
 #: Up to this many rows in memory, BLAS uses one thread.
@@ -232,12 +232,8 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                     "labels as y."
                 )
         domain = backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
-        if self.conditional and (target is None or target.codes is None):
-            problem = "y is missing" if target is None else "y is continuous"
-            raise ValueError(
-                f"conditional=True compares domains within classes, but {problem}. Pass class "
-                "labels as y, or use conditional=False."
-            )
+        if self.conditional:
+            check_conditional(target)
         return target, domain
 
     def _warn_about_domains(self, sample_domain: Any, domain: Labels, n_rows: int) -> None:
@@ -288,7 +284,7 @@ def resolved_kernel(
     estimator: Any, backend: Backend, rows: Any, weights: Array | None = None
 ) -> Kernel:
     """Check the kernel of an estimator, and compute its parameters from the rows."""
-    is_sound = estimator.kernel != "precomputed" or backend.check_precomputed(rows)
+    is_sound = estimator.kernel != "precomputed" or check_precomputed(rows)
     names = ("gamma", "degree", "coef0", "kernel_params")
     arguments = {name: getattr(estimator, name) for name in names}
     kernel = backend.resolve_kernel(estimator.kernel, rows, weights=weights, **arguments)

@@ -40,7 +40,13 @@ from domainwise.estimators.projections.projection import one_thread_if_small
 from domainwise.estimators.ridge import tuning
 from domainwise.estimators.ridge.problem import Penalties, RidgeProblem, needs_predictions
 from domainwise.estimators.ridge.scores import NumberRule, Rows
-from domainwise.held_out.folds import Split, draw_rows, leaves_domains_out, without_rows
+from domainwise.held_out.folds import (
+    Split,
+    domain_folds,
+    draw_rows,
+    leaves_domains_out,
+    without_rows,
+)
 from domainwise.held_out.scoring.measures import counts_by_domain
 from domainwise.held_out.scoring.predictions import HeldOut
 from domainwise.held_out.search.driver import (
@@ -376,6 +382,24 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         self.members_, self.best_params_ = list(candidates), dict(candidates[0])
         self.expansions_ = tuning.average_members(maps, problems, self.members_)
         return self
+
+    def hold_out(self, X: Array, y: Array, sample_domain: Array, share: float) -> None:
+        """Store held-out predictions for some of the rows of sums, and calibrate a classifier.
+
+        The members are fitted to these rows, without each of five groups of domains in turn.
+        ``share`` is the number of these rows divided by the number of all rows.
+        """
+        rows = self._checked_rows(Backend(), X, y, sample_domain, None)
+        options: Any = {"classification": is_classifier(self), "max_splits": 5}
+        splits, _ = domain_folds(rows.y, rows.codes()[1], **options)
+        members = [{**member, "alpha": share * member["alpha"]} for member in self.members_]
+        values = []
+        for train, test in splits:
+            train_rows = X[train], y[train], sample_domain[train]
+            model = clone(self).fit_candidates(*train_rows, members)
+            values.append(model._values(rows.X[test]))
+        indices = np.concatenate([test for _, test in splits])
+        self._record_held_out((rows, np.concatenate(values), indices))
 
     def _map_and_penalties(
         self, candidate: Candidate, grids: Sequence[Any], rows: Rows, landmarks: Any

@@ -67,7 +67,7 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
     curve_ : Curve or None
         Calibration curve that converts values into probabilities. None after ``partial_fit`` and
         after a fit to a Dask collection, which store no rows; ``predict_proba`` is then missing,
-        and ``decision`` is applied to values of class indicators, which are not calibrated.
+        and ``decision`` is applied to estimates of probabilities that are not calibrated.
     {ridge_fitted}
 
     See Also

@@ -119,6 +119,15 @@ def fit_curve(
     return curves[best_index], losses[best_index]
 
 
+def fit_domain_curve(
+    values: Array, class_codes: Array, domains: Array, sample_weight: Array | None
+) -> Curve:
+    """Fit a curve to rows from held-out domains, which have equal weights."""
+    domain_codes = np.unique(domains, return_inverse=True)[1]
+    weights = equal_weights(domain_codes, sample_weight=sample_weight)
+    return fit_curve(values, class_codes, weights, sample_weight=sample_weight)[0]
+
+
 #: Maximum number of groups of domains that :func:`improves` holds out.
 MAX_GROUPS = 10
 

@@ -20,6 +20,7 @@ from domainwise.algebra.gram.tiles import upper_tiles
 from domainwise.base.arguments import METRIC_CONSTRAINTS, check_arguments
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import (
+    check_length,
     check_same_length,
     checked_labels,
     encode_labels,
@@ -287,7 +288,7 @@ def mmd(
     check_arguments("mmd", METRIC_CONSTRAINTS, gamma=gamma, block_size=block_size)
     domain_codes, domains = encode_labels(sample_domain, "sample_domain")
     evaluate_tile, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
-    _check_length(len(domain_codes), "sample_domain", n_samples)
+    check_length(len(domain_codes), "sample_domain", n_samples, "Z")
     # A row has weight 1 / (rows in its domain), so that sums over tiles are means over pairs.
     weights = np.zeros((n_samples, len(domains)))
     weights[np.arange(n_samples), domain_codes] = 1.0 / np.bincount(domain_codes)[domain_codes]
@@ -394,11 +395,11 @@ def invariance_report(
     check_arguments("invariance_report", METRIC_CONSTRAINTS, **arguments)
     domain_codes, domains = encode_labels(sample_domain, "sample_domain")
     evaluate_z, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
-    _check_length(len(domain_codes), "sample_domain", n_samples)
+    check_length(len(domain_codes), "sample_domain", n_samples, "Z")
     tile_functions = [evaluate_z, tiles.delta_tile(domain_codes)]
     if y is not None:
         evaluate_y, n_target_rows = tiles.kernel_tile(y, "y", "auto", target_gamma)
-        _check_length(n_target_rows, "y", n_samples)
+        check_length(n_target_rows, "y", n_samples, "Z")
         tile_functions.append(evaluate_y)
     inner_products = tiles.centred_inner_products(tile_functions, n_samples, block_size)
     distances = mmd(Z, domain_codes, gamma=gamma, block_size=block_size)
@@ -412,10 +413,3 @@ def invariance_report(
         domain_mmd=domain_mmd,
         domains=domains,
     )
-
-
-def _check_length(length: int, name: str, n_samples: int) -> None:
-    if length != n_samples:
-        raise ValueError(
-            f"{name} has {length} entries, but Z has {n_samples} rows. Pass one entry per row."
-        )

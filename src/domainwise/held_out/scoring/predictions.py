@@ -25,7 +25,7 @@ from sklearn.utils.validation import has_fit_parameter
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import as_sortable, plain_array
 from domainwise.base.messages import listed, quoted
-from domainwise.held_out.folds import draw_rows
+from domainwise.held_out.folds import sample_rows
 
 #: Maximum number of rows whose predictions are stored with a model.
 MAX_HELD_OUT = 20_000
@@ -208,7 +208,7 @@ class Predictions(BaseEstimator):
     def labels(self) -> Array:
         """Predicted classes or numbers."""
         rule = None if self.classes is None else applied_rule(self.estimator)
-        if rule is None:
+        if rule is None or not _provides("predict_proba")(self):
             labels = as_sortable(self._call("predict"), "the result of predict")
             if self.classes is None and labels.dtype.kind not in "biuf":
                 raise ValueError(f"predict returned {labels.dtype} values instead of numbers")
@@ -306,9 +306,7 @@ class HeldOut:
         single precision, because there may be many classes.
         """
         rows = np.arange(len(y)) if rows is None else rows
-        domain_codes = np.unique(domain[rows], return_inverse=True)[1]
-        n_domains = int(domain_codes.max()) + 1
-        rows = rows[draw_rows(domain_codes, max(MAX_HELD_OUT, 2 * n_domains), 0)]
+        rows = rows[sample_rows(domain[rows], MAX_HELD_OUT)]
         dtype = np.float32 if y.dtype.kind in "iu" else np.float64
         context = None if context is None else context[rows].astype(dtype)
         if members is not None:

@@ -163,8 +163,7 @@ def _svm_is_valid(svm: Any) -> bool:
         and _is_size(svm.n_features_in_, n_features)
         and _is_array(svm.support_, (n_vectors,), "int32", below=n_rows)
         and _is_array(
-            svm.support_vectors_,
-            (0, 0) if svm.kernel == "precomputed" else (n_vectors, n_features),
+            svm.support_vectors_, (0, 0) if svm.kernel == "precomputed" else (n_vectors, n_features)
         )
         and _is_array(svm._dual_coef_, (n_classes - 1, n_vectors))
         and _is_array(svm._intercept_, (n_pairs,))

@@ -87,11 +87,6 @@ def unwrap(value: Any) -> Any:
     return value
 
 
-def call(function: Callable[..., Any], *arguments: Any) -> Task:
-    """Return a task that calls a function once."""
-    return dask.delayed(function, pure=False, traverse=False)(*arguments)
-
-
 def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Task]:
     """Return one task per tuple of arguments, all in one group.
 
@@ -105,10 +100,10 @@ def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) ->
 
 def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
     """Return a task that merges the results of all tasks, ``FAN_IN`` adjacent ones at a time."""
-    level_tasks = list(tasks)
+    level_tasks, make_task = list(tasks), dask.delayed(merge, pure=False, traverse=False)
     while len(level_tasks) > 1:
         groups = [level_tasks[i : i + FAN_IN] for i in range(0, len(level_tasks), FAN_IN)]
-        level_tasks = [call(merge, group) if len(group) > 1 else group[0] for group in groups]
+        level_tasks = [make_task(group) if len(group) > 1 else group[0] for group in groups]
     return level_tasks[0]
 
 
