@@ -16,6 +16,7 @@ from domainwise.base.inputs import (
     check_sample_weight,
     checked_labels,
     encode_labels,
+    real_numbers,
 )
 from domainwise.held_out.scoring.pooling import (
     SCALES,
@@ -360,7 +361,7 @@ class SiteRows(NamedTuple):
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, such as 0.95; got {level!r}.")
         y = events_of(checked_labels(y_true, "y_true"), pos_label)
-        p = np.asarray(proba, dtype=np.float64)
+        p = real_numbers(proba, "proba")
         p = p[:, 1] if p.ndim == 2 and p.shape[1] == 2 else p
         if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
             raise ValueError(
