@@ -216,6 +216,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
     ----------
     A. Wu (2021), "Domain generalization via domain-based covariance minimization",
     arXiv:2110.06298.
+
     C. Cortes and V. Vapnik (1995), "Support-vector networks", Machine Learning 20,
     doi:10.1007/BF00994018.
 
@@ -373,6 +374,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     ----------
     A. Wu (2021), "Domain generalization via domain-based covariance minimization",
     arXiv:2110.06298.
+
     A. J. Smola and B. Schoelkopf (2004), "A tutorial on support vector regression", Statistics and
     Computing 14, doi:10.1023/B:STCO.0000035301.49549.88.
 
