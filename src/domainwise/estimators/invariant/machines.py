@@ -281,7 +281,8 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
                 "Probabilities were calibrated on stratified folds of rows instead of held-out "
                 f"domains, because {reason}. They may be overconfident on unseen domains."
             )
-        unfitted_model, outputs = clone(self).set_params(probability=False), []
+        options: Any = {"probability": False, "decision": "auto"}
+        unfitted_model, outputs = clone(self).set_params(**options), []
         for train, test in splits:
             columns = train if self.kernel == "precomputed" else slice(None)
             model = fit_rows(unfitted_model, X[:, columns], y, domains, train, weights)
