@@ -20,6 +20,7 @@ from domainwise.algebra.gram.tiles import upper_tiles
 from domainwise.base import inputs
 from domainwise.base.arguments import METRIC_CONSTRAINTS, check_arguments
 from domainwise.base.arrays import Array
+from domainwise.base.files import to_json
 
 
 def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
@@ -332,10 +333,8 @@ class InvarianceReport:
         values : dict
             Attributes by name.
         """
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in vars(self).items()
-        }
+        report: dict[str, Any] = to_json(self, lambda number: number)
+        return report
 
 
 def invariance_report(
