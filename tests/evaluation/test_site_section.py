@@ -125,7 +125,9 @@ def test_values_are_pooled_over_domains_with_a_prediction_interval(binary):
         "calibration slope",
     ]
     pooled = binary.calibration().pooled["slope"]
-    low, high = map(float, rows["calibration slope"]["prediction interval (true value)"].text.split(" to "))
+    low, high = map(
+        float, rows["calibration slope"]["prediction interval (true value)"].text.split(" to ")
+    )
     assert (low, high) == pytest.approx(pooled.true_range, abs=0.06)
     assert rows["calibration slope"]["domains"].text == str(pooled.n_sites)
     assert rows["AUC"]["I²"].text.endswith(" %")
