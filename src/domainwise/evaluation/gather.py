@@ -344,7 +344,7 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
         "other_measure": problem.classification and measure.name != problem.measure.name,
     }
     texts = [NOTES[key].format(**values) for key, applies in conditions.items() if applies]
-    left_out = [f"{key}: {reason}." for key, reason in evaluation.left_out.items()]
+    left_out = [f"{key}: {reason.rstrip('.')}." for key, reason in evaluation.left_out.items()]
     return [*problem.notes, *texts, *filter(None, [decision_note(problem)]), *left_out]
 
 

@@ -489,7 +489,6 @@ def coverage_by_domain(
             domain_codes[is_other],
             weights[is_other],
             are_probabilities=output_name == "probabilities",
-            coverage=level,
         )
         threshold = quantiles.threshold(level)
         mean = partial(np.average, weights=predictions[domain].row_weights)

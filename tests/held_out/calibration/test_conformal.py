@@ -18,6 +18,7 @@ from domainwise import SiteAdapter
 from domainwise.datasets import make_synthetic
 from domainwise.held_out.calibration.quantiles import (
     DomainQuantiles,
+    approximate_thresholds,
     needed_domains,
     reported_coverage,
     scores_by_class,
@@ -157,8 +158,6 @@ def test_approximate_thresholds_are_finite_and_nested(n_domains, seed):
     # Without a guarantee, thresholds are never larger than with it.
     for coverage in (0.5, 0.8, 0.9, 0.92):
         assert quantiles.threshold(coverage) <= brute_threshold(scores, domains, coverage)
-    only = DomainQuantiles.approximately(scores, domains, are_probabilities=False, coverage=0.9)
-    assert only.threshold(0.9) <= quantiles.threshold(0.9)
 
 
 def test_standard_errors_of_shares_are_those_over_domains():
@@ -183,12 +182,8 @@ def test_standard_errors_of_shares_are_those_over_domains():
         shares = [np.mean(g <= factor * q * (1 + 1e-12)) for g, q in pairs]
         if np.mean(shares) - 0.5 * np.std(shares, ddof=1) / np.sqrt(11) >= 0.9 - 1e-9:
             break
-    expected = min(factor * quantile(groups), brute_threshold(scores, domains, 0.9))
-    # With all coverages, the threshold is not smaller than that of a smaller coverage.
-    quantiles = DomainQuantiles.approximately(
-        scores, domains, are_probabilities=False, coverage=0.9
-    )
-    assert quantiles.threshold(0.9) == pytest.approx(expected)
+    (threshold,) = approximate_thresholds([(g, np.ones(len(g))) for g in groups], np.array([0.9]))
+    assert threshold == pytest.approx(factor * quantile(groups))
 
 
 def test_a_perfect_model_has_a_small_threshold():

@@ -223,6 +223,7 @@ def adapt_class_shares(
     Examples
     --------
     >>> import numpy as np
+    >>> from domainwise.selection import adapt_class_shares
     >>> p = np.array([[0.9, 0.1]] * 70 + [[0.1, 0.9]] * 30)
     >>> adapt_class_shares(p, [0.5, 0.5], prior_rows=0).mean(axis=0).round(3).tolist()
     [0.75, 0.25]

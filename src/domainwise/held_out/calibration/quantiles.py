@@ -100,13 +100,11 @@ class DomainQuantiles(Thresholds):
         weights: Array | None = None,
         *,
         are_probabilities: bool,
-        coverage: float | None = None,
     ) -> DomainQuantiles:
         """Create quantiles that are finite from three domains on, without a guarantee.
 
         Thresholds are at most those of :func:`approximate_thresholds`. ``are_probabilities`` tells
-        whether scores are 1 - p; they are then scaled as -log(p). With ``coverage``, thresholds are
-        computed for this coverage only.
+        whether scores are 1 - p; they are then scaled as -log(p).
         """
         quantiles = cls.from_scores(scores, domains, weights)
         if quantiles.n_domains < FEW_DOMAINS[0]:
@@ -119,9 +117,8 @@ class DomainQuantiles(Thresholds):
         order = np.argsort(scores, kind="stable")
         rows_by_domain = [order[domains[order] == domain] for domain in np.unique(domains)]
         groups = [(scores[rows], weights[rows]) for rows in rows_by_domain]
-        steps = np.arange(COVERAGE_STEPS) if coverage is None else [_step(coverage) - 1]
-        thresholds = np.full(COVERAGE_STEPS, np.inf)
-        thresholds[steps] = approximate_thresholds(groups, (np.array(steps) + 1) / COVERAGE_STEPS)
+        coverages = np.arange(1, COVERAGE_STEPS + 1) / COVERAGE_STEPS
+        thresholds = approximate_thresholds(groups, coverages)
         if are_probabilities:
             thresholds = -np.expm1(-thresholds)
         return replace(quantiles, approximate=thresholds)
@@ -134,15 +131,11 @@ class DomainQuantiles(Thresholds):
             index = int(np.searchsorted(self.levels, coverage - TOLERANCE))
             threshold = float(self.scores[min(index, len(self.scores) - 1)])
         if self.approximate is not None:
-            threshold = min(threshold, float(self.approximate[_step(coverage) - 1]))
+            step = math.ceil(coverage * COVERAGE_STEPS - TOLERANCE)
+            threshold = min(threshold, float(self.approximate[step - 1]))
         elif n_domains < n_needed and warn:
             warn_few_domains(coverage, n_domains, f"at least {n_needed}")
         return threshold
-
-
-def _step(coverage: float) -> int:
-    """The number of a coverage among the ``COVERAGE_STEPS``, rounded up."""
-    return math.ceil(coverage * COVERAGE_STEPS - TOLERANCE)
 
 
 def warn_few_domains(coverage: float, n_domains: int, needed: str) -> None:
