@@ -170,7 +170,8 @@ def forest_caption(
     texts = {"pooled": "", "tau": "", "chance": f"; dashed: {constant.label}" if constant else ""}
     if pooled is not None:
         scale = f", {pooled.scale} scale" * (pooled.scale != "identity")
-        texts["pooled"] = CAPTIONS["forest_pooled"].format(scale=scale)
+        new = " and for a new domain" * (pooled.true_range is not None)
+        texts["pooled"] = CAPTIONS["forest_pooled"].format(scale=scale, new=new)
         if pooled.tau is not None and pooled.tau_interval is not None:
             values = dict(zip(("low", "high"), pooled.tau_interval, strict=True))
             values |= {"tau": pooled.tau, "i2": pooled.i2 or 0.0}
@@ -236,16 +237,7 @@ def shift_picture(evaluation: Results) -> Picture | None:
 # The recommended method on each held-out domain --------------------------------------------------
 
 #: Names of estimates in tables.
-TITLES = {
-    "auc": "AUC",
-    "oe": "O/E",
-    "intercept": "calibration intercept",
-    "slope": "calibration slope",
-    "ppv": "PPV",
-    "npv": "NPV",
-    "net_benefit": "net benefit",
-    "treat_all": "net benefit of treating all",
-}
+TITLES: dict[str, str] = verdict.TEXTS["titles"]
 Columns = dict[str, dict[Any, str]]  #: texts by heading, then by domain
 DomainPredictions = Mapping[Any, Outputs]  #: a method's predictions by held-out domain
 
