@@ -3,7 +3,6 @@
 What holds for every estimator is in ``tests/test_common.py`` and ``tests/base``.
 """
 
-
 import numpy as np
 import pytest
 from sklearn.base import clone
