@@ -9,7 +9,7 @@ To add a type, write a class and add it to ``_TYPES``; grids are in ``held_out/s
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -140,6 +140,8 @@ class MemberType:
     #: Arguments that the candidates of a batch share; None puts each candidate in its own batch.
     shared_arguments: ClassVar[tuple[str, ...] | None] = None
     n_average: ClassVar[int] = 1
+    #: Whether fewer candidates are averaged if this is better on held-out domains.
+    may_average_fewer: ClassVar[bool] = False
     #: Maximum number of rows to which estimators are fitted; None for no limit.
     max_rows: ClassVar[int | None] = 20_000
     #: Whether fits are so slow that domains are held out in fewer groups.
@@ -170,8 +172,11 @@ class MemberType:
         race = Race() if score.scoring is None else None
         with one_thread():
             search_result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
-            assert search_result.held_out is not None
-            mean = search_result.held_out.mean(axis=0, dtype=np.float64)
+            values: Any = search_result.held_out
+            counts = range(1 if self.may_average_fewer else len(values), len(values) + 1)
+            means = [values[:n].mean(axis=0, dtype=np.float64) for n in counts]
+            scores = [np.nanmean(score.selection_scores(mean)) for mean in means]
+            mean, n_chosen = means[np.argmax(scores)], counts[np.argmax(scores)]
             curve = bounds = None
             if score.n_classes:
                 curve = score.curve(mean)
@@ -179,7 +184,8 @@ class MemberType:
             else:
                 bounds, predictions = score.safe_bounds(mean)
         output_settings = (score.n_classes, self.clip, curve, bounds)
-        return Member(name, in_context, search_result.chosen, [], *output_settings), predictions
+        chosen = search_result.chosen[:n_chosen]
+        return Member(name, in_context, chosen, [], *output_settings), predictions
 
     def fit_member(self, member: Member, data: dict[bool, MemberData]) -> Member:
         """Fit the selected candidates to all rows, given without and with context."""
@@ -343,30 +349,26 @@ class _Boosting(MemberType):
     """
 
     name, path, max_rows, expensive = "boosting", "max_iter", None, True
+    n_average, may_average_fewer = 2, True  #: shapes of trees
     shared_arguments: ClassVar[tuple[str, ...]] = ("max_depth", "max_leaf_nodes")
-    #: Largest numbers of rounds for symmetric trees, and for HistGradientBoosting.
-    max_rounds: ClassVar[int] = 120
-    histogram_rounds: ClassVar[int] = 100
+    max_rounds: ClassVar[int] = 120  #: largest number of rounds for all shapes of trees
     settings: ClassVar[Candidate] = {}  #: arguments that all candidates share
 
     def candidates(self, data: Any) -> list[Candidate]:
-        candidates: list[Candidate] = [
-            {**shape, self.path: max(2, n_rounds // divisor)}
-            for shape, n_rounds in self.shapes(data)
+        candidates = [
+            {**shape, self.path: max(2, min(shape[self.path], self.max_rounds) // divisor)}
+            for shape in self.shapes(data)
             for divisor in (8, 4, 2, 1)
         ]
         most_rounds = max((2 * hint[self.path] for hint in data.hints), default=np.inf)
         candidates = [c for c in candidates if c[self.path] <= most_rounds]
-        return restrict(candidates, data.hints, self.shared_arguments)
+        # With context, boosting takes twice as long, and one shape fewer is compared.
+        hints = data.hints[: max(1, len(self.shapes(data)) - 1)]
+        return restrict(candidates, hints, self.shared_arguments)
 
-    def shapes(self, data: Any) -> list[tuple[Candidate, int]]:
+    def shapes(self, data: Any) -> Sequence[Mapping[str, Any]]:
         """Return the shapes of trees to compare, with the largest number of rounds for each."""
-        depths, leaves = data.sizes.symmetric_depths, data.sizes.boosting_leaves
-        rates = {"max_leaf_nodes": list(leaves), "learning_rate": list(leaves.values())}
-        shapes = [dict(zip(rates, pair, strict=True)) for pair in zip(*rates.values(), strict=True)]
-        return [({"max_depth": depth}, self.max_rounds) for depth in depths] + [
-            (shape, self.histogram_rounds) for shape in shapes
-        ]
+        return data.sizes.boosting
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         model = self.fit_candidate(data, batch[-1], data.sample(train, self.max_rows))
@@ -407,9 +409,9 @@ class _OtherBoosting(_Boosting):
         with needs_extra(f"the member {self.name!r}", "boosting"):
             import_module(self.name)
 
-    def shapes(self, data: Any) -> list[tuple[Candidate, int]]:
+    def shapes(self, data: Any) -> list[Candidate]:
         """Return the sizes of trees to compare, with the largest number of rounds."""
-        return [({self.shared_arguments[0]: size}, self.max_rounds) for size in self.sizes]
+        return [{self.shared_arguments[0]: n, self.path: self.max_rounds} for n in self.sizes]
 
     def stages(self, model: Any, X: Array, round_counts: Sequence[int]) -> Iterator[Array]:
         """Yield log-probabilities or predictions after each of these numbers of rounds."""
