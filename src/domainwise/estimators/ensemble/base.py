@@ -187,8 +187,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             if score.classes is not None:
                 rows = problem.scores[True].rows
                 share_args = (score.domain_codes[rows], problem.context_domains)
-                mixes = (weighting.context_mix, weighting.plain_mix)
-                relative = [mix[rows] / self._source_shares for mix in mixes]
+                scored_mixes = (weighting.context_mix[rows], weighting.plain_mix[rows])
+                relative = [mix / self._source_shares for mix in scored_mixes]
                 self._shares = ShareRange.of_sources(relative[0], *share_args)
                 self._plain_shares = ShareRange.of_sources(relative[1], *share_args)
 
@@ -220,15 +220,16 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         """Return the type of a named member, or of a pair of a name and an estimator."""
         if isinstance(member, str) and member in MEMBER_TYPES:
             return MEMBER_TYPES[member]()
-        name, estimator = member if isinstance(member, tuple) and len(member) == 2 else ("", None)
+        is_pair = isinstance(member, tuple) and len(member) == 2
+        name, estimator = member if is_pair else ("", None)
         if not hasattr(estimator, "fit") or isinstance(estimator, type):
             raise ValueError(
                 f"members contains {member!r}. Choose from {', '.join(MEMBER_TYPES)}, or pass your "
                 "own estimators as (name, estimator) pairs."
             )
         needed_type, wrong_type = ("classifier", "regressor")[:: 1 if is_classifier(self) else -1]
-        tags = estimator.__sklearn_tags__() if hasattr(estimator, "__sklearn_tags__") else None
-        if getattr(tags, "estimator_type", None) == wrong_type:
+        get_tags: Any = getattr(estimator, "__sklearn_tags__", None)
+        if get_tags is not None and get_tags().estimator_type == wrong_type:
             raise ValueError(
                 f"members contains {name!r}, a {type(estimator).__name__}, which is a "
                 f"{wrong_type}. Pass a {needed_type} to {type(self).__name__}."

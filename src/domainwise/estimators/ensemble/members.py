@@ -489,8 +489,9 @@ class _InvariantRidge(MemberType):
         if not data.hints:
             rows = data.sample(np.arange(len(data.X)), KERNEL_ROWS)
             sets = (tuple(np.flatnonzero(np.isin(rows, indices)) for indices in s) for s in splits)
-            sample: list[Any] = [data.at(rows), [s for s in sets if len(s[0]) and len(s[1])]]
-            member, _ = super().search(*sample, score.take(rows), name, **options)
+            used_splits: list[Any] = [s for s in sets if len(s[0]) and len(s[1])]
+            sample, sample_score = data.at(rows), score.take(rows)
+            member, _ = super().search(sample, used_splits, sample_score, name, **options)
             data = replace(data, hints=member.parameters)
         kernels = list(dict.fromkeys((c["kernel"], c["gamma"]) for c in data.hints))[:n_kernels]
         hints = [c for c in data.hints if (c["kernel"], c["gamma"]) in kernels]
