@@ -520,8 +520,8 @@ def many_rows(monkeypatch):
 def test_members_depend_on_the_number_of_rows():
     few, many = grids.ensemble_sizes(600), grids.ensemble_sizes(20_000)
     assert set(many.members) < set(few.members)
-    assert all("max_depth" in shape for shape in few.boosting)
-    assert all("max_leaf_nodes" in shape for shape in many.boosting)
+    assert all("max_depth" in shape for shape in few.boosting["classes"])
+    assert all("max_leaf_nodes" in shape for shape in many.boosting["classes"])
     assert few.landmarks < many.landmarks < grids.ensemble_sizes(10**6).landmarks
     limits = [sizes.max_rows for sizes in grids.ENSEMBLE]
     assert limits == sorted(limits)

@@ -368,7 +368,9 @@ class _Boosting(MemberType):
 
     def shapes(self, data: Any) -> Sequence[Mapping[str, Any]]:
         """Return the shapes of trees to compare, with the largest number of rounds for each."""
-        return data.sizes.boosting
+        shapes: Sequence[Mapping[str, Any]]
+        shapes = data.sizes.boosting["classes" if data.n_classes else "numbers"]
+        return shapes
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         model = self.fit_candidate(data, batch[-1], data.sample(train, self.max_rows))
