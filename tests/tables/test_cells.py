@@ -86,7 +86,7 @@ def test_the_same_table_gives_the_same_model_however_it_is_written(frame, tmp_pa
 
 def prepared_pieces(path, schema, chunk_rows=40):
     """The features of a file that is read in chunks."""
-    pieces = open_table(path, in_chunks=True).frames(schema.features, chunk_rows)
+    pieces = open_table(path).frames(schema.features, chunk_rows)
     return pandas.concat([schema.prepare(piece) for piece in pieces], ignore_index=True)
 
 
@@ -419,11 +419,11 @@ def test_a_semicolon_wins_over_commas_within_names(tmp_path):
 
 
 def readings(texts, monkeypatch, na=()):
-    """How a column is read with Arrow, and without."""
+    """How a column is read if its numbers are read together, and if each is read by itself."""
     for is_fast in (True, False):
         with monkeypatch.context() as patch:
             if not is_fast:
-                patch.setattr(Cells, "_simple_texts", None)
+                patch.setattr(Cells, "_read_simple_numbers", lambda *_: None)
             column = Cells(pandas.Series(texts), na)
             mark, marks = learn_marks({"x": column})
             kind = learn_kind(column, mark or marks.get("x"))

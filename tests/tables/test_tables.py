@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 from domainwise.base.files import replacing, replacing_folder  # noqa: E402
 from domainwise.models.table_model import make_preprocessor  # noqa: E402
 from domainwise.tables.errors import ColumnError, TableError  # noqa: E402
-from domainwise.tables.files import open_table, table_columns, writing_table  # noqa: E402
+from domainwise.tables.files import open_table, writing_table  # noqa: E402
 from domainwise.tables.schema import Schema, check_table, load_table  # noqa: E402
 
 FORMATS = ["csv", "csv.gz", "tsv", "parquet", "feather"]
@@ -93,7 +93,7 @@ def test_every_format_gives_the_same_table(frame, tmp_path, kind):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_pieces_of_a_streamed_table_make_up_the_whole(frame, tmp_path, kind):
     path = write(frame, tmp_path / f"t.{kind}")
-    pieces = list(open_table(path, in_chunks=True).frames(["sex", "age"], 25))
+    pieces = list(open_table(path).frames(["sex", "age"], 25))
     assert [len(piece) for piece in pieces] == [25, 25, 10]
     assert list(pieces[0].columns) == ["sex", "age"]
     together = pandas.concat(pieces, ignore_index=True)
@@ -102,7 +102,7 @@ def test_pieces_of_a_streamed_table_make_up_the_whole(frame, tmp_path, kind):
 
 def test_row_numbers_that_pandas_writes_are_not_features_of_a_parquet_file(frame, tmp_path):
     frame.iloc[::-1].to_parquet(tmp_path / "t.parquet")
-    assert table_columns(tmp_path / "t.parquet") == list(frame.columns)
+    assert open_table(tmp_path / "t.parquet").names == list(frame.columns)
 
 
 def test_decimal_numbers_of_a_parquet_file_are_numbers(frame, tmp_path):
@@ -395,7 +395,7 @@ def test_names_of_folders_are_columns(frame, tmp_path):
     for name, part in frame.groupby("site"):
         (tmp_path / f"site={name}").mkdir()
         part.drop(columns="site").to_parquet(tmp_path / f"site={name}" / "part.parquet")
-    assert sorted(table_columns(tmp_path)) == sorted(frame.columns)
+    assert sorted(open_table(tmp_path).names) == sorted(frame.columns)
     found = read_table(tmp_path, ["site", "age"])
     expected = frame.sort_values("site", kind="stable")[["site", "age"]].reset_index(drop=True)
     pandas.testing.assert_frame_equal(found, expected, check_dtype=False)

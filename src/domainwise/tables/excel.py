@@ -11,11 +11,11 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
 from domainwise.base.messages import listed, quoted
-from domainwise.tables.errors import import_pandas, refuse
+from domainwise.tables.errors import check, import_pandas
 from domainwise.tables.names import complete_names
 
 #: Maximum unpacked size of a workbook, which takes some 20 seconds to read, and of an XML file that
@@ -35,53 +35,42 @@ TOKEN = re.compile(
 DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError, ElementTree.ParseError)
 
 
-class _Sheet(NamedTuple):
-    """A sheet that contains cells."""
-
-    name: str
-    is_visible: bool
-    errors: dict[tuple[int, int], str]  #: errors in cells, by row and column
-
-
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     """Read the first visible sheet that is not empty; also return notes on what was skipped."""
-    from python_calamine import CalamineError, CalamineWorkbook
+    from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
 
-    sheets = sorted(_find_sheets(path), key=lambda sheet: not sheet.is_visible)
-    if not sheets:
-        refuse("empty file", path=path)
-    (sheet_name, is_visible, errors), *other_sheets = sheets
+    errors_by_sheet = _find_errors(path)
     try:
-        sheet = CalamineWorkbook.from_path(path).get_sheet_by_name(sheet_name)
+        book = CalamineWorkbook.from_path(path)
+        visible = {s.name for s in book.sheets_metadata if s.visible == SheetVisibleEnum.Visible}
+        # The sheets with cells; visible ones are first.
+        sheet_names = sorted({**errors_by_sheet}, key=lambda name: name not in visible)
+        check(sheet_names, "empty file", path=path)
+        sheet = book.get_sheet_by_name(sheet_names[0])
         rows, (top, left) = sheet.to_python(), sheet.start or (0, 0)
     except CalamineError as error:
         raise ValueError(error) from None
-    for (row, column), error_value in errors.items():
+    for (row, column), error_value in errors_by_sheet[sheet_names[0]].items():
         rows[row - top][column - left] = error_value
     header_index = _header_index(rows)
-    header = [str(name) for name in rows[header_index]]
-    names = complete_names(header, path, f"sheet {quoted(sheet_name)}")
-    rows = [[_cell_value(cell) for cell in row] for row in rows[header_index + 1 :]]
-    frame = import_pandas().DataFrame(rows, columns=names, dtype=object)
+    sheet_name, *others = [quoted(n) + " (hidden)" * (n not in visible) for n in sheet_names]
+    names = complete_names([str(name) for name in rows[header_index]], path, f"sheet {sheet_name}")
+    frame = import_pandas().DataFrame(rows[header_index + 1 :], columns=names, dtype=object)
     notes = []
     if header_index:
         notes.append(f"{path.name}: rows skipped above the column names: {header_index}")
-    if not is_visible:
-        notes.append(f"{path.name}: sheet {sheet_name!r} was read, although it is hidden")
-    if others := [quoted(s.name) + " (hidden)" * (not s.is_visible) for s in other_sheets]:
-        notes.append(
-            f"{path.name}: only sheet {sheet_name!r} was read, not {listed(others, 8, ', ')}"
-        )
-    return frame.infer_objects(), tuple(notes)
+    if others or sheet_names[0] not in visible:
+        others_text = f", not {listed(others, 8, ', ')}" if others else ""
+        notes.append(f"{path.name}: only sheet {sheet_name} was read{others_text}")
+    return frame.replace("", None).convert_dtypes(), tuple(notes)
 
 
-def _find_sheets(path: Path) -> list[_Sheet]:
-    """Check the size of a workbook, and return the sheets that contain cells."""
+def _find_errors(path: Path) -> dict[str, dict[tuple[int, int], str]]:
+    """Check the size of a workbook; return the errors in cells for each sheet that has cells."""
     with zipfile.ZipFile(path) as archive:
         n_bytes = sum(member.file_size for member in archive.infolist())
-        if n_bytes > MAX_UNPACKED_BYTES:
-            sizes = {"size": n_bytes / 1e6, "limit": MAX_UNPACKED_BYTES / 1e6}
-            refuse("large workbook", path=path, **sizes)
+        sizes = {"size": n_bytes / 1e6, "limit": MAX_UNPACKED_BYTES / 1e6}
+        check(n_bytes <= MAX_UNPACKED_BYTES, "large workbook", path=path, **sizes)
         if (damaged_member := archive.testzip()) is not None:  # or larger than declared
             raise ValueError(f"{damaged_member} is damaged")
         contents = [
@@ -91,14 +80,14 @@ def _find_sheets(path: Path) -> list[_Sheet]:
             raise ValueError("its list of sheets is too long")
         book, links = map(ElementTree.fromstring, contents)
         path_by_id = {link.get("Id"): str(link.get("Target")) for link in links}
-        sheets = []
+        errors_by_sheet = {}
         for sheet in book.findall(".//{*}sheet"):
             identifier = next((v for name, v in sheet.items() if name.endswith("}id")), "")
             xml = archive.read(f"xl/{path_by_id.pop(identifier).removeprefix('/xl/')}")
-            name, is_visible = str(sheet.get("name")), sheet.get("state", "visible") == "visible"
+            name = str(sheet.get("name"))
             if (errors := _scan_sheet(xml, path, name)) is not None:
-                sheets.append(_Sheet(name, is_visible, errors))
-    return sheets
+                errors_by_sheet[name] = errors
+    return errors_by_sheet
 
 
 def _scan_sheet(xml: bytes, path: Path, name: str) -> dict[tuple[int, int], str] | None:
@@ -115,9 +104,9 @@ def _scan_sheet(xml: bytes, path: Path, name: str) -> dict[tuple[int, int], str]
             index = int(position[1]) - 1, _column_index(position[0])
             errors[index] = match[3].decode("ascii", "replace")
     height, width = max(map(int, rows)), max(map(_column_index, letters)) + 1
-    if height * width > max(MAX_AREA, MAX_AREA_PER_CELL * n_cells):
-        extent = {"n_cells": n_cells, "height": height, "width": width}
-        refuse("sparse sheet", path=path, sheet=name, **extent)
+    is_dense = height * width <= max(MAX_AREA, MAX_AREA_PER_CELL * n_cells)
+    extent = {"n_cells": n_cells, "height": height, "width": width}
+    check(is_dense, "sparse sheet", path=path, sheet=name, **extent)
     return errors if n_cells else None
 
 
@@ -149,10 +138,3 @@ def _header_index(rows: Sequence[Sequence[Any]]) -> int:
         if 2 * len(filled_cells) > width:
             return 0
     return 0
-
-
-def _cell_value(cell: Any) -> Any:
-    """Convert a cell to the value that other formats give: 3 instead of 3.0, None if empty."""
-    if cell == "":
-        return None
-    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from domainwise.base.files import replacing
+from domainwise.base.messages import needs_extra
 from domainwise.tables.csv_files import CsvFile
-from domainwise.tables.errors import TableError, import_pandas, refuse
+from domainwise.tables.errors import TableError, check, import_pandas, refuse
 from domainwise.tables.excel import DAMAGED, read_excel
 from domainwise.tables.names import check_names, require_columns
 
@@ -48,65 +49,52 @@ class OpenTable:
 
     def frames(self, columns: Sequence[str], chunk_rows: int | None = None) -> Iterator[Any]:
         """Yield frames of up to ``chunk_rows`` rows; None yields one frame. CSV cells are text."""
-        concat, pending, is_empty = import_pandas().concat, [], True
+        frames, n_rows = filter(len, self.read(list(columns))), 0
         with _read_errors(self.path):
-            for frame in filter(len, self.read(list(columns))):
-                is_empty = False
-                pending.append(frame)
-                while chunk_rows is not None and sum(map(len, pending)) >= chunk_rows:
-                    rows = concat(pending, ignore_index=True)
-                    yield rows[:chunk_rows]
-                    pending = [rows[chunk_rows:]]
-        if is_empty:
-            refuse("no rows", path=self.path)
-        if sum(map(len, pending)):
-            yield concat(pending, ignore_index=True)
+            if chunk_rows is None and (pieces := list(frames)):
+                frames = iter([import_pandas().concat(pieces, ignore_index=True)])
+            for frame in frames:
+                n_rows += len(frame)
+                size = chunk_rows or len(frame)
+                for start in range(0, len(frame), size):
+                    yield frame[start : start + size].reset_index(drop=True)
+        check(n_rows, "no rows", path=self.path)
 
 
 def open_table(
-    path: str | Path,
-    *,
-    encoding: str | None = None,
-    fallback: str | None = None,
-    in_chunks: bool = False,
+    path: str | Path, *, encoding: str | None = None, fallback: str | None = None
 ) -> OpenTable:
     """Open a table and read its column names.
 
     The file extension selects CSV (also ``.gz``), Parquet, Feather or Excel (first visible sheet).
     A folder of Parquet files is read in the order of their names; folder names such as ``site=A``
     inside it become text columns. ``encoding`` is the encoding of a CSV file; None detects it. For
-    ``fallback`` and ``in_chunks``, see
-    :class:`CsvFile`.
+    ``fallback``, see :class:`CsvFile`.
 
     Raises a TableError if the file does not exist, is empty or damaged, or has an unknown encoding,
     lines with different numbers of fields, or unusable column names.
     """
     import_pandas()
     path, notes = Path(path), tuple[str, ...]()
-    if not path.exists():
-        refuse("no file", path=path)
-    if path.is_dir() and not parquet_files(path):
-        refuse("no Parquet files", path=path)
-    if path.is_file() and path.stat().st_size == 0:
-        refuse("empty file", path=path)
+    check(path.exists(), "no file", path=path)
+    check(path.is_dir() or path.stat().st_size, "empty file", path=path)
+    files = parquet_files(path)
+    check(files, "no Parquet files", path=path)
     file_format = existing_format(path)
     read: Callable[[list[str]], Iterator[Any]] = partial(_arrow_frames, path, file_format)
     with _read_errors(path):
         if file_format == "csv":
-            csv_file = CsvFile(path, encoding, fallback=fallback, in_chunks=in_chunks)
+            csv_file = CsvFile(path, encoding, fallback=fallback)
             names, notes = csv_file.names, csv_file.notes
             read = lambda columns: (arrow_frame(b, columns) for b in csv_file.batches(columns))  # noqa: E731
         elif file_format == "excel":
             sheet, notes = read_excel(path)
             names, read = list(sheet.columns), lambda columns: iter([sheet[columns]])
         else:
-            from pyarrow import OSFile, ipc, parquet
+            from pyarrow import dataset
 
-            first_file = parquet_files(path)[0]
-            is_parquet = file_format == "parquet"
-            with OSFile(str(first_file)) as file:
-                schema = parquet.read_schema(file) if is_parquet else ipc.open_file(file).schema
-            folder_columns = folder_values(first_file.as_posix(), path.as_posix())
+            schema = dataset.dataset(files[0], format=file_format).schema
+            folder_columns = folder_values(files[0].as_posix(), path.as_posix())
             names = [name for name in (*schema.names, *folder_columns) if not _is_index(name)]
     check_names(names, str(path))
     return OpenTable(path, names, notes, read)
@@ -128,11 +116,6 @@ def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> st
 def existing_format(path: str | Path) -> str:
     """Return the format of an existing table; a folder is assumed to contain Parquet files."""
     return "parquet" if Path(path).is_dir() else table_format(path)
-
-
-def table_columns(path: str | Path, *, encoding: str | None = None) -> list[str]:
-    """Return the column names of a table without reading its rows."""
-    return open_table(path, encoding=encoding, in_chunks=True).names
 
 
 # Parquet and Feather ------------------------------------------------------------------------------
@@ -226,21 +209,17 @@ def _arrow_frames(path: Path, file_format: str, columns: list[str]) -> Iterator[
 def _read_errors(path: Path) -> Iterator[None]:
     """Convert errors of libraries to errors that name the file."""
     file_format = existing_format(path)
-    format_name = {"csv": "a CSV", "excel": "an Excel"}.get(file_format)
-    format_name = format_name or f"a {file_format.capitalize()}"
     try:
-        yield
+        with needs_extra(f"reading {path}", "excel" if file_format == "excel" else "cli"):
+            yield
     except TableError:
         raise
-    except ModuleNotFoundError as error:
-        extra = "excel" if file_format == "excel" else "cli"
-        raise ImportError(
-            f"{path} is {format_name} file; reading it needs {error.name}: pip install "
-            f'"domainwise[{extra}]"'
-        ) from None
+    except UnicodeDecodeError as error:
+        other_encoding = "cp1252" if error.encoding.startswith("utf") else "cp1251"
+        refuse("wrong encoding", path=path, error=error, encoding=other_encoding)
     except (OSError, EOFError, ValueError, csv.Error, *DAMAGED) as error:
-        reason = "it is damaged or is not " + format_name
-        reason += f" file ({''.join(str(error).splitlines()[:1])})"
+        text = f"the file is damaged, or its format is not {file_format}"
+        reason = f"{text} ({''.join(str(error).splitlines()[:1])})"
         refuse("unreadable", path=path, reason=getattr(error, "strerror", None) or reason)
 
 
@@ -289,9 +268,8 @@ class TableWriter:
 def writing_table(path: str | Path) -> Iterator[TableWriter]:
     """Open a table for writing, in the format that its file extension selects."""
     file_format = table_format(path, FORMATS)
-    with replacing(path) as temporary_path:
-        writer = TableWriter(temporary_path, file_format)
-        try:
-            yield writer
-        finally:
-            writer.close()
+    with (
+        replacing(path) as temporary_path,
+        closing(TableWriter(temporary_path, file_format)) as writer,
+    ):
+        yield writer

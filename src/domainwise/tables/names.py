@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, count
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 from domainwise.base.arrays import Array
 from domainwise.base.messages import listed
 from domainwise.tables.cells import is_numeric
-from domainwise.tables.errors import describe_names, import_pandas, refuse
+from domainwise.tables.errors import check, describe_names, import_pandas, refuse
 
 #: Name for a first column without a name, which is usually an index written by pandas or R. If
 #: another column already has this name, ".1" is added.
@@ -29,10 +29,10 @@ MAX_NAME_LENGTH = 1000
 def check_names(names: Iterable[str], where: str) -> None:
     """Raise a TableError if several columns have the same name, or if a name is very long."""
     counts = Counter(names)
-    if duplicates := [name for name, count in counts.items() if count > 1]:
-        refuse("duplicate names", where=where, names=duplicates)
-    if long_names := [name for name in counts if len(name) > MAX_NAME_LENGTH]:
-        refuse("long name", where=where, name=long_names[0], limit=MAX_NAME_LENGTH)
+    duplicates = [name for name, count in counts.items() if count > 1]
+    check(not duplicates, "duplicate names", where=where, names=duplicates)
+    name = max(counts, key=len, default="")
+    check(len(name) <= MAX_NAME_LENGTH, "long name", where=where, name=name, limit=MAX_NAME_LENGTH)
 
 
 def require_columns(
@@ -63,56 +63,55 @@ def split_names(entries: Sequence[str] | None, names: Iterable[str]) -> list[str
     return [piece if piece in names else piece.strip() for piece in pieces if piece.strip()]
 
 
+def label_columns(target: str, domain: str, weight: str | None = None) -> dict[str, str]:
+    """Return the columns that are not features, by role."""
+    return {"target": target, "domain": domain} | ({} if weight is None else {"weight": weight})
+
+
 def choose_features(
     names: Sequence[str],
-    *,
-    target: str,
-    domain: str,
-    weight: str | None = None,
+    roles: Mapping[str, str],
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
+    *,
     where: str = "the table",
 ) -> tuple[list[str], list[str]]:
     """Return the feature columns, and a note if a column without a name is left out.
 
-    They are ``features``, or all columns except target, domain and weight. Those in ``drop`` are
-    excluded. Entries may contain several names, separated by commas.
+    They are ``features``, or all columns except those in ``roles``. Those in ``drop`` are excluded.
+    Entries may contain several names, separated by commas.
 
-    >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
+    >>> choose_features(["age", "site", "ill"], label_columns("ill", "site"))
     (['age'], [])
     """
     features, drop = split_names(features, names), split_names(drop, names)
-    listed_names = [*(features or ()), *(drop or ())]
-    roles = {"target": target, "domain": domain} | ({} if weight is None else {"weight": weight})
-    require_columns([*roles.values(), *listed_names], names, where)
+    label_names, listed_names = {*roles.values()}, {*(features or ()), *(drop or ())}
+    require_columns([*roles.values(), *sorted(listed_names)], names, where)
     for first, second in combinations(roles, 2):
-        if roles[first] == roles[second]:
-            refuse("same column", first=first, second=second, column=roles[first])
-    if label_names := sorted({*roles.values()}.intersection(listed_names)):
-        refuse("label as feature", roles=listed([*roles]), names=label_names)
-    excluded_names, notes = {*roles.values(), *(drop or ())}, []
-    if features is None:
-        features = [name for name in names if not is_unnamed(name)]
-        if any(is_unnamed(name) for name in {*names} - excluded_names):
-            notes = [UNNAMED_NOTE]
-    feature_names = [name for name in dict.fromkeys(features) if name not in excluded_names]
-    if not feature_names:
-        refuse("no features left", where=where)
-    return feature_names, notes
+        values = {"first": first, "second": second, "column": roles[first]}
+        check(roles[first] != roles[second], "same column", **values)
+    invalid_names = sorted(label_names & listed_names)
+    check(not invalid_names, "label as feature", roles=listed([*roles]), names=invalid_names)
+    excluded_names = {*label_names, *(drop or ())}
+    chosen_names = names if features is None else dict.fromkeys(features)
+    feature_names = [name for name in chosen_names if name not in excluded_names]
+    named_features = [n for n in feature_names if features is not None or not is_unnamed(n)]
+    check(named_features, "no features left", where=where)
+    return named_features, [UNNAMED_NOTE] if len(named_features) < len(feature_names) else []
 
 
 def named_frame(frame: Any) -> Any:
     """Convert a data frame to pandas, with text as names and a new index."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
-    if not hasattr(frame, "set_axis") or frame.ndim != 2:
-        refuse("not a frame", type=type(frame).__name__)
+    is_frame = hasattr(frame, "set_axis") and frame.ndim == 2
+    check(is_frame, "not a frame", type=type(frame).__name__)
     return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
 
 
 def complete_names(names: list[str], path: Path, place: str) -> list[str]:
     """Return the column names of a file; a first column without a name gets a unique one."""
-    if unnamed_columns := [i for i, name in enumerate(names[1:], 2) if not name.strip()]:
-        refuse("unnamed column", path=path, column=unnamed_columns[0], place=place)
+    for i, name in enumerate(names[1:], 2):
+        check(name.strip(), "unnamed column", path=path, column=i, place=place)
     unused_names = (n for i in count() if (n := f"{UNNAMED}.{i}" if i else UNNAMED) not in names)
     return names if names[0].strip() else [next(unused_names), *names[1:]]
 
@@ -183,20 +182,19 @@ def feature_notes(X: Any, y: Array, site_level: Sequence[str], domains: Array) -
     identifies the domain if the share of adjacent rows from the same domain, minus the share
     expected by chance, is at least 90 % of this difference in a table sorted by domain.
     """
-    domain_names, all_codes = np.unique(domains, return_inverse=True)
-    notes, advice = [], "Drop it unless it has the same meaning in new domains"
+    all_codes, notes = np.unique(domains, return_inverse=True)[1], list[str]()
+    n_domains, advice = all_codes.max() + 1, "Drop it unless it has the same meaning in new domains"
     if site_level:
-        n, text = len(domain_names), listed(site_level, 20, ", ")
         notes.append(
-            f"columns that are constant within every domain: {text}; they describe the domain, so "
-            f"{n} domains provide only {n} of their values"
+            f"columns that are constant within every domain: {listed(site_level, 20, ', ')}; they "
+            f"describe the domain, so {n_domains} domains provide only {n_domains} of their values"
         )
-    domain_rows = [np.flatnonzero(all_codes == d) for d in range(len(domain_names))]
+    domain_rows = [np.flatnonzero(all_codes == d) for d in range(n_domains)]
     rows = np.random.default_rng(0).permutation(len(domains))[:MAX_SORTED_ROWS]
-    codes = all_codes[rows]
+    codes, identifying_notes = all_codes[rows], list[str]()
     share_if_sorted = 1 - (len(np.unique(codes)) - 1) / max(len(codes) - 1, 1)
     share_by_chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
-    identifying_notes, X = [], X.drop(columns=list(site_level))
+    X = X.drop(columns=list(site_level))
     for name, column in X.items():
         values = column.to_numpy() if is_numeric(column) else column.factorize()[0]
         if is_numeric(column) and (reason := identifier_reason(values, domain_rows)):
