@@ -168,11 +168,13 @@ NESTED = (list, dict, tuple, set, bytes, complex, np.ndarray)
 class Cells:
     """The cells of a column, each distinct one of which is converted once.
 
-    ``na`` lists values that count as missing, in addition to ``MISSING_WORDS``.
+    ``na`` lists values that count as missing, in addition to ``MISSING_WORDS``. ``rows`` contains
+    the row numbers of the cells, from 0, for messages.
     """
 
-    def __init__(self, column: Any, na: Sequence[str] = ()) -> None:
+    def __init__(self, column: Any, na: Sequence[str] = (), rows: Array | None = None) -> None:
         self.column, self.na = plain(column), tuple(word.strip() for word in na)
+        self.rows = np.arange(len(column)) if rows is None else rows
         self.missing_words = {*MISSING_WORDS, *self.na}
         self.is_numeric = is_numeric(self.column)
         self.numbers = cache(self._read_numbers)
@@ -430,28 +432,33 @@ def _date_form(texts: Counter[str]) -> str:
     return "date" if first_is_day == second_is_day else "day" if first_is_day else "month"
 
 
-def problem_of(
-    kind: str,
-    form: str,
-    unmatched_texts: list[str],
-    mark: str | None,
-    *,
-    use_dates: bool = False,
-) -> MessageParts | None:
-    """Describe why a column from :func:`learn_kind` cannot be used; None if it can."""
+def learn_column(
+    cells: Cells, mark: str | None = None, *, use_dates: bool = False, read_limits: bool = False
+) -> tuple[str, str, MessageParts | None]:
+    """Return the kind of a column, the form of its cells, and why it cannot be used, or None.
+
+    With ``read_limits``, censored values are read as their limit if they are a minority.
+    """
+    kind, form, unmatched = learn_kind(cells, mark)
     if kind == "nested":
-        return problem("nested", form=form)
+        return kind, form, problem("nested", form=form)
     if kind == "date" and not use_dates:
-        return problem("dates", dates=list(DATE_PARTS))
-    if not unmatched_texts:
-        return None
-    if kind == "number" and not form and all(map(_looks_numeric, unmatched_texts)):
-        mark_name = "comma" if "," in unmatched_texts[0] else "point"
-        return problem("ambiguous mark", mark=mark_name, cell=unmatched_texts[0], **MARKS)
-    noun = NOUNS.get(form, "numbers")
-    name = "censored cells" if are_censored(unmatched_texts, mark) else "unreadable cells"
-    short_texts = [text for text in unmatched_texts if len(text) <= MAX_CHARACTERS]
-    return problem(name, noun=noun, examples=unmatched_texts[:3], na=short_texts[:3])
+        return kind, form, problem("dates", dates=list(DATE_PARTS))
+    are_limits = [CENSORED.match(t) and is_number(t, mark, "censored") for t in unmatched]
+    n_unmatched = sum(cells.counts[text] for text in unmatched)
+    if n_unmatched and read_limits and all(are_limits) and 2 * n_unmatched <= cells.counts.total():
+        form, unmatched = "censored", []
+    if unmatched and kind == "number" and not form and all(map(_looks_numeric, unmatched)):
+        mark_name = "comma" if "," in unmatched[0] else "point"
+        return kind, form, problem("ambiguous mark", mark=mark_name, cell=unmatched[0], **MARKS)
+    if unmatched:
+        name = "censored cells" if all(are_limits) else "unreadable cells"
+        values = {"noun": NOUNS.get(form, "numbers"), "examples": unmatched[:3]}
+        na = [text for text in unmatched if len(text) <= MAX_CHARACTERS][:3]
+        return kind, form, problem(name, **values, na=na)
+    if kind == "date" and cells.numbers(mark, form)[1].any():
+        return kind, form, problem("ambiguous dates")
+    return kind, form, size_problem(cells, mark, form) if kind == "number" else None
 
 
 def mark_advice(cell: str, form: str) -> MessageParts:
@@ -462,17 +469,11 @@ def mark_advice(cell: str, form: str) -> MessageParts:
     return problem(f"set {' or '.join(marks)}", **MARKS) if marks else ()
 
 
-def are_censored(texts: Sequence[str], mark: str | None) -> bool:
-    """Whether all texts are numbers with a sign such as ">" or "<"."""
-    is_censored = [CENSORED.match(t) and is_number(t, mark, "censored") for t in texts]
-    return bool(texts) and all(is_censored)
-
-
-def size_problem(values: Array, rows: Array) -> MessageParts | None:
+def size_problem(cells: Cells, mark: str | None, form: str) -> MessageParts | None:
     """Describe numbers that are infinite or too large, with their row; None if there are none."""
-    if np.isinf(values).any():
-        row = rows[int(np.flatnonzero(np.isinf(values))[0])]
-        return problem("infinite", row=row + 1)
+    values, _ = cells.numbers(mark, form)
+    for i in np.flatnonzero(np.isinf(values)):
+        return problem("infinite", row=cells.rows[i] + 1)
     return problem("too large", limit=LARGEST_NUMBER) if too_large(values) else None
 
 

@@ -56,6 +56,11 @@ def problem(kind: str, /, **values: Any) -> MessageParts:
     return tuple(parts)
 
 
+def describe(kind: str, /, **values: Any) -> str:
+    """Return a text of ``problems.toml`` for a note."""
+    return "".join(map(str, problem(kind, **values)))
+
+
 def refuse(kind: str, /, **values: Any) -> NoReturn:
     """Raise a TableError with a text of ``problems.toml``."""
     raise TableError(*problem(kind, **values)) from None

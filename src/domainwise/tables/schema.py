@@ -22,7 +22,7 @@ from domainwise.base.inputs import MAX_CLASSES, is_quantity
 from domainwise.base.messages import MAX_CHARACTERS, listed, quoted
 from domainwise.tables import cells, errors, names
 from domainwise.tables.cells import Cells
-from domainwise.tables.errors import Argument, check, import_pandas, problem, refuse
+from domainwise.tables.errors import Argument, check, describe, import_pandas, problem, refuse
 from domainwise.tables.files import OpenTable, open_table
 
 #: Maximum number of features of each type that a note lists.
@@ -33,7 +33,6 @@ MAX_LEVELS, MIN_LEVEL_ROWS = 50, 5
 #: Notes on columns whose numbers are written in a special form.
 FORM_NOTES = {"percent": "read as percentages (12% is 0.12)", "time": "read as times, in hours"}
 TASKS = ("auto", "classification", "regression")
-ONE_CLASS_NOTE = "domains with only one class are used for training"
 
 
 @dataclass(frozen=True)
@@ -87,28 +86,25 @@ class Schema:
         rows before this chunk of a table.
         """
         names.require_columns(self.features, list(frame.columns), "the table")
-        row_numbers = np.arange(len(frame)) if rows is None else rows
-        columns = cells_of(frame, self.features, self.na, rows)
-        return self.convert(columns, row_numbers + first_row)
+        return self.convert(cells_of(frame, self.features, self.na, rows, first_row))
 
-    def convert(self, columns: Mapping[str, Cells], row_numbers: Array) -> Any:
+    def convert(self, columns: Mapping[str, Cells]) -> Any:
         """Return the features, as described in :meth:`prepare`."""
-        arrays: dict[str, Any] = {}
-        for name in self.numeric:
-            arrays[name] = self.read_numbers(columns[name], name, row_numbers)
+        arrays: dict[str, Any] = {n: self.read_numbers(columns[n], n) for n in self.numeric}
         for name in self.dates:
-            days = self.read_numbers(columns[name], name, row_numbers)
+            days = self.read_numbers(columns[name], name)
             arrays |= cells.date_numbers(days, name, self.date_parts, self.reference)
         for name in self.categorical:
-            texts = import_pandas().Series(columns[name].texts(self.levels.get(name, ())))
-            arrays[name] = texts.astype(object).fillna(np.nan)
-        return import_pandas().DataFrame(arrays, index=range(len(row_numbers)))
+            texts = columns[name].texts(self.levels.get(name, ()))
+            texts = np.where(import_pandas().isna(texts), np.nan, texts)
+            arrays[name] = import_pandas().Series(texts, dtype=object)
+        return import_pandas().DataFrame(arrays)
 
     def mark(self, name: str) -> str | None:
         """Return the decimal mark of a column."""
         return self.marks.get(name, self.decimal)
 
-    def read_numbers(self, column: Cells, name: str, row_numbers: Array) -> Array:
+    def read_numbers(self, column: Cells, name: str) -> Array:
         """Return a numeric column as float64, with NaN for missing values; dates as days.
 
         Raises a TableError if a cell cannot be read; it gives the option that helps.
@@ -122,13 +118,13 @@ class Schema:
             advice = cells.mark_advice(cell, form) or advice
             if len(cell) <= MAX_CHARACTERS and "," not in cell:  # --na a,b lists two values
                 advice += problem("treat as missing", na=[cell])
-            location = {"column": name, "row": row_numbers[i] + 1}
+            location = {"column": name, "row": column.rows[i] + 1}
             parts = problem("unreadable cell", noun=noun, cell=cell, **location)
             raise errors.TableError(*parts, *advice)
         if form == "grouped" and mark == "," and column.is_numeric and np.any(values % 1 > 0):
             i = int(np.flatnonzero(values % 1 > 0)[0])
-            refuse("typed groups", column=name, row=row_numbers[i] + 1, number=values[i])
-        if size_problem := cells.size_problem(values, row_numbers):
+            refuse("typed groups", column=name, row=column.rows[i] + 1, number=values[i])
+        if size_problem := cells.size_problem(column, mark, form):
             raise errors.TableError(f"column {quoted(str(name))} ", *size_problem)
         return values
 
@@ -149,7 +145,7 @@ class Schema:
         column, domains = Cells(frame[self.target], self.na), self.read_domains(frame)
         labels = [*(classes or ())]
         if self.task == "regression":
-            y = self.read_numbers(column, self.target, np.arange(len(frame)))
+            y = self.read_numbers(column, self.target)
         elif labels and all(isinstance(label, (int, np.integer)) for label in labels):
             y = column.whole_numbers(self.mark(self.target))
         else:
@@ -283,7 +279,7 @@ def check_table(
     columns = cells_of(frame, [*feature_names, target], na, rows)
     decimal, marks = cells.learn_marks(columns, decimal)
     schema = replace(schema, decimal=decimal, marks=marks)
-    task, form, y = learn_target(columns.pop(target), task, schema, rows)
+    task, form, y = learn_target(columns.pop(target), task, schema)
     has_target = ~import_pandas().isna(y)
     check(has_target.any(), "no values", role="target", column=target)
     is_used, weights = has_target, None
@@ -291,14 +287,11 @@ def check_table(
         weights = _read_weights(frame, weight, schema, rows[has_target])
         is_used = has_target.copy()
         is_used[has_target], weights = weights > 0, weights[weights > 0]
-    for reason, is_present in (
-        ("no target", has_target),
-        ("no domain", has_domain),
-        ("the weight 0", is_used[has_target]),
-    ):
-        if not is_present.all():
-            extent = f"{len(is_present) - is_present.sum()} of {len(is_present)}"
-            notes.append(f"{extent} rows have {reason} and are left out")
+    has_weight = is_used[has_target]
+    masks = {"no target": has_target, "no domain": has_domain, "the weight 0": has_weight}
+    for reason, mask in masks.items():
+        if n_rows := len(mask) - mask.sum():
+            notes.append(f"{n_rows} of {len(mask)} rows have {reason} and are left out")
     if not is_used.all():
         rows, y = rows[is_used], y[is_used]
         columns = cells_of(frame, feature_names, na, rows)
@@ -307,13 +300,13 @@ def check_table(
     notes += _check_target(y, task, target)
     notes += _check_domains(domains, y, task, domain)
     schema = replace(schema, task=task, forms={target: form} if form else {})
-    schema, X = learn_features(
-        columns, schema, row_numbers=rows, dates=dates, auto_drop=auto_drop, notes=notes
-    )
+    schema, X = learn_features(columns, schema, notes, dates=dates, auto_drop=auto_drop)
     check(schema.features, "no usable features", where=where, notes="; ".join(notes))
     domain_codes = np.unique(domains, return_inverse=True)[1]
     schema = replace(schema, site_level=tuple(names.site_columns(X, domain_codes)))
-    notes += names.feature_notes(X, y, schema.site_level, domains)
+    if schema.site_level:
+        names_text = listed(schema.site_level, 20, ", ")
+        notes.append(describe("site level", names=names_text, n=domain_codes.max() + 1))
     groups = {"numeric": schema.numeric, "categorical": schema.categorical, "date": schema.dates}
     lists = [
         f"{k} features: {listed(v, MAX_LISTED_FEATURES, ', ')}" for k, v in groups.items() if v
@@ -325,7 +318,7 @@ def check_table(
 def _read_weights(frame: Any, name: str, schema: Schema, rows: Array) -> Array:
     """Return the weights of rows; raise a TableError if one is missing or negative."""
     column = cells_of(frame, [name], schema.na, rows)[name]
-    weights = schema.read_numbers(column, name, rows)
+    weights = schema.read_numbers(column, name)
     for i in np.flatnonzero(~(weights >= 0)):
         cell = "none" if np.isnan(weights[i]) else weights[i]
         refuse("invalid weight", column=name, row=rows[i] + 1, cell=cell)
@@ -334,21 +327,25 @@ def _read_weights(frame: Any, name: str, schema: Schema, rows: Array) -> Array:
 
 
 def cells_of(
-    frame: Any, names: Sequence[str], na: Sequence[str] = (), rows: Array | None = None
+    frame: Any,
+    names: Sequence[str],
+    na: Sequence[str] = (),
+    rows: Array | None = None,
+    first_row: int = 0,
 ) -> dict[str, Cells]:
-    """Return the cells of columns, by name; ``rows`` selects rows by position."""
+    """Return the cells of columns, by name; see :meth:`Schema.prepare`."""
     all_rows = slice(None) if rows is None or len(rows) == len(frame) else rows
-    return {name: Cells(cells.plain(frame[name]).iloc[all_rows], na) for name in names}
+    row_numbers = first_row + (np.arange(len(frame)) if rows is None else rows)
+    return {n: Cells(cells.plain(frame[n]).iloc[all_rows], na, row_numbers) for n in names}
 
 
 def learn_features(
     columns: Mapping[str, Cells],
     schema: Schema,
+    notes: list[str],
     *,
-    row_numbers: Array,
     dates: Sequence[str] = (),
     auto_drop: bool = False,
-    notes: list[str],
 ) -> tuple[Schema, Any]:
     """Learn what the columns of a table contain; return the schema and the features.
 
@@ -360,36 +357,30 @@ def learn_features(
     problems: dict[str, errors.MessageParts] = {}
     forms, levels = dict(schema.forms), dict[str, list[str]]()
     for name, column in columns.items():
-        mark, values, counts = schema.mark(name), np.array([]), Counter[str]()
-        kind, form, unmatched = cells.learn_kind(column, mark)
-        reason = cells.problem_of(kind, form, unmatched, mark, use_dates=bool(dates))
-        if auto_drop and kind == "number" and cells.are_censored(unmatched, mark):
-            n_cells = column.numbers(mark)[1].sum()
-            if 2 * n_cells <= column.counts.total():
-                reason, form = None, "censored"
-                example = f"{name} ({n_cells} cells, such as {unmatched[0]!r})"
-                noted["with censored values, which are read as their limit"].append(example)
-        if reason is None and kind == "text":
-            values = column.texts()
-            counts.update(text for text in values if text is not None)
-            reason = cells.text_problem(counts)
-        elif reason is None:
-            values, is_unreadable = column.numbers(mark, form)
-            reason = cells.size_problem(values, row_numbers)
-            if kind == "date" and is_unreadable.any():
-                reason = problem("ambiguous dates")
-        if reason is not None:
+        mark = schema.mark(name)
+        kind, form, reason = cells.learn_column(
+            column, mark, use_dates=bool(dates), read_limits=auto_drop
+        )
+        texts = column.texts() if kind == "text" else ()
+        counts = Counter(text for text in texts if text is not None)
+        if reason := reason or cells.text_problem(counts):
             problems[name] = reason
             continue
+        values = column.numbers(mark, form)[0] if kind != "text" else [*counts]
         if (n_values := import_pandas().Series(values).nunique()) <= 1:
             noted[f"left out because they are {'constant' if n_values else 'empty'}"].append(name)
             continue
         used[kind].append(name)
         forms |= {name: form} if form else {}
-        levels |= {name: texts} if (texts := cells.spelled_levels(counts, schema.na)) else {}
+        levels |= {name: spelled} if (spelled := cells.spelled_levels(counts, schema.na)) else {}
         if len(counts) > MAX_LEVELS:
             extent = f"{name} ({len(counts)} in {counts.total()} rows)"
             noted["with many categories, of which rare ones are pooled"].append(extent)
+        elif form == "censored":
+            is_limit = column.numbers(mark)[1]
+            example = column.column[is_limit].iloc[0]
+            example = f"{name} ({is_limit.sum()} cells, such as {example!r})"
+            noted["with censored values, which are read as their limit"].append(example)
         elif form in FORM_NOTES:
             noted[FORM_NOTES[form]].append(name)
         elif kind == "number" and (example := cells.rewritten_example(column, mark)):
@@ -408,26 +399,22 @@ def learn_features(
     schema = replace(schema, numeric=numeric, categorical=categorical, forms=forms, levels=levels)
     if used_dates:
         schema = replace(schema, dates=used_dates, date_parts=tuple(dates), reference=latest_day)
-    return schema, schema.convert(columns, row_numbers)
+    return schema, schema.convert(columns)
 
 
-def learn_target(
-    column: Cells, task: str, schema: Schema, row_numbers: Array
-) -> tuple[str, str, Array]:
+def learn_target(column: Cells, task: str, schema: Schema) -> tuple[str, str, Array]:
     """Return the task, the form of the target's cells, and the targets; None or NaN if missing.
 
     Targets are floats, or class names as text. ``task`` is "auto" or the task.
     """
     mark, target = schema.mark(schema.target), schema.target
-    kind, form, unmatched = cells.learn_kind(column, mark)
+    kind, form, reason = cells.learn_column(column, mark)
     check(kind != "date", "unusual target", target=target, noun="dates")
-    if reason := cells.problem_of(kind, form, unmatched, mark):
+    if reason:
         subject, advice = f"the target {quoted(str(target))} ", ", or choose another target"
         raise errors.TableError(subject, *reason, advice)
     values, _ = column.numbers(mark, form)
     are_numbers = kind == "number" and not {*column.counts} <= {*cells.BOOLEANS}
-    if are_numbers:
-        replace(schema, forms={target: form}).read_numbers(column, target, row_numbers)
     if task == "auto":
         is_continuous = are_numbers and is_quantity(values[~np.isnan(values)])
         task = "regression" if is_continuous else "classification"
@@ -451,26 +438,19 @@ def _check_target(y: Array, task: str, name: str) -> list[str]:
     extent = {"n_classes": len(classes), "n_rows": len(y)}
     has_few_classes = len(classes) <= max(MAX_CLASSES, len(y) // 3)
     check(has_few_classes, "many classes", target=name, task="regression", **extent)
-    subject = f"the target {name!r}"
     return [
-        f"{label!r} is a class of {subject}, with {n_rows} rows; if it means a missing value, add "
-        "it to na"
+        describe("missing word", label=label, target=name, n_rows=n_rows)
         for label, n_rows in zip(classes.tolist(), counts, strict=True)
         if label in cells.MISSING_WORDS
-    ] + names.similar_label_notes(classes, f"classes of {subject}")
+    ] + names.similar_label_notes(classes, f"classes of the target {name!r}")
 
 
 def _check_domains(domains: Array, y: Array, task: str, column: str) -> list[str]:
-    """Raise a TableError if the domains cannot be used, and return notes on unusual domains."""
+    """Raise a TableError if the domains cannot be used, and return notes on similar names."""
     domain_names, domain_codes, sizes = np.unique(domains, return_inverse=True, return_counts=True)
     check(len(domain_names) > 1, "one domain", column=column, domain=str(domain_names[0]))
     check(len(domain_names) == 2 or sizes.max() > 1, "domain in every row", column=column)
-    notes = names.similar_label_notes(domain_names, f"domains of column {column!r}")
     if task == "classification":
         n_classes = [len(np.unique(y[domain_codes == k])) for k in range(len(domain_names))]
-        one_class_domains = [str(d) for d, n in zip(domain_names, n_classes, strict=True) if n == 1]
-        check(len(one_class_domains) < len(domain_names), "one class per domain", column=column)
-        if one_class_domains:
-            listed_domains = errors.describe_names(one_class_domains)
-            notes.append(f"{ONE_CLASS_NOTE}, but not scored: {listed_domains}")
-    return notes
+        check(max(n_classes) > 1, "one class per domain", column=column)
+    return names.similar_label_notes(domain_names, f"domains of column {column!r}")
