@@ -428,7 +428,7 @@ def _check_copied_columns(table: _Table) -> Iterator[Fault]:
 
 
 def _check_copied_rows(table: _Table) -> Iterator[Fault]:
-    """Find rows that occur several times in a domain, and pairs of domains that share rows."""
+    """Find copied rows within domains, and pairs of domains that share more rows than others."""
     n, sizes, domain_codes = len(table.domain_names), table.sizes, table.domain_codes
     if n > MAX_DOMAINS:
         return
@@ -442,7 +442,6 @@ def _check_copied_rows(table: _Table) -> Iterator[Fault]:
     domain_groups = np.unique(np.stack([row_groups, domain_codes]), axis=1, return_counts=True)
     (_, domains_of_groups), counts = domain_groups
     n_copies = sizes - np.bincount(domains_of_groups, minlength=n)
-    # Pairs of equal rows, in the same domain and in total, and the share of all pairs of rows.
     n_within, n_total = (np.sum(k * (k - 1.0)) for k in (counts, group_sizes))
     share_within = np.sum((sizes / sizes.sum()) ** 2)
     if n_within * (1 - share_within) > COPY_RATIO * (n_total - n_within) * share_within:

@@ -34,8 +34,7 @@ from domainwise.tables.errors import (
 #: Text of missing cells: in any column, and in numeric columns, where "NA" is also missing.
 MISSING_TEXT = ("", "NaN", "nan", "-nan", "<NA>", "#N/A")
 MISSING_WORDS = (*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None")
-BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), 1.0)
-BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), 0.0)
+BOOLEANS = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
 #: Thousands separators. OTHER_MARK adds the comma if the decimal mark is a point, and vice versa.
 THOUSANDS = " '’\u00a0\u202f\u2009"
 OTHER_MARK = {".": ",", ",": ".", None: ""}
@@ -48,11 +47,6 @@ def _number_pattern(mark: str | None) -> re.Pattern[str]:
     integer = f"(?:[1-9][0-9]{{0,2}}(?:[{THOUSANDS}{OTHER_MARK[mark]}][0-9]{{3}})+|[0-9]+)"
     number = f"(?:{integer}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
     return re.compile(f"[+−-]?(?:{number}|[Ii]nf(?:inity)?)")
-
-
-def _simple_pattern(mark: str) -> str:
-    """Return a pattern for the numbers that pandas and Python read in the same way."""
-    return rf"[+-]?(?:[0-9]+(?:\{mark}[0-9]*)?|\{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
 NUMBER = {mark: _number_pattern(mark) for mark in OTHER_MARK}
@@ -183,14 +177,14 @@ class Cells:
     @cached_property
     def _distinct(self) -> tuple[Array, list[Any]]:
         """The index of each cell among the distinct cells (-1 if missing), and these."""
-        column = self.column
-        if column.dtype == object:  # lists have no hash, and 1 equals True
-            column = column.map(
-                lambda cell: (type(cell), cell if isinstance(cell, Real) else str(cell)),
-                na_action="ignore",
-            )
-        codes, uniques = import_pandas().factorize(column)
-        return codes, [cell[1] if isinstance(cell, tuple) else cell for cell in uniques]
+        if self.column.dtype != object:
+            codes, uniques = import_pandas().factorize(self.column)
+            return codes, list(uniques)
+        # Lists have no hash, and 1 equals True, although their text differs.
+        keys = self.column.map(lambda cell: (type(cell), str(cell)), na_action="ignore")
+        cells = dict(zip(keys, self.column, strict=True))
+        codes, uniques = import_pandas().factorize(keys)
+        return codes, [cells[key] for key in uniques]
 
     @cached_property
     def _stripped(self) -> Any:
@@ -218,7 +212,8 @@ class Cells:
         if self.column.dtype != "str":
             return None
         texts = self._stripped
-        if not texts.str.fullmatch(_simple_pattern(mark), na=True).all():
+        pattern = rf"[+-]?(?:[0-9]+(?:\{mark}[0-9]*)?|\{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+        if not texts.str.fullmatch(pattern, na=True).all():
             return None
         return np.array(texts.str.replace(mark, ".", regex=False).tolist(), dtype=np.float64)
 
@@ -262,8 +257,6 @@ class Cells:
         levels_by_value: dict[float, list[str]] = {}
         for level in levels:
             levels_by_value.setdefault(number_in(level), []).append(level)
-        for word in self.na:
-            levels_by_value.setdefault(number_in(word), [word])
         missing_words = {*missing_text, *self.na}
 
         def convert(cell: Any) -> str | None:
@@ -289,6 +282,12 @@ class Cells:
 
         return self._convert(convert, None)[0]
 
+    def special_number(self) -> str:
+        """Return the first cell with a comma or other separators; "" if all numbers are simple."""
+        is_simple = self.is_numeric or self._simple_numbers(".") is not None
+        texts = () if is_simple else self.counts
+        return next((text for text in texts if _SEPARATORS["."].search(text)), "")
+
     def shown_mark(self) -> str | None:
         """Return the decimal mark that the cells show, or None.
 
@@ -313,37 +312,26 @@ def as_labels(texts: Array) -> Array:
     >>> as_labels(np.array(["1", "2"], dtype=object)), as_labels(np.array(["01"], dtype=object))
     (array([1, 2]), array(['01'], dtype='<U2'))
     """
-    if len(texts) and all(WHOLE_NUMBER.fullmatch(text) for text in set(texts.tolist())):
-        numbers = [int(text) for text in texts]
-        if min(numbers) >= -(2**63) and max(numbers) < 2**63:
-            return np.array(numbers, dtype=np.int64)
+    if len(texts) and all(map(WHOLE_NUMBER.fullmatch, {*texts.tolist()})):
+        with suppress(OverflowError):
+            return np.array([int(text) for text in texts], dtype=np.int64)
     return texts.astype(str)
 
 
 # Learning how a column is written -----------------------------------------------------------------
 
 
-def spelled_levels(texts: Iterable[str], na: Sequence[str] = ()) -> list[str]:
+def spelled_levels(texts: Iterable[str]) -> list[str]:
     """Return the categories that a typed number or boolean with their value may stand for.
 
-    Other typed numbers are categories as they are written or, if they are in ``na``, missing.
+    Other typed numbers are categories as they are written.
 
     >>> spelled_levels(["01", "02", "x", "2", "3", "FALSE"])  # the number 2 may be "02" or "2"
     ['01', '02', '2', 'FALSE']
     """
     values = {text: value for text in texts if not np.isnan(value := number_in(text))}
-    counts = Counter([*values.values(), *{*map(number_in, na)}])
+    counts = Counter(values.values())
     return sorted(text for text, v in values.items() if counts[v] > 1 or text != text_of(v))
-
-
-def rewritten_example(cells: Cells, mark: str | None) -> str:
-    """Describe how the first number with a comma or separators is read; "" if there is none."""
-    is_simple = cells.is_numeric or (mark != "," and cells._simple_numbers(".") is not None)
-    for text in () if is_simple else cells.counts:
-        bare = text.removesuffix("%").rstrip()
-        if NUMBER[mark].fullmatch(bare) and ("," in bare or _SEPARATORS[mark].search(bare)):
-            return f"{text!r} is {number_in(bare, mark):.15g}{text[len(bare) :]}"
-    return ""
 
 
 def _are_most(matching_texts: Collection[str], texts: Counter[str]) -> bool:

@@ -13,6 +13,7 @@ import gzip
 import io
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -43,6 +44,8 @@ class CsvFile:
 
     def __init__(self, path: Path, encoding: str | None, *, fallback: str | None) -> None:
         self.path, self.notes = path, tuple[str, ...]()
+        open_file: Any = gzip.open if path.name.lower().endswith(".gz") else open
+        self._open = partial(open_file, path, "rb")
         try:
             "".encode(encoding or "utf-8")  # some codecs, such as rot13, do not encode text
         except LookupError:
@@ -53,10 +56,6 @@ class CsvFile:
             file.seek(0)
             codec = "utf-8-sig" if self._encoding == "utf-8" else self._encoding
             self._read_header(io.TextIOWrapper(file, encoding=codec, newline=""))
-
-    def _open(self) -> IO[bytes]:
-        is_compressed = self.path.name.lower().endswith(".gz")
-        return gzip.open(self.path, "rb") if is_compressed else open(self.path, "rb")
 
     def _scan(self, file: IO[bytes], detect: bool, fallback: str | None) -> None:
         """Find the last quotation mark and, if ``detect`` is True, detect the encoding."""
@@ -70,9 +69,10 @@ class CsvFile:
                 looks_western = looks_western and NOT_WESTERN.search(line) is None
                 is_utf8 = line.decode("utf-8", "ignore").encode() == line
                 line_numbers.setdefault(is_utf8, line_number)
-        for first, extension in OTHER_FORMATS.items():
-            has_format = first_bytes.startswith(first)
-            check(not has_format, "other format", path=self.path, extension=extension)
+        extensions = [
+            OTHER_FORMATS[first] for first in OTHER_FORMATS if first_bytes.startswith(first)
+        ]
+        check(not extensions, "other format", path=self.path, extension=extensions)
         marks = [mark for mark in BYTE_ORDER_MARKS if first_bytes.startswith(mark)]
         if not detect or marks:
             self._encoding = BYTE_ORDER_MARKS[marks[0]] if detect else self._encoding
@@ -89,11 +89,10 @@ class CsvFile:
 
     def _read_header(self, stream: IO[str]) -> None:
         """Read column names, separator, and the number of lines up to and including the names."""
-        n_blank_lines, first_line = 0, stream.readline()
-        while first_line and not first_line.strip():
-            n_blank_lines, first_line = n_blank_lines + 1, stream.readline()
-        check(first_line, "empty file", path=self.path)
-        lines = [first_line, *islice(filter(str.strip, stream), HEADER_LINES - 1)]
+        numbered_lines = ((i, line) for i, line in enumerate(stream) if line.strip())
+        lines_by_number = dict(islice(numbered_lines, HEADER_LINES))
+        check(lines_by_number, "empty file", path=self.path)
+        n_blank_lines, lines = min(lines_by_number), [*lines_by_number.values()]
         with csv_field_size(sum(map(len, lines)) + 1):  # a field may span several lines
             n_fields = {s: [len(row) for row in csv.reader(lines, delimiter=s)] for s in SEPARATORS}
             candidates = [s for s in SEPARATORS if n_fields[s][0] > 1] or ["\t"]
@@ -107,7 +106,8 @@ class CsvFile:
         # The last quotation mark must not begin a cell, because this cell would not end.
         before, quote, _ = self._last_quoted.rpartition(b'"')
         is_open = quote and before.rstrip(b"\0")[-1:] in (b"", b"\r", self._separator.encode())
-        check(not is_open, "open quotation mark", path=self.path, line=str(self._last_quoted)[2:-1])
+        line = self._last_quoted.decode("utf-8", "replace").strip()
+        check(not is_open, "open quotation mark", path=self.path, line=line)
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         """Read columns as record batches of text; empty cells are missing."""

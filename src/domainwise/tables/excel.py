@@ -10,6 +10,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,18 +19,18 @@ from domainwise.base.messages import listed, quoted
 from domainwise.tables.errors import check, import_pandas
 from domainwise.tables.names import complete_names
 
-#: Maximum unpacked size of a workbook, which takes some 20 seconds to read, and of an XML file that
-#: lists its sheets, in bytes.
-MAX_UNPACKED_BYTES, MAX_CONTENTS_BYTES = 2**28, 2**24
+#: Maximum unpacked size of a workbook, which takes some 20 seconds to read, in bytes.
+MAX_UNPACKED_BYTES = 2**28
 #: A sheet may span ``MAX_AREA`` cells, or ``MAX_AREA_PER_CELL`` for each cell with a value.
 MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 2
 #: Number of rows that are searched for the column names.
 HEADER_ROWS = 20
-#: Pattern for the start of a cell with a value, or for an error such as ``#DIV/0!`` in a cell. The
-#: number of characters is limited, so that the time is proportional to the size of the file.
+#: Pattern for a cell with a value, and for an error such as ``#DIV/0!`` in it. The number of
+#: characters is limited, so that the time is proportional to the size of the file.
 TOKEN = re.compile(
-    rb"""<(?:\w{1,9}:)?(?:c\b[^<>]{0,99}?\br=["']([A-Z]{1,3})([0-9]{1,7})["'][^<>]{0,99}(?<!/)>"""
-    rb"""|v>(#[^<]{1,20})<)"""
+    rb"""<(?:\w{1,9}:)?c\b[^<>]{0,99}?\br=["']([A-Z]{1,3})([0-9]{1,7})["'][^<>]{0,99}(?<!/)>"""
+    rb"""(?:(?:<(?:\w{1,9}:)?f\b[^<>]*>[^<]*</(?:\w{1,9}:)?f>|<[^<>]{0,99}/>)?"""
+    rb"""<(?:\w{1,9}:)?v>(#[^<]{1,20})<)?"""
 )
 #: Exceptions that reading a damaged workbook can raise, except OSError and ValueError.
 DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError, ElementTree.ParseError)
@@ -73,12 +74,8 @@ def _find_errors(path: Path) -> dict[str, dict[tuple[int, int], str]]:
         check(n_bytes <= MAX_UNPACKED_BYTES, "large workbook", path=path, **sizes)
         if (damaged_member := archive.testzip()) is not None:  # or larger than declared
             raise ValueError(f"{damaged_member} is damaged")
-        contents = [
-            archive.read(f"xl/{name}") for name in ("workbook.xml", "_rels/workbook.xml.rels")
-        ]
-        if max(map(len, contents)) > MAX_CONTENTS_BYTES:
-            raise ValueError("its list of sheets is too long")
-        book, links = map(ElementTree.fromstring, contents)
+        book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
+        links = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
         path_by_id = {link.get("Id"): str(link.get("Target")) for link in links}
         errors_by_sheet = {}
         for sheet in book.findall(".//{*}sheet"):
@@ -92,16 +89,14 @@ def _find_errors(path: Path) -> dict[str, dict[tuple[int, int], str]]:
 
 def _scan_sheet(xml: bytes, path: Path, name: str) -> dict[tuple[int, int], str] | None:
     """Check the area that the cells span, and return the errors in cells; None without cells."""
-    position, has_error, n_cells, errors = (b"A", b"1"), False, 0, {}
-    letters, rows = ({text} for text in position)
+    n_cells, errors = 0, {}
+    letters, rows = {b"A"}, {b"1"}
     for match in TOKEN.finditer(xml):
-        if match[1]:
-            n_cells, position = n_cells + 1, (match[1], match[2])
-            letters.add(position[0])
-            rows.add(position[1])
-            has_error = b't="e"' in match[0] or b"t='e'" in match[0]
-        elif has_error:
-            index = int(position[1]) - 1, _column_index(position[0])
+        n_cells += 1
+        letters.add(match[1])
+        rows.add(match[2])
+        if match[3] and re.search(rb"""\bt=["']e["']""", match[0]):
+            index = int(match[2]) - 1, _column_index(match[1])
             errors[index] = match[3].decode("ascii", "replace")
     height, width = max(map(int, rows)), max(map(_column_index, letters)) + 1
     is_dense = height * width <= max(MAX_AREA, MAX_AREA_PER_CELL * n_cells)
@@ -116,10 +111,7 @@ def _column_index(letters: bytes) -> int:
     >>> _column_index(b"A"), _column_index(b"XFD")
     (0, 16383)
     """
-    number = 0
-    for letter in letters:
-        number = 26 * number + letter - 64
-    return number - 1
+    return reduce(lambda number, letter: 26 * number + letter - 64, letters, 0) - 1
 
 
 def _header_index(rows: Sequence[Sequence[Any]]) -> int:
@@ -132,9 +124,8 @@ def _header_index(rows: Sequence[Sequence[Any]]) -> int:
     for index, row in enumerate(rows[:HEADER_ROWS]):
         filled_cells = [cell for cell in row if cell != ""]
         if len(filled_cells) >= width - (row[0] == ""):
-            are_strings = all(isinstance(cell, str) for cell in filled_cells)
-            are_names = are_strings and len({*filled_cells}) == len(filled_cells)
-            return index if are_names and width > 1 else 0
+            are_names = all(isinstance(cell, str) for cell in filled_cells) and width > 1
+            return index if are_names and len({*filled_cells}) == len(filled_cells) else 0
         if 2 * len(filled_cells) > width:
             return 0
     return 0

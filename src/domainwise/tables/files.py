@@ -7,12 +7,11 @@ by a :class:`~domainwise.tables.schema.Schema`.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
@@ -93,7 +92,9 @@ def open_table(
         else:
             from pyarrow import dataset
 
-            schema = dataset.dataset(files[0], format=file_format).schema
+            is_parquet = file_format == "parquet"
+            reader = dataset.ParquetFileFormat() if is_parquet else dataset.IpcFileFormat()
+            schema = reader.inspect(str(files[0]))
             folder_columns = folder_values(files[0].as_posix(), path.as_posix())
             names = [name for name in (*schema.names, *folder_columns) if not _is_index(name)]
     check_names(names, str(path))
@@ -153,14 +154,8 @@ def folder_values(path: str, root: str) -> dict[str, str | None]:
     return {unquote(k): None if v == MISSING_PARTITION else unquote(v) for k, v in pairs}
 
 
-def arrow_frame(
-    table: Any,
-    columns: list[str],
-    folder_columns: Mapping[str, str | None] = MappingProxyType({}),
-    *,
-    exact: bool = True,
-) -> Any:
-    """Convert an Arrow table or batch to a data frame, with the constant ``folder_columns``.
+def arrow_frame(table: Any, columns: list[str], folders: Any = None, *, exact: bool = True) -> Any:
+    """Convert an Arrow table or batch to a data frame; ``folders`` contains constant columns.
 
     Decimals become floats. With ``exact``, int64 and uint64 become nullable types, because large
     numbers lose digits if they are converted to floats.
@@ -168,7 +163,8 @@ def arrow_frame(
     import pyarrow
 
     pandas = import_pandas()
-    table = table.select([name for name in columns if name not in folder_columns])
+    folders = folders or {}
+    table = table.select([name for name in columns if name not in folders])
     for i, field in enumerate(table.schema):
         if pyarrow.types.is_decimal(field.type):
             table = table.set_column(i, field.name, table[i].cast(pyarrow.float64()))
@@ -176,9 +172,7 @@ def arrow_frame(
     frame = table.to_pandas(
         ignore_metadata=True, use_threads=False, types_mapper=int_types.get if exact else None
     )
-    for name, value in folder_columns.items():
-        frame[name] = value
-    return frame[columns]
+    return frame.assign(**folders)[columns]
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -199,9 +193,8 @@ def _arrow_frames(path: Path, file_format: str, columns: list[str]) -> Iterator[
             table = dataset.dataset(file, format=file_format)
             file_columns = [name for name in columns if name not in folder_columns]
             require_columns(file_columns, table.schema.names, str(file), reason=" of other files")
-            for batch in table.to_batches(
-                columns=file_columns, batch_size=CHUNK_ROWS, batch_readahead=1, use_threads=False
-            ):
+            options = {"batch_size": CHUNK_ROWS, "batch_readahead": 1, "use_threads": False}
+            for batch in table.to_batches(columns=file_columns, **options):
                 yield arrow_frame(batch, columns, folder_columns)
 
 
@@ -268,8 +261,5 @@ class TableWriter:
 def writing_table(path: str | Path) -> Iterator[TableWriter]:
     """Open a table for writing, in the format that its file extension selects."""
     file_format = table_format(path, FORMATS)
-    with (
-        replacing(path) as temporary_path,
-        closing(TableWriter(temporary_path, file_format)) as writer,
-    ):
+    with replacing(path) as temporary, closing(TableWriter(temporary, file_format)) as writer:
         yield writer

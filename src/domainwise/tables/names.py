@@ -6,7 +6,7 @@ import difflib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations, count
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -62,11 +62,6 @@ def split_names(entries: Sequence[str] | None, names: Iterable[str]) -> list[str
     return [piece if piece in names else piece.strip() for piece in pieces if piece.strip()]
 
 
-def label_columns(target: str, domain: str, weight: str | None = None) -> dict[str, str]:
-    """Return the columns that are not features, by role."""
-    return {"target": target, "domain": domain} | ({} if weight is None else {"weight": weight})
-
-
 def choose_features(
     names: Sequence[str],
     roles: Mapping[str, str],
@@ -80,17 +75,16 @@ def choose_features(
     They are ``features``, or all columns except those in ``roles``. Those in ``drop`` are excluded.
     Entries may contain several names, separated by commas.
 
-    >>> choose_features(["age", "site", "ill"], label_columns("ill", "site"))
+    >>> choose_features(["age", "site", "ill"], {"target": "ill", "domain": "site"})
     (['age'], [])
     """
     features, drop = split_names(features, names), split_names(drop, names)
     label_names, listed_names = {*roles.values()}, {*(features or ()), *(drop or ())}
     require_columns([*roles.values(), *sorted(listed_names)], names, where)
-    for first, second in combinations(roles, 2):
-        values = {"first": first, "second": second, "column": roles[first]}
-        check(roles[first] != roles[second], "same column", **values)
+    values = {"roles": listed([*roles]), "columns": [*roles.values()]}
+    check(len(label_names) == len(roles), "same column", **values)
     invalid_names = sorted(label_names & listed_names)
-    check(not invalid_names, "label as feature", roles=listed([*roles]), names=invalid_names)
+    check(not invalid_names, "label as feature", roles=values["roles"], names=invalid_names)
     excluded_names = {*label_names, *(drop or ())}
     chosen_names = names if features is None else dict.fromkeys(features)
     feature_names = [name for name in chosen_names if name not in excluded_names]

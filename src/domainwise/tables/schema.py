@@ -32,6 +32,7 @@ MAX_LISTED_FEATURES = 50
 MAX_LEVELS, MIN_LEVEL_ROWS = 50, 5
 #: Notes on columns whose numbers are written in a special form.
 FORM_NOTES = {"percent": "read as percentages (12% is 0.12)", "time": "read as times, in hours"}
+SEPARATORS_NOTE = "with decimal commas or thousands separators"
 TASKS = ("auto", "classification", "regression")
 
 
@@ -261,7 +262,7 @@ def check_table(
     file = frame if isinstance(frame, OpenTable) else None
     frame, na = names.named_frame(frame) if file is None else None, tuple(map(str, na))
     column_names = list(frame.columns) if file is None else file.names
-    roles = names.label_columns(target, domain, weight)
+    roles = {"target": target, "domain": domain} | ({"weight": weight} if weight else {})
     feature_names, notes = names.choose_features(column_names, roles, features, drop, where=where)
     if file is not None:
         (frame,) = file.frames([*feature_names, *roles.values()])
@@ -284,7 +285,12 @@ def check_table(
     check(has_target.any(), "no values", role="target", column=target)
     is_used, weights = has_target, None
     if weight is not None:
-        weights = _read_weights(frame, weight, schema, rows[has_target])
+        (column,) = cells_of(frame, [weight], na, rows[has_target]).values()
+        weights = schema.read_numbers(column, weight)
+        for i in np.flatnonzero(~(weights >= 0)):
+            cell = "none" if np.isnan(weights[i]) else weights[i]
+            refuse("invalid weight", column=weight, row=column.rows[i] + 1, cell=cell)
+        check(weights.any(), "zero weights", column=weight)
         is_used = has_target.copy()
         is_used[has_target], weights = weights > 0, weights[weights > 0]
     has_weight = is_used[has_target]
@@ -313,17 +319,6 @@ def check_table(
     ]
     notes.append("; ".join(lists))
     return Table(X, y, domains, schema, tuple(notes), weights, tuple(dropped_domains))
-
-
-def _read_weights(frame: Any, name: str, schema: Schema, rows: Array) -> Array:
-    """Return the weights of rows; raise a TableError if one is missing or negative."""
-    column = cells_of(frame, [name], schema.na, rows)[name]
-    weights = schema.read_numbers(column, name)
-    for i in np.flatnonzero(~(weights >= 0)):
-        cell = "none" if np.isnan(weights[i]) else weights[i]
-        refuse("invalid weight", column=name, row=rows[i] + 1, cell=cell)
-    check(weights.any(), "zero weights", column=name)
-    return weights
 
 
 def cells_of(
@@ -372,19 +367,17 @@ def learn_features(
             continue
         used[kind].append(name)
         forms |= {name: form} if form else {}
-        levels |= {name: spelled} if (spelled := cells.spelled_levels(counts, schema.na)) else {}
-        if len(counts) > MAX_LEVELS:
-            extent = f"{name} ({len(counts)} in {counts.total()} rows)"
-            noted["with many categories, of which rare ones are pooled"].append(extent)
-        elif form == "censored":
+        levels |= {name: spelled} if (spelled := cells.spelled_levels(counts)) else {}
+        if form == "censored":
             is_limit = column.numbers(mark)[1]
             example = column.column[is_limit].iloc[0]
             example = f"{name} ({is_limit.sum()} cells, such as {example!r})"
             noted["with censored values, which are read as their limit"].append(example)
         elif form in FORM_NOTES:
             noted[FORM_NOTES[form]].append(name)
-        elif kind == "number" and (example := cells.rewritten_example(column, mark)):
-            noted["with decimal commas or thousands separators"].append(f"{name} ({example})")
+        elif kind == "number" and (text := column.special_number()):
+            value = f"{cells.number_in(text, mark):.15g}"
+            noted[SEPARATORS_NOTE].append(f"{name} ({text!r} is {value})")
     if problems and not auto_drop:
         raise errors.ColumnError(problems)
     if problems:
