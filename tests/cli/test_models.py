@@ -341,7 +341,7 @@ def test_how_a_table_is_written_is_told_or_said_to_every_command(folder, tmp_pat
     fit = ["fit", path, *COMMON, "--method", "linear", "--no-check", "-o", tmp_path / "m.skops"]
     refused("--dates month,weekday,age", *fit)
     refused("2 columns cannot be used", *fit)
-    refused("To leave them out, pass --drop seen,share or --auto-drop", *fit)
+    refused("To continue without, pass --drop seen,share or --auto-drop", *fit)
     refused("--dates year is not supported; use month, weekday, age", *fit, "--dates", "year")
     reading = ["--decimal", ",", "--na", "-999,unknown", "--encoding", "cp1252"]
     done = run(*fit, "--dates", "month,age", *reading, "--json")

@@ -170,7 +170,7 @@ class Cells:
         self.column, self.na = plain(column), tuple(word.strip() for word in na)
         self.rows = np.arange(len(column)) if rows is None else rows
         self.missing_words = {*MISSING_WORDS, *self.na}
-        self.is_numeric = is_numeric(self.column)
+        self.is_numeric = is_numeric(self.column) or self.column.dtype.kind == "m"
         self.numbers = cache(self._read_numbers)
         self._simple_numbers = cache(self._read_simple_numbers)
 
@@ -246,9 +246,7 @@ class Cells:
             values[np.isin(values, numbers)] = np.nan
         return values, is_unreadable
 
-    def texts(
-        self, levels: Sequence[str] = (), missing_text: Sequence[str] = MISSING_TEXT
-    ) -> Array:
+    def texts(self, levels: Sequence[str] = (), missing: Sequence[str] = MISSING_TEXT) -> Array:
         """Return the cells as text, as they are written; None if missing.
 
         Among ``levels``, such as "01" or "TRUE", a typed number or boolean is the level with its
@@ -257,7 +255,9 @@ class Cells:
         levels_by_value: dict[float, list[str]] = {}
         for level in levels:
             levels_by_value.setdefault(number_in(level), []).append(level)
-        missing_words = {*missing_text, *self.na}
+        for word in self.na:
+            levels_by_value.setdefault(number_in(word), [word])
+        missing_words = {*missing, *self.na}
 
         def convert(cell: Any) -> str | None:
             is_typed = isinstance(cell, (Real, np.bool_))
@@ -321,16 +321,16 @@ def as_labels(texts: Array) -> Array:
 # Learning how a column is written -----------------------------------------------------------------
 
 
-def spelled_levels(texts: Iterable[str]) -> list[str]:
+def spelled_levels(texts: Iterable[str], na: Sequence[str] = ()) -> list[str]:
     """Return the categories that a typed number or boolean with their value may stand for.
 
-    Other typed numbers are categories as they are written.
+    Other typed numbers are categories as they are written or, if they are in ``na``, missing.
 
     >>> spelled_levels(["01", "02", "x", "2", "3", "FALSE"])  # the number 2 may be "02" or "2"
     ['01', '02', '2', 'FALSE']
     """
     values = {text: value for text in texts if not np.isnan(value := number_in(text))}
-    counts = Counter(values.values())
+    counts = Counter([*values.values(), *{*map(number_in, na)}])
     return sorted(text for text, v in values.items() if counts[v] > 1 or text != text_of(v))
 
 
@@ -373,8 +373,8 @@ def learn_kind(cells: Cells, mark: str | None = None) -> tuple[str, str, list[st
     points between thousands; that of dates is the order of day and month.
     """
     column = cells.column
-    if column.dtype.kind in "mM":
-        return ("number", "", []) if column.dtype.kind == "m" else ("date", "date", [])
+    if column.dtype.kind == "M":
+        return "date", "date", []
     for cell in column if column.dtype == object else ():
         if isinstance(cell, NESTED):
             return "nested", type(cell).__name__, []
@@ -404,12 +404,11 @@ def learn_kind(cells: Cells, mark: str | None = None) -> tuple[str, str, list[st
     numbers = {*filter(_looks_numeric, texts)}
     numbers_or_errors = numbers | {*filter(EXCEL_ERROR.fullmatch, texts)} if numbers else numbers
     quantities = numbers | {*filter(ANNOTATED_NUMBER.fullmatch, texts)}
+    has_numbers = _are_most(numbers_or_errors, texts)
+    has_numbers = has_numbers and not numbers_or_errors.isdisjoint(unmatched)
     has_quantities = 2 * sum(texts[text] for text in quantities) >= texts.total()
-    if (_are_most(numbers_or_errors, texts) and not numbers_or_errors.isdisjoint(unmatched)) or (
-        has_quantities and len(quantities) > MAX_NUMERIC_CODES
-    ):
-        return "number", "", unmatched
-    return "text", "", []
+    has_quantities = has_quantities and len(quantities) > MAX_NUMERIC_CODES
+    return ("number", "", unmatched) if has_numbers or has_quantities else ("text", "", [])
 
 
 def _date_form(texts: Counter[str]) -> str:
@@ -451,8 +450,6 @@ def learn_column(
 
 def mark_advice(cell: str, form: str) -> MessageParts:
     """Return advice to set a decimal mark with which a cell can be read; () if there is none."""
-    if form in DATE_FORMATS:
-        return ()
     marks = [name for name in MARKS if is_number(cell.strip(), MARKS[name].value, form)]
     return problem(f"set {' or '.join(marks)}", **MARKS) if marks else ()
 
@@ -474,20 +471,12 @@ def text_problem(counts: Counter[str]) -> MessageParts | None:
     return problem(kind, n_values=len(counts), n_rows=counts.total())
 
 
-def timestamps(days: Array) -> Any:
-    """Convert days since 1970 to dates; NaN is missing."""
-    days = np.where(np.isnan(days), np.datetime64("NaT"), np.nan_to_num(days).astype("M8[D]"))
-    return days.astype("M8[s]")
-
-
 def date_numbers(days: Array, name: str, parts: Sequence[str], reference: str) -> dict[str, Array]:
     """Return features computed from dates: month (from 1), weekday (0 is Monday) and age.
 
     Their names contain the column name. Ages are the years from each date to ``reference``.
     """
-    dates = import_pandas().Series(timestamps(days)).dt
-    numbers_by_part = {"month": dates.month, "weekday": dates.day_of_week}
-    numbers_by_part["age"] = (float(np.datetime64(reference, "D").astype(int)) - days) / 365.25
-    return {
-        f"{name} ({part})": np.asarray(numbers_by_part[part], dtype=np.float64) for part in parts
-    }
+    dates = import_pandas().Series(days.astype("M8[D]").astype("M8[s]")).dt
+    numbers = {"month": dates.month, "weekday": dates.day_of_week}
+    numbers["age"] = (float(np.datetime64(reference, "D").astype(int)) - days) / 365.25
+    return {f"{name} ({part})": np.asarray(numbers[part], dtype=np.float64) for part in parts}

@@ -67,7 +67,6 @@ def choose_features(
     roles: Mapping[str, str],
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
-    *,
     where: str = "the table",
 ) -> tuple[list[str], list[str]]:
     """Return the feature columns, and a note if a column without a name is left out.

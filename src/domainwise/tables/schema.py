@@ -26,13 +26,12 @@ from domainwise.tables.errors import Argument, check, describe, import_pandas, p
 from domainwise.tables.files import OpenTable, open_table
 
 #: Maximum number of features of each type that a note lists.
-MAX_LISTED_FEATURES = 50
+MAX_LISTED = 50
 #: A categorical column is encoded with at most MAX_LEVELS categories; the others, and those with
 #: fewer than MIN_LEVEL_ROWS rows, are pooled. So are categories that a fit has not seen.
 MAX_LEVELS, MIN_LEVEL_ROWS = 50, 5
 #: Notes on columns whose numbers are written in a special form.
 FORM_NOTES = {"percent": "read as percentages (12% is 0.12)", "time": "read as times, in hours"}
-SEPARATORS_NOTE = "with decimal commas or thousands separators"
 TASKS = ("auto", "classification", "regression")
 
 
@@ -111,7 +110,7 @@ class Schema:
         Raises a TableError if a cell cannot be read; it gives the option that helps.
         """
         mark, form = self.mark(name), self.forms.get(name, "")
-        values, is_unreadable = column.numbers(mark, form)
+        numbers, is_unreadable = column.numbers(mark, form)
         if is_unreadable.any():
             i = int(np.flatnonzero(is_unreadable)[0])
             cell, noun = str(column.column.iloc[i]), cells.NOUNS.get(form, "numbers")
@@ -119,25 +118,22 @@ class Schema:
             advice = cells.mark_advice(cell, form) or advice
             if len(cell) <= MAX_CHARACTERS and "," not in cell:  # --na a,b lists two values
                 advice += problem("treat as missing", na=[cell])
-            location = {"column": name, "row": column.rows[i] + 1}
-            parts = problem("unreadable cell", noun=noun, cell=cell, **location)
-            raise errors.TableError(*parts, *advice)
-        if form == "grouped" and mark == "," and column.is_numeric and np.any(values % 1 > 0):
-            i = int(np.flatnonzero(values % 1 > 0)[0])
-            refuse("typed groups", column=name, row=column.rows[i] + 1, number=values[i])
+            values = {"column": name, "noun": noun, "row": column.rows[i] + 1, "cell": cell}
+            raise errors.TableError(*problem("unreadable cell", **values), *advice)
+        if form == "grouped" and mark == "," and column.is_numeric and np.any(numbers % 1 > 0):
+            i = int(np.flatnonzero(numbers % 1 > 0)[0])
+            refuse("typed groups", column=name, row=column.rows[i] + 1, number=numbers[i])
         if size_problem := cells.size_problem(column, mark, form):
             raise errors.TableError(f"column {quoted(str(name))} ", *size_problem)
-        return values
+        return numbers
 
     def read_domains(self, frame: Any) -> Array | None:
         """Return the domain of each row as text, None if it is missing; None without a column."""
         if self.domain not in frame.columns:
             return None
-        return Cells(frame[self.domain], self.na).texts(missing_text=[""])
+        return Cells(frame[self.domain], self.na).texts(missing=[""])
 
-    def read_labels(
-        self, frame: Any, classes: Iterable[Any] | None
-    ) -> tuple[Array, Array, Array | None]:
+    def read_labels(self, frame: Any, classes: Iterable[Any] | None) -> tuple[Array, Array, Any]:
         """Return the indices of rows with a target and a domain, and their targets and domains.
 
         Targets are floats, or class names as text. If ``classes`` are whole numbers, so is a cell
@@ -272,9 +268,8 @@ def check_table(
     check(has_domain.any(), "no values", role="domain", column=domain)
     domain_names = sorted({*domain_texts[has_domain]})
     dropped_domains = names.split_names(drop_domains, domain_names) or []
-    unknown_names = [name for name in dropped_domains if name not in domain_names]
-    known = {"names": unknown_names, "domains": domain_names}
-    check(not unknown_names, "unknown domains", where=where, **known)
+    unknown = [name for name in dropped_domains if name not in domain_names]
+    check(not unknown, "unknown domains", where=where, names=unknown, domains=domain_names)
     rows = np.flatnonzero(has_domain & ~np.isin(domain_texts, dropped_domains))
     check(len(rows), "no rows left", where=where)
     columns = cells_of(frame, [*feature_names, target], na, rows)
@@ -314,9 +309,7 @@ def check_table(
         names_text = listed(schema.site_level, 20, ", ")
         notes.append(describe("site level", names=names_text, n=domain_codes.max() + 1))
     groups = {"numeric": schema.numeric, "categorical": schema.categorical, "date": schema.dates}
-    lists = [
-        f"{k} features: {listed(v, MAX_LISTED_FEATURES, ', ')}" for k, v in groups.items() if v
-    ]
+    lists = [f"{k} features: {listed(v, MAX_LISTED, ', ')}" for k, v in groups.items() if v]
     notes.append("; ".join(lists))
     return Table(X, y, domains, schema, tuple(notes), weights, tuple(dropped_domains))
 
@@ -351,11 +344,10 @@ def learn_features(
     noted: dict[str, list[str]] = defaultdict(list)  # columns by what a note says about them
     problems: dict[str, errors.MessageParts] = {}
     forms, levels = dict(schema.forms), dict[str, list[str]]()
+    options = {"use_dates": bool(dates), "read_limits": auto_drop}
     for name, column in columns.items():
         mark = schema.mark(name)
-        kind, form, reason = cells.learn_column(
-            column, mark, use_dates=bool(dates), read_limits=auto_drop
-        )
+        kind, form, reason = cells.learn_column(column, mark, **options)
         texts = column.texts() if kind == "text" else ()
         counts = Counter(text for text in texts if text is not None)
         if reason := reason or cells.text_problem(counts):
@@ -367,7 +359,7 @@ def learn_features(
             continue
         used[kind].append(name)
         forms |= {name: form} if form else {}
-        levels |= {name: spelled} if (spelled := cells.spelled_levels(counts)) else {}
+        levels |= {name: spelled} if (spelled := cells.spelled_levels(counts, schema.na)) else {}
         if form == "censored":
             is_limit = column.numbers(mark)[1]
             example = column.column[is_limit].iloc[0]
@@ -376,22 +368,22 @@ def learn_features(
         elif form in FORM_NOTES:
             noted[FORM_NOTES[form]].append(name)
         elif kind == "number" and (text := column.special_number()):
-            value = f"{cells.number_in(text, mark):.15g}"
-            noted[SEPARATORS_NOTE].append(f"{name} ({text!r} is {value})")
+            example = f"{name} ({text!r} is {cells.number_in(text, mark):.15g})"
+            noted["with decimal commas or thousands separators"].append(example)
     if problems and not auto_drop:
         raise errors.ColumnError(problems)
     if problems:
         noted["left out because they cannot be used"] = list(problems)
-    days = [columns[name].numbers(schema.mark(name), forms[name])[0] for name in used["date"]]
-    latest_day = str(cells.timestamps(np.array(max(map(np.nanmax, days), default=0))))[:10]
+    numeric, categorical = (tuple(used[k]) for k in ("number", "text"))
+    schema = replace(schema, numeric=numeric, categorical=categorical, forms=forms, levels=levels)
     if used["date"]:
+        days = [columns[name].numbers(schema.mark(name), forms[name])[0] for name in used["date"]]
+        latest_day = str(np.float64(max(map(np.nanmax, days))).astype("M8[D]"))
         age_note = f" (age on {latest_day})" if "age" in dates else ""
         noted[f"with dates, converted to {', '.join(dates)}{age_note}"] = used["date"]
+        dated = {"dates": tuple(used["date"]), "date_parts": tuple(dates)}
+        schema = replace(schema, **dated, reference=latest_day)
     notes += [f"columns {text}: {', '.join(entries)}" for text, entries in noted.items()]
-    numeric, categorical, used_dates = (tuple(used[k]) for k in ("number", "text", "date"))
-    schema = replace(schema, numeric=numeric, categorical=categorical, forms=forms, levels=levels)
-    if used_dates:
-        schema = replace(schema, dates=used_dates, date_parts=tuple(dates), reference=latest_day)
     return schema, schema.convert(columns)
 
 
