@@ -263,7 +263,7 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
         "does not exist; create it first", "fit", data, *COMMON, "-o", tmp_path / "none" / "m.skops"
     )
     (tmp_path / "ragged.csv").write_text("age,site,ill\n1,A\n")
-    refused("line 2 has 2 fields", "fit", tmp_path / "ragged.csv", *COMMON, *out)
+    refused("Row #2: Expected 3 columns, got 2", "fit", tmp_path / "ragged.csv", *COMMON, *out)
     bad = dict(when="2024-01-01", who=[f"patient {i}" for i in range(120)])
     make_frame().assign(**bad).to_csv(tmp_path / "two.csv", index=False)
     refused("--drop when,who", "fit", tmp_path / "two.csv", *COMMON, *out)

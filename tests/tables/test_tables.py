@@ -307,7 +307,7 @@ def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
         ("t.csv", b"\n\n", "is empty"),
         ("t.csv", b"a,b\n", "column names but no rows"),
         ("t.csv", b"a,a\n1,2\n", "more than one column named 'a'"),
-        ("t.csv", b"a,b\n1,2\n3\n", "Row #3: Expected 2 columns, got 1: 3. Correct this line"),
+        ("t.csv", b"a,b\n1,2\n3\n", "Row #3: Expected 2 columns, got 1: 3. Correct this row"),
         ("t.csv", b"a,b\n1,2\n3,4,5\n", "Row #3: Expected 2 columns, got 3"),
         ("t.csv", "a,b\nМосква,2\n".encode("cp1251"), "not UTF-8.*encoding='cp1251'"),
         ("t.csv", "a,b\né,2\n".encode("utf-16-le"), "NUL bytes.*encoding='utf-16-le'"),

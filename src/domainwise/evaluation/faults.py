@@ -51,8 +51,7 @@ FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
 MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
 #: Minimum absolute correlation of copied columns, and minimum share of copies in a domain's rows.
 MIN_COPY_CORRELATION, MIN_COPIED_SHARE = 0.9995, 0.05
-#: Copied rows within domains are reported if two rows of a domain are equal more than this many
-#: times as often as two rows of different domains.
+#: Minimum ratio of equal rows within and between domains for which copied rows are reported.
 COPY_RATIO = 10
 #: Kind of the remark that lists columns which are constant within every domain.
 SITE_LEVEL = "site level"

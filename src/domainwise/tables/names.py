@@ -80,10 +80,10 @@ def choose_features(
     features, drop = split_names(features, names), split_names(drop, names)
     label_names, listed_names = {*roles.values()}, {*(features or ()), *(drop or ())}
     require_columns([*roles.values(), *sorted(listed_names)], names, where)
-    values = {"roles": listed([*roles]), "columns": [*roles.values()]}
-    check(len(label_names) == len(roles), "same column", **values)
+    same = [role for role, name in roles.items() if [*roles.values()].count(name) > 1]
+    check(not same, "same column", roles=listed(same), columns=[roles[role] for role in same[:1]])
     invalid_names = sorted(label_names & listed_names)
-    check(not invalid_names, "label as feature", roles=values["roles"], names=invalid_names)
+    check(not invalid_names, "label as feature", roles=listed([*roles]), names=invalid_names)
     excluded_names = {*label_names, *(drop or ())}
     chosen_names = names if features is None else dict.fromkeys(features)
     feature_names = [name for name in chosen_names if name not in excluded_names]

@@ -381,7 +381,7 @@ def learn_features(
         latest_day = str(np.float64(max(map(np.nanmax, days))).astype("M8[D]"))
         age_note = f" (age on {latest_day})" if "age" in dates else ""
         noted[f"with dates, converted to {', '.join(dates)}{age_note}"] = used["date"]
-        dated = {"dates": tuple(used["date"]), "date_parts": tuple(dates)}
+        dated: Any = {"dates": tuple(used["date"]), "date_parts": tuple(dates)}
         schema = replace(schema, **dated, reference=latest_day)
     notes += [f"columns {text}: {', '.join(entries)}" for text, entries in noted.items()]
     return schema, schema.convert(columns)
