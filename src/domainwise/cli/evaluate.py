@@ -233,7 +233,8 @@ def print_evaluation(
     console.print()
     # Each line starts with a label of 13 characters. The table has a header and a blank line.
     n_lines = 18 - min(len(evaluation.results), MAX_METHODS)
-    for line in evaluation.answer.lines(report=str(page or "the notes above"), n_lines=n_lines):
+    report = None if page is None else str(page)
+    for line in evaluation.answer.lines(report=report, n_lines=n_lines):
         # Without a tag at its end, Rich would double the backslash of a command on two lines.
         markup = f"[bold]{escaped(line[:13])}[/][not bold]{escaped(line[13:])}[/]"
         console.print(markup, soft_wrap=True)
