@@ -98,7 +98,7 @@ def run(name: str) -> dict[str, Any]:
     }
 
 
-def write_report(rows: list[dict[str, Any]]) -> None:
+def write_report(rows: list[dict[str, Any]], note: str) -> None:
     """Write the part of GROWTH.md on the recommended method."""
     n_good = sum(row["loss"] <= MAX_LOSS[row["unit"]] for row in rows)
     header = ["data set", "rows of source domains", "rows compared", "recommended"]
@@ -142,7 +142,7 @@ def write_report(rows: list[dict[str, Any]]) -> None:
         growth.table(["data set", *methods], scores),
         "",
         "Written by `python benchmarks/recommended.py --report`. "
-        f"{measuring.machine()}. {measuring.versions()}.",
+        f"{measuring.machine()}. {measuring.versions()}. {note}",
         "",
     ]
     measuring.replace_part(growth.REPORT, "\n".join(lines))
@@ -154,10 +154,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=[*NAMES])
     parser.add_argument("--out", type=Path, default=Path("build/recommended.jsonl"))
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--note", default="", help="the commit, for the report")
     arguments = parser.parse_args()
     if arguments.report:
         lines = arguments.out.read_text(encoding="utf-8").splitlines()
-        write_report([json.loads(line) for line in lines])
+        write_report([json.loads(line) for line in lines], arguments.note)
         return
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     for name in arguments.names:
