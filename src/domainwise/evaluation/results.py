@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Self, TypedDict
@@ -13,11 +13,11 @@ import numpy as np
 
 from domainwise.base.arrays import Array, CrossValidator, Label
 from domainwise.base.files import Plain, stored
-from domainwise.estimators.adaptation.corrections import (
-    LABEL_COUNTS,
-    SourceOutputs,
+from domainwise.estimators.adaptation.corrections import LABEL_COUNTS, SourceOutputs
+from domainwise.estimators.adaptation.site import (
     domain_scores,
-    label_gain,
+    label_gains,
+    loss_score,
     outputs_score,
 )
 from domainwise.evaluation.problem import Problem
@@ -169,6 +169,9 @@ class LabelGain(TypedDict):
     low: float
     high: float
     domains: int  #: number of domains that are large enough
+    loss: float  #: expected log loss or RMSE
+    #: Expected score with labels of the first rows, if these gain clearly less than random rows.
+    first_rows: float | None
 
 
 #: Columns that describe domains are safer at a new site if they improve the mean score by more than
@@ -383,8 +386,9 @@ class Results:
         """Expected score of the recommended method with 0 to 50 labels from a new domain.
 
         Each held-out domain is treated as the new one in turn. ``low`` and ``high`` are ends of a
-        95 % interval, and ``domains`` counts those with enough rows. The list is empty for a custom
-        scorer, if outputs are missing, and if all domains have fewer than 10 rows.
+        90 % range for one new domain (NaN with fewer than four), and ``domains`` counts those with
+        enough rows. The list is empty for a custom scorer, if outputs are missing, and if all
+        domains have fewer than 10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
         predictions = grouped(self.records.get(method.key, ()))
@@ -404,15 +408,27 @@ class Results:
             pooled_score(measure, classes, predictions[d]) if d in predictions else np.nan
             for d in method.scores
         ]
-        outputs = replace(outputs, relative=rule is not None and rule.divides_by_shares)
-        table, counts = label_gain(outputs, scores, scorer, self.measure.scoring)
-        table[0, 1:] = expected_score(list(method.known.values()), 0, self.measure.scoring)
-        entries: list[LabelGain] = []
-        for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
-            if n_domains and np.isfinite(mean):
+        losses = domain_scores(outputs, loss_score, len(scores))
+        functions = {
+            "score": (scorer, scores, measure.scoring),
+            "loss": (loss_score, losses, None),
+        }
+        gains = label_gains(outputs, functions, rule)
+        gain, loss_table, first = gains["score"], gains["loss"].table(), gains["score"].misleading
+        first_table, entries = gain.table(first_rows=True), []
+        for i, (n_labels, mean, *ends) in enumerate(gain.table().tolist()):
+            if gain.n_domains[i] and np.isfinite(mean):
                 low, high = self._shown(ends)
-                score_and_ends = {"score": measure.shown(mean), "low": low, "high": high}
-                entry: Any = {"n_labels": int(n_labels), **score_and_ends, "domains": n_domains}
+                is_misleading = first is not None and n_labels >= first
+                entry: Any = {
+                    "n_labels": int(n_labels),
+                    "score": measure.shown(mean),
+                    "low": low,
+                    "high": high,
+                    "domains": int(gain.n_domains[i]),
+                    "loss": -float(loss_table[i, 1]),
+                    "first_rows": measure.shown(first_table[i, 1]) if is_misleading else None,
+                }
                 entries.append(entry)
         return entries if len(entries) > 1 else []
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from dataclasses import field
+from collections.abc import Sequence
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -28,11 +29,19 @@ from domainwise.base.arrays import (
 from domainwise.base.messages import ContextWarning, warn_caller
 from domainwise.base.signatures import arguments, with_shared_arguments
 from domainwise.estimators.adaptation import corrections
-from domainwise.estimators.adaptation.corrections import (
-    Prior,
+from domainwise.estimators.adaptation.corrections import Prior, SourceOutputs
+from domainwise.estimators.adaptation.site import (
+    Score,
     SiteLabels,
     SiteQuantiles,
-    SourceOutputs,
+    SiteScores,
+    describe,
+    domain_scores,
+    label_gains,
+    loss_score,
+    outputs_score,
+    scored_outputs,
+    site_rule,
 )
 from domainwise.estimators.conformal import DomainMetaEstimator, fit_rows
 from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
@@ -56,11 +65,15 @@ class Adaptable(ABC):
 
     In ``fit``, a subclass sets ``held_out_`` and calls :meth:`_reset_adaptation`. It computes
     outputs without correction in :meth:`_outputs`, and predicts from the outputs of
-    :meth:`_corrected`. Outputs are class probabilities, or a column of predicted values.
+    :meth:`_corrected`. Outputs are class probabilities, or a column of predicted values. For a
+    continuous target, it calls :meth:`_learn_within` to fit a model of differences inside a site,
+    which is used only after adaptation.
     """
 
     classes_: Array
     held_out_: HeldOut | None
+    _source_rule: DecisionRule | None  #: the rule before adaptation
+    within_: Any = None  #: the model of differences inside a site; None if it is not useful
     site_labels_: dict[str, SiteLabels]  #: only in adapted models, like the next three attributes
     n_site_labels_: int
     corrections_: dict[str, Array]
@@ -88,9 +101,30 @@ class Adaptable(ABC):
 
     def _reset_adaptation(self) -> None:
         """Remove attributes that were set by an earlier fit or adaptation."""
-        names = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
-        for name in (*names, "priors_", "_label_gains"):
+        names = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_", "within_")
+        for name in (*names, "priors_", "_source_rule", "_label_gains"):
             vars(self).pop(name, None)
+
+    def _learn_within(self, X: Any, estimators: Sequence[Any] | None = None) -> None:
+        """Fit a within-site model; ``X`` contains the rows of ``held_out_``."""
+        self.within_ = None
+        outputs = self._source_outputs()["plain"]
+        if self.held_out_ is None or outputs.has_classes:
+            return
+        learned = corrections.learn_within(X, outputs, estimators)
+        if learned is not None:
+            self.within_ = learned[0]
+            self.held_out_ = replace(self.held_out_, within=learned[1])
+
+    def _within_rows(self, X: Any) -> Any:
+        """Return the features of the within-site model for the rows of X."""
+        return X
+
+    def _with_within(self, outputs: Array, X: Any) -> Array:
+        """Add the outputs of the within-site model, if there is one, as a second column."""
+        if self.within_ is None:
+            return outputs
+        return np.column_stack([outputs, self.within_.predict(self._within_rows(X))])
 
     def _source_outputs(self) -> dict[str, SourceOutputs]:
         """Return held-out outputs: "plain" without context and, if available, "context"."""
@@ -106,18 +140,16 @@ class Adaptable(ABC):
                 "adapt requires a single target, but y had several columns in fit. Fit one model "
                 "per column."
             )
-        relative = self._rule is not None and self._rule.divides_by_shares
-        return {
-            mode: SourceOutputs(
-                held_out.y,
-                held_out.domain,
-                outputs.astype(float),
-                relative,
-                getattr(held_out, "weights", None),  # older models have none
-            )
-            for mode in ("plain", "context")
-            if (outputs := getattr(held_out, mode)) is not None
-        }
+        source_outputs = {}
+        for mode in ("plain", "context"):
+            if (outputs := getattr(held_out, mode)) is not None:
+                if held_out.within is not None:
+                    outputs = np.column_stack([outputs, held_out.within])
+                labels = held_out.y, held_out.domain
+                source_outputs[mode] = SourceOutputs(
+                    *labels, outputs.astype(float), held_out.weights
+                )
+        return source_outputs
 
     @cached_property
     def priors_(self) -> dict[str, Prior]:
@@ -125,23 +157,68 @@ class Adaptable(ABC):
         source_outputs = self._source_outputs()
         return {mode: corrections.learn_prior(outputs) for mode, outputs in source_outputs.items()}
 
-    def _held_out_scores(self, outputs: SourceOutputs) -> tuple[corrections.Score, Array]:
+    @property
+    def _unadapted_rule(self) -> DecisionRule | None:
+        """The rule for a site without labels."""
+        rule: DecisionRule | None = getattr(self, "_source_rule", self._rule)
+        return rule
+
+    def _held_out_scores(self, outputs: SourceOutputs) -> tuple[Score, Array]:
         """Return the function that scores outputs, and the score of each held-out domain."""
         classes = getattr(self, "classes_", None)
-        scorer = corrections.outputs_score(self.scoring, classes, self._rule)
+        scorer = outputs_score(self._site_scoring, classes, self._unadapted_rule)
         n_domains = int(outputs.domain_codes.max()) + 1
-        return scorer, corrections.domain_scores(outputs, scorer, n_domains)
+        return scorer, domain_scores(outputs, scorer, n_domains)
 
     @cached_property
-    def _label_gains(self) -> dict[str, tuple[Array, Array]]:
+    def _label_gains(self) -> dict[str, dict[str, SiteScores]]:
+        """The gain of the score and of the loss, for outputs without and with context."""
         gains = {}
         for mode, outputs in self._source_outputs().items():
             scorer, scores = self._held_out_scores(outputs)
-            gains[mode] = corrections.label_gain(outputs, scores, scorer, self.scoring)
+            losses = domain_scores(outputs, loss_score, len(scores))
+            functions = {
+                "score": (scorer, scores, self._site_scoring),
+                "loss": (loss_score, losses, None),
+            }
+            gains[mode] = label_gains(outputs, functions, self._unadapted_rule)
         return gains
 
-    def _label_gain(self, mode: str) -> Array:
-        table = self._label_gains.get(mode, self._label_gains["plain"])[0]
+    def label_gain(
+        self,
+        n_sites: int = 1,
+        *,
+        loss: bool = False,
+        context: bool = False,
+        first_rows: bool = False,
+    ) -> Array:
+        """Return expected mean scores of new sites, by number of labels from each of them.
+
+        Each source domain is treated as a new site, and is adapted with the other domains' priors.
+
+        Parameters
+        ----------
+        n_sites : int, default=1
+            Number of new sites whose mean score is predicted.
+        loss : bool, default=False
+            Whether the score is the negative log loss or the negative root mean squared error,
+            instead of ``scoring``.
+        context : bool, default=False
+            Whether rows are predicted together with the other rows of their site.
+        first_rows : bool, default=False
+            Whether the labels are those of the first rows of a site, in table order, instead of
+            random rows.
+
+        Returns
+        -------
+        gain : structured array
+            The number of labels (``n_labels``: 0, 5, 10, 20, 50), the mean ``score`` of the source
+            domains, and the bounds ``low`` and ``high`` of a 90 % prediction interval for the
+            mean score of ``n_sites`` new sites. Bounds are NaN with fewer than four source domains.
+        """
+        gains = self._label_gains
+        gain = gains.get("context" if context else "plain", gains["plain"])
+        table = gain["loss" if loss else "score"].table(n_sites, first_rows=first_rows)
         return np.array([tuple(row) for row in table], dtype=GAIN_DTYPE)
 
     def _expected_range(self, mode: str) -> tuple[float, float] | None:
@@ -170,7 +247,7 @@ class Adaptable(ABC):
         labels = outputs.y if classes is None else classes
         measure = choose_measure(self.scoring or default, labels, classes is not None)
         records = [
-            corrections.scored_outputs(site.outputs, site.y, classes, self._rule, site.weights)
+            scored_outputs(site.outputs, site.y, classes, self._rule, site.weights)
             for site in map(outputs.take, outputs.rows_by_domain().values())
         ]
         return true_score_range(measure, classes, records)
@@ -178,17 +255,29 @@ class Adaptable(ABC):
     @property
     def label_gain_(self) -> Array:
         """Expected scores with labels from a new site, for rows that are predicted one by one."""
-        return self._label_gain("plain")
+        return self.label_gain()
+
+    @property
+    def label_gain_loss_(self) -> Array:
+        """The same for the negative log loss, or the negative root mean squared error."""
+        return self.label_gain(loss=True)
 
     @property
     def context_label_gain_(self) -> Array:
         """Expected scores with labels from a new site, for rows that are predicted with context."""
-        return self._label_gain("context")
+        return self.label_gain(context=True)
 
     @property
     def label_gain_domains_(self) -> Array:
         """Number of source domains with enough rows, for each entry of ``label_gain_``."""
-        return self._label_gains["plain"][1]
+        return self._label_gains["plain"]["score"].n_domains
+
+    @property
+    def label_advice_(self) -> str:
+        """What labels from a new site are worth, in sentences."""
+        gains = self._label_gains["plain"]
+        name = "log loss" if is_classifier(self) else "RMSE"
+        return describe(gains["loss"], name)
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
         """Return a copy of the fitted model, adapted to a new site with labelled rows from it.
@@ -227,7 +316,8 @@ class Adaptable(ABC):
         model = copy.copy(self)
         if not len(targets):
             return model
-        site_labels = {"plain": SiteLabels.from_rows(self._outputs(X, None), targets)}
+        outputs = self._with_within(self._outputs(X, None), X)
+        site_labels = {"plain": SiteLabels.from_rows(outputs, targets)}
         if "context" in priors and X_site is None:
             warn_caller(
                 "X_site is missing, so the adapted model predicts rows one by one, even if "
@@ -236,7 +326,8 @@ class Adaptable(ABC):
                 ContextWarning,
             )
         elif "context" in priors:
-            site_labels["context"] = SiteLabels.from_rows(self._site_outputs(X, X_site), targets)
+            outputs = self._with_within(self._site_outputs(X, X_site), X)
+            site_labels["context"] = SiteLabels.from_rows(outputs, targets)
         previous_labels = getattr(self, "site_labels_", None)
         if previous_labels is not None:  # "context" needs outputs with context for all labels
             modes = [mode for mode in site_labels if mode in previous_labels]
@@ -244,6 +335,9 @@ class Adaptable(ABC):
         model.site_labels_ = site_labels
         model.n_site_labels_ = len(site_labels["plain"])
         model.corrections_ = {m: site_labels[m].correction(priors[m]) for m in site_labels}
+        model._source_rule = self._unadapted_rule
+        rule_inputs = priors["plain"], site_labels["plain"].outputs, model.corrections_["plain"]
+        model._rule = site_rule(model._source_rule, *rule_inputs)
         model.site_quantiles_ = {
             mode: SiteQuantiles.from_labels(source_outputs[mode], priors[mode], site_labels[mode])
             for mode in site_labels
@@ -272,7 +366,7 @@ class Adaptable(ABC):
             return self._outputs(X, sample_domain)
         mode = "context" if sample_domain is not None and "context" in site_corrections else "plain"
         outputs = self._outputs(X, sample_domain if mode == "context" else None)
-        return self.priors_[mode].apply(outputs, site_corrections[mode])
+        return self.priors_[mode].apply(self._with_within(outputs, X), site_corrections[mode])
 
 
 @with_shared_arguments
@@ -432,9 +526,12 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
             # The default score is the balanced accuracy.
             self.decide(self.decision, self.scoring or "balanced_accuracy")
         source_outputs, n_domains = self._source_outputs(), len(domain.names)
-        scorer = corrections.outputs_score(self.scoring, classes, self._rule)
-        self.domain_scores_ = corrections.domain_scores(source_outputs["plain"], scorer, n_domains)
+        scorer = outputs_score(self.scoring, classes, self._rule)
+        self.domain_scores_ = domain_scores(source_outputs["plain"], scorer, n_domains)
         self.expected_score_ = expected_score(self.domain_scores_, 0, self.scoring)
+        if classes is None:
+            rows = test_rows[HeldOut.stored_rows(domain_codes)]
+            self._learn_within(inputs.take_rows(X, rows), [self.estimator])
         self._quantiles = {
             mode: DomainQuantiles.approximately(
                 corrections.nonconformity(held_out.outputs, held_out.y),

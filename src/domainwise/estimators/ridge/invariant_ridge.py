@@ -300,6 +300,8 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
             self.held_out_ = HeldOut.from_rows(
                 rows.y[indices], domain_codes, values, weights=weights
             )
+            if values.shape[1] == 1:
+                self._learn_within(to_host(rows.X)[indices[HeldOut.stored_rows(domain_codes)]])
 
     def _uncorrected_outputs(self, X: Any) -> Any:
         return self._values(X)

@@ -1,0 +1,349 @@
+"""A site's labels: the correction that follows from them, thresholds, and what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from domainwise.base.arrays import Array
+from domainwise.estimators.adaptation.corrections import (
+    LABEL_COUNTS,
+    ClassPrior,
+    Prior,
+    SourceOutputs,
+    leave_one_out_priors,
+    nonconformity,
+)
+from domainwise.held_out.calibration.decisions import DecisionRule
+from domainwise.held_out.calibration.quantiles import (
+    TOLERANCE,
+    DomainQuantiles,
+    Thresholds,
+    needed_domains,
+)
+from domainwise.held_out.scoring.measures import Measure, choose_measure
+from domainwise.held_out.scoring.predictions import Outputs, balanced_accuracy
+from domainwise.held_out.scoring.statistics import defined_score, expected_range
+
+#: Number of draws of labels from each source domain: for expected scores, and for intervals.
+DRAWS, CALIBRATION_DRAWS = 20, 10
+#: Labels help if they reduce the error by more than this share.
+MIN_GAIN = 0.01
+#: Smallest error with labels, divided by the error without labels.
+SMALLEST_SHARE = 0.05
+#: Smallest probability in log losses.
+MIN_PROBABILITY = 1e-15
+
+#: Function of outputs, targets and (possibly) weights and a decision rule that returns a score;
+#: larger is better.
+Score = Callable[..., float]
+
+
+@dataclass(frozen=True)
+class SiteLabels:
+    """Outputs and targets for the labelled rows from a site, in sorted order.
+
+    Outputs are rounded to float32, so that a row has the same outputs in every batch.
+    """
+
+    outputs: Array
+    y: Array
+
+    @classmethod
+    def from_rows(cls, outputs: Array, y: Array) -> Self:
+        """Create labels from rows in any order."""
+        outputs = outputs.astype(np.float32)
+        order = np.lexsort((*outputs.T[::-1], y))
+        return cls(outputs[order], y[order])
+
+    def join(self, other: SiteLabels) -> SiteLabels:
+        """Return these labels together with further labels from the same site."""
+        outputs = np.concatenate([self.outputs, other.outputs])
+        return SiteLabels.from_rows(outputs, np.concatenate([self.y, other.y]))
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def correction(self, prior: Prior) -> Array:
+        """Return the correction for outputs at this site."""
+        return prior.corrections(self.outputs[None].astype(np.float64), self.y[None])[0]
+
+
+@dataclass(frozen=True)
+class SiteQuantiles(Thresholds):
+    """Thresholds for prediction sets and intervals at a site with labels.
+
+    Each source domain is treated as a new site: some of its rows, as many as there are labels, are
+    used to correct the outputs, and the rest of its rows are scored. If there are too few domains
+    for a coverage but enough labels, the site's labelled rows are scored instead, after each is
+    corrected with labels of other rows. This depends only on the numbers of domains and labels.
+    """
+
+    domains: DomainQuantiles
+    labels: Array  #: nonconformity scores of the labelled rows, ascending
+
+    @classmethod
+    def from_labels(
+        cls, held_out: SourceOutputs, prior: Prior, labels: SiteLabels
+    ) -> SiteQuantiles:
+        """Compute the scores for a site with these labels."""
+        rows_by_domain = held_out.rows_by_domain()
+        priors = leave_one_out_priors(held_out, list(rows_by_domain))
+        rng = np.random.default_rng(0)
+        scores, codes = [], []
+        for (code, rows), domain_prior in zip(rows_by_domain.items(), priors, strict=True):
+            outputs, y = held_out.outputs[rows], held_out.y[rows]
+            n_drawn = min(len(labels), len(y) // 2)
+            for _ in range(CALIBRATION_DRAWS):
+                order = rng.permutation(len(y))
+                drawn_rows, scored_rows = order[:n_drawn], order[n_drawn:]
+                scores.append(_corrected_scores(domain_prior, outputs, y, drawn_rows, scored_rows))
+                codes.append(np.full(len(scored_rows), code))
+        # Labelled rows form at most 50 groups; each is corrected with labels of the other groups.
+        outputs, n_labels = labels.outputs.astype(np.float64), len(labels)
+        group_codes = np.arange(n_labels) % 50
+        label_scores = np.zeros(n_labels)
+        for group_code in np.unique(group_codes):
+            is_scored = group_codes == group_code
+            group_scores = _corrected_scores(prior, outputs, labels.y, ~is_scored, is_scored)
+            label_scores[is_scored] = group_scores
+        quantiles = DomainQuantiles.approximately(
+            np.concatenate(scores),
+            np.concatenate(codes),
+            are_probabilities=held_out.has_classes,
+        )
+        return cls(quantiles, np.sort(label_scores))
+
+    def threshold(self, coverage: float, *, warn: bool = False) -> float:
+        """Return the threshold for a coverage from domains or, if there are too few, labels."""
+        n_labels, n_needed = len(self.labels), needed_domains(coverage)
+        if self.domains.n_domains >= n_needed or n_labels < n_needed:
+            return self.domains.threshold(coverage, warn=warn)
+        # Each label is treated as a domain, so the rank is ceil((n_labels + 1) coverage).
+        levels = np.arange(1, n_labels + 1) / (n_labels + 1.0) + TOLERANCE / 2
+        return DomainQuantiles(self.labels, levels, n_labels).threshold(coverage, warn=warn)
+
+
+def _corrected_scores(
+    prior: Prior, outputs: Array, y: Array, labelled_rows: Array, scored_rows: Array
+) -> Array:
+    """Return nonconformity scores of ``scored_rows`` after correction with ``labelled_rows``."""
+    correction = prior.corrections(outputs[labelled_rows][None], y[labelled_rows][None])[0]
+    return nonconformity(prior.apply(outputs[scored_rows], correction), y[scored_rows])
+
+
+@dataclass(frozen=True)
+class SiteScores:
+    """Scores of source domains that are treated as new sites, by number of labels.
+
+    Arrays have shape (numbers of labels, domains). Domains with too few rows for a number of labels
+    have the mean gain of the others.
+    """
+
+    scores: Array  #: with labels of random rows
+    first_scores: Array  #: with labels of the first rows of the domain, in table order
+    first_errors: Array  #: standard error of the mean difference of the two, by number of labels
+    n_domains: Array  #: number of domains with enough rows, by number of labels
+    scoring: Any
+
+    def table(self, n_sites: int = 1, *, first_rows: bool = False) -> Array:
+        """Return rows of a number of labels, the mean score, and a 90 % prediction interval.
+
+        The interval is for the mean score of ``n_sites`` new sites.
+        """
+        table = np.full((len(LABEL_COUNTS), 4), np.nan)
+        table[:, 0] = LABEL_COUNTS
+        for row, scores in zip(
+            table, self.first_scores if first_rows else self.scores, strict=True
+        ):
+            if np.isfinite(scores).any():
+                ends = expected_range(scores, self.scoring, n_sites)
+                row[1:] = np.nanmean(scores), *((np.nan, np.nan) if ends is None else ends)
+        return table
+
+    @property
+    def misleading(self) -> int | None:
+        """Smallest number of labels for which the first rows gain clearly less than random rows."""
+        for j, n_labels in enumerate(LABEL_COUNTS):
+            differences = self.scores[j] - self.first_scores[j]
+            differences = differences[np.isfinite(differences)]
+            if n_labels and len(differences) and differences.mean() > self.first_errors[j]:
+                return n_labels
+        return None
+
+
+def label_gains(
+    held_out: SourceOutputs,
+    scores: Mapping[str, tuple[Score, Array, Any]],
+    rule: DecisionRule | None = None,
+) -> dict[str, SiteScores]:
+    """Return the gain from labels for each of several scores.
+
+    ``scores`` contains, by name, a function, each domain's score without labels, and the scorer or
+    its name. Labels are drawn at random or, because this is common in practice, from the first rows
+    of a domain. A gain compares scores with and without labels on the same rows.
+    """
+    codes, rows_by_domain = held_out.sites(), held_out.rows_by_domain()
+    shape = len(scores), 2, len(LABEL_COUNTS), len(codes)
+    gains, functions = np.full(shape, np.nan), [entry[0] for entry in scores.values()]
+    for i, prior in enumerate(leave_one_out_priors(held_out, codes)):
+        site = held_out.take(rows_by_domain[codes[i]])
+        counts = [k for k in LABEL_COUNTS if 2 * k <= len(site.y)]
+        rng, by_content = np.random.default_rng(0), np.lexsort([*site.outputs.T, site.y])
+        random_orders = np.array([rng.permutation(by_content) for _ in range(DRAWS)])
+        for scheme, orders in enumerate((random_orders, np.arange(len(site.y))[None])):
+            site_gains = _mean_gains(prior, site, orders, counts, functions, rule)
+            gains[:, scheme, : len(counts), i] = site_gains
+    return {name: _label_gain(gains[i], codes, *scores[name][1:]) for i, name in enumerate(scores)}
+
+
+def _label_gain(gains: Array, codes: list[int], scores: Array, scoring: Any) -> SiteScores:
+    """Add gains, of shape (2, numbers of labels, domains), to the scores without labels."""
+    n_domains = np.isfinite(gains[0]).sum(axis=1)
+    totals = np.full((2, len(LABEL_COUNTS), len(scores)), np.nan)
+    errors = np.full(len(LABEL_COUNTS), np.inf)
+    for j in np.flatnonzero(n_domains):
+        for scheme in range(2):
+            mean_gain = float(np.nanmean(gains[scheme, j]))
+            site_gains = np.full(len(scores), mean_gain)
+            is_missing = np.isnan(gains[scheme, j])
+            site_gains[codes] = np.where(is_missing, mean_gain, gains[scheme, j])
+            totals[scheme, j] = scores + site_gains
+            if np.nanmax(scores) <= 0.0:  # negative errors remain negative
+                totals[scheme, j] = np.minimum(totals[scheme, j], SMALLEST_SHARE * scores)
+        if n_domains[j] > 1:
+            errors[j] = np.nanstd(gains[0, j] - gains[1, j], ddof=1) / np.sqrt(n_domains[j])
+    return SiteScores(totals[0], totals[1], errors, n_domains, scoring)
+
+
+def _mean_gains(
+    prior: Prior,
+    site: SourceOutputs,
+    orders: Array,
+    label_counts: list[int],
+    scores: list[Score],
+    rule: DecisionRule | None,
+) -> Array:
+    """Return mean gains by score and number of labels; larger draws contain the smaller ones."""
+    gains = np.zeros((len(scores), len(label_counts), len(orders)))
+    for i, order in enumerate(orders):
+        scored = site.take(order[max(label_counts) :])
+        labels = scored.y, scored.weights, rule
+        before = [defined_score(score, scored.outputs, *labels) for score in scores]
+        for j, n_labels in enumerate(label_counts[1:], 1):
+            rows = order[:n_labels]
+            outputs, y = site.outputs[rows], site.y[rows]
+            correction = prior.corrections(outputs[None], y[None])[0]
+            corrected = prior.apply(scored.outputs, correction)
+            labels = scored.y, scored.weights, site_rule(rule, prior, outputs, correction)
+            after = [defined_score(score, corrected, *labels) for score in scores]
+            gains[:, j, i] = np.subtract(after, before)
+    is_defined = np.isfinite(gains)
+    n_defined = is_defined.sum(axis=2)
+    sums = np.where(is_defined, gains, 0.0).sum(axis=2)
+    return np.asarray(np.where(n_defined > 0, sums / np.maximum(n_defined, 1), np.nan))
+
+
+def site_rule(
+    rule: DecisionRule | None, prior: Prior, outputs: Array, correction: Array
+) -> DecisionRule | None:
+    """Return the rule for a site: one that divides by class shares uses those of the site."""
+    if rule is None or not isinstance(prior, ClassPrior) or not np.any(correction):
+        return rule
+    shares = prior.site_shares(prior.apply(outputs.astype(np.float64), correction))
+    return rule.at_site(shares / prior.shares)
+
+
+def describe(gain: SiteScores, name: str) -> str:
+    """Say what labels of random rows are worth; ``gain`` is that of negative errors.
+
+    >>> losses = np.array([-4.0, -3.0, -2.5, -2.2, np.nan])[:, None] - np.linspace(0, 0.1, 9)
+    >>> n_domains = np.array([9, 9, 9, 9, 0])
+    >>> print(describe(SiteScores(losses, losses, np.zeros(5), n_domains, None), "RMSE"))
+    With 20 labels from a new site, the expected RMSE is 2.25 instead of 4.05. With 10, half of this
+    gain is reached.
+    """
+    known = np.flatnonzero(gain.n_domains)
+    if len(known) < 2:
+        return f"The gain from labels is unknown: no domain has {2 * LABEL_COUNTS[1]} rows."
+    means = -np.nanmean(gain.scores[known], axis=1)
+    counts = [LABEL_COUNTS[j] for j in known]
+    differences = gain.scores[known] - gain.scores[0]
+    errors = np.nanstd(differences, axis=1) / np.sqrt(np.isfinite(differences).sum(axis=1))
+    best = int(means.argmin())
+    if means[0] - means[best] <= max(errors[best], MIN_GAIN * means[0]):
+        is_worse = means[-1] - means[0] > max(errors[-1], MIN_GAIN * means[0])
+        verb = "might make predictions worse" if is_worse else "would hardly help"
+        text = f"Labels from a new site {verb}: the expected {name} is {means[0]:.3g} without "
+        text += f"labels, and {means[-1]:.3g} with {counts[-1]}."
+    else:
+        text = f"With {counts[best]} labels from a new site, the expected {name} is "
+        text += f"{means[best]:.3g} instead of {means[0]:.3g}."
+        is_half = means[0] - means >= 0.5 * (means[0] - means[best])
+        if (half := int(is_half.argmax())) != best:
+            text += f" With {counts[half]}, half of this gain is reached."
+    if (n_labels := gain.misleading) is not None:
+        text += f" The first {n_labels} rows of a site may mislead: label random ones."
+    return text
+
+
+def outputs_score(scoring: Any, classes: Array | None, rule: DecisionRule | None = None) -> Score:
+    """Return a function that scores outputs, given targets or class codes; larger is better.
+
+    ``scoring`` is a measure, a scorer or its name; None means balanced accuracy, or the negative
+    root mean squared error. ``rule`` predicts classes; None predicts the most probable class.
+    """
+    name = scoring.name if isinstance(scoring, Measure) else scoring
+    if classes is None and name in (None, "neg_root_mean_squared_error"):
+        return loss_score
+    if classes is not None and name in (None, "balanced_accuracy"):  # computed many times
+        return lambda outputs, codes, weights=None, site_rule=rule: balanced_accuracy(
+            codes, _decided(outputs, site_rule) == codes, weights
+        )
+    measure = scoring
+    if not isinstance(measure, Measure):
+        measure = choose_measure(scoring, classes, classes is not None)
+
+    def score(outputs: Any, y: Any, weights: Any = None, site_rule: Any = rule) -> float:
+        scored = scored_outputs(outputs, y, classes, site_rule, weights)
+        return float(measure.score_outputs(classes, scored))
+
+    return score
+
+
+def scored_outputs(
+    outputs: Array,
+    y: Array,
+    classes: Array | None,
+    rule: DecisionRule | None,
+    weights: Array | None = None,
+) -> Outputs:
+    """Return outputs and targets (or class codes) in the form that scorers accept."""
+    if classes is None:
+        return Outputs(y, outputs[:, 0], weight=weights)
+    return Outputs(classes[y], classes[_decided(outputs, rule)], outputs, weight=weights)
+
+
+def _decided(probabilities: Array, rule: DecisionRule | None) -> Array:
+    """Return the codes of predicted classes."""
+    return probabilities.argmax(axis=1) if rule is None else rule.codes(probabilities)
+
+
+def loss_score(outputs: Array, y: Array, weights: Any = None, site_rule: Any = None) -> float:
+    """Return the negative log loss of probabilities, or the negative RMSE of other outputs."""
+    if y.dtype.kind in "iu":
+        p = np.maximum(outputs[np.arange(len(y)), y], MIN_PROBABILITY)
+        return float(np.average(np.log(p), weights=weights))
+    return -float(np.sqrt(np.average((outputs[:, 0] - y) ** 2, weights=weights)))
+
+
+def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Array:
+    """Return the score of each domain's held-out outputs; NaN if it is not defined."""
+    scores = np.full(n_domains, np.nan)
+    for code, rows in held_out.rows_by_domain().items():
+        site = held_out.take(rows)
+        scores[code] = defined_score(score, site.outputs, site.y, site.weights)
+    return scores
