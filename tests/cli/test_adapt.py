@@ -65,7 +65,7 @@ def test_labels_can_be_added_and_json_reports_the_correction(site, tmp_path):
     done = run("adapt", first, site / "rest.csv", "-o", second, "--json")
     answer = json.loads(done.stdout)
     assert answer["n_labels"] == 40
-    assert len(answer["corrections"]["plain"]) == 2
+    assert len(answer["corrections"]["plain"]) == 3  # two biases, and the change of the slope
     assert [row[0] for row in answer["label_gain"]] == [0, 5, 10, 20, 50]
 
 

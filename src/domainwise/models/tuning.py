@@ -490,12 +490,14 @@ def hold_out(
 ) -> None:
     """Compute what ``adapt`` needs, for a fitted pipeline and the rows that it was fitted to."""
     model = pipeline[-1]
-    if model.adaptable is model:
-        with config_context(transform_output="default"):
-            X = pipeline[:-1].transform(X)
+    with config_context(transform_output="default"):
+        X = pipeline[:-1].transform(X)
+        if model.adaptable is model:
             if model.held_out_ is None:
                 model.hold_out(X, y, sample_domain, sample_weight)
             model.learn_within(X)
+        if getattr(X, "dtype", None) == np.float64 and sample_domain is not None:
+            model.adaptable.score_own_rows(X, np.asarray(y), sample_domain)
 
 
 def _is_classification(estimator: Any, y: Any) -> bool:

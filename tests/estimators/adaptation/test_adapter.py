@@ -209,7 +209,7 @@ def test_one_label_equal_labels_and_labels_outside_the_range_give_finite_predict
         assert outputs.mean() > 0.5 * cases["outside"][0]
     else:  # ten labels of a class make it more probable
         code = list(model.classes_).index(y[0])
-        assert (outputs[:, code] > model.predict_proba(X)[:, code]).all()
+        assert outputs[:, code].mean() > model.predict_proba(X)[:, code].mean() + 0.1
         assert outputs.max() < 1.0
 
 

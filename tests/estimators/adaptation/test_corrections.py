@@ -226,7 +226,7 @@ def test_the_level_of_the_within_site_model_is_the_mean_prediction_for_the_label
     line = LinePrior(0.0, level=1e-12, slope=0.0, noise=1.0, spread=NO_SPREAD)
     lines, choices = (line,) * len(WITHIN_WEIGHTS), np.full(len(LABEL_COUNTS), 4)
     prior, rng = WithinPrior(lines, choices), np.random.default_rng(0)
-    outputs = rng.normal(size=(8, 2)) + [5.0, 0.0]
+    outputs = rng.normal(size=(8, 2)) + np.array([5.0, 0.0])
     corrected = prior.apply(outputs, prior.corrections(outputs[None], np.zeros((1, 8)))[0])
     assert corrected.mean() == pytest.approx(outputs[:, 0].mean())
     assert np.ptp(corrected[:, 0] - outputs[:, 1]) == pytest.approx(0.0, abs=1e-9)

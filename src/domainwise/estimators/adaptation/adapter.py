@@ -27,6 +27,7 @@ from domainwise.base.arrays import (
     Scoring,
 )
 from domainwise.base.messages import ContextWarning, warn_caller
+from domainwise.base.process import one_thread
 from domainwise.base.signatures import arguments, with_shared_arguments
 from domainwise.estimators.adaptation import corrections
 from domainwise.estimators.adaptation.corrections import Prior, SourceOutputs
@@ -40,6 +41,7 @@ from domainwise.estimators.adaptation.site import (
     label_gains,
     loss_score,
     outputs_score,
+    own_site_scores,
     scored_outputs,
     site_rule,
 )
@@ -73,6 +75,7 @@ class Adaptable(ABC):
     classes_: Array
     held_out_: HeldOut | None
     _source_rule: DecisionRule | None  #: the rule before adaptation
+    _own_scores: Array | None = None  #: scores of models of a domain's own rows, if computed
     within_: Any = None  #: the model of differences inside a site; None if it is not useful
     site_labels_: dict[str, SiteLabels]  #: only in adapted models, like the next three attributes
     n_site_labels_: int
@@ -102,7 +105,7 @@ class Adaptable(ABC):
     def _reset_adaptation(self) -> None:
         """Remove attributes that were set by an earlier fit or adaptation."""
         names = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_", "within_")
-        for name in (*names, "priors_", "_source_rule", "_label_gains"):
+        for name in (*names, "priors_", "_source_rule", "_own_scores", "_label_gains"):
             vars(self).pop(name, None)
 
     def _learn_within(self, X: Any, estimators: Sequence[Any] | None = None) -> None:
@@ -277,7 +280,14 @@ class Adaptable(ABC):
         """What labels from a new site are worth, in sentences."""
         gains = self._label_gains["plain"]
         name = "log loss" if is_classifier(self) else "RMSE"
-        return describe(gains["loss"], name)
+        return describe(gains["loss"], name, self._own_scores)
+
+    def score_own_rows(self, X: Array, y: Array, sample_domain: Any) -> None:
+        """Score models of a domain's own rows, for ``label_advice_``; X contains numbers."""
+        codes = inputs.check_sample_domain(sample_domain, len(y), "delta").codes
+        targets = codes_of(y, self.classes_) if is_classifier(self) else np.asarray(y, dtype=float)
+        with one_thread():
+            self._own_scores = own_site_scores(X, targets, np.asarray(codes))
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
         """Return a copy of the fitted model, adapted to a new site with labelled rows from it.
@@ -418,7 +428,12 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         :func:`domainwise.metrics.pool_scores`.
     label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new site: ``score``, and
-        bounds ``low`` and ``high`` of an approximate 95 % confidence interval for its mean.
+        bounds ``low`` and ``high`` of a 90 % prediction interval for one new site (see
+        :meth:`label_gain`).
+    label_gain_loss_ : structured array
+        The same for the negative log loss, or the negative root mean squared error.
+    label_advice_ : str
+        What labels from a new site are worth, in sentences.
     label_gain_domains_ : ndarray of int
         Number of source domains with enough rows for each number of labels.
     n_site_labels_ : int
@@ -432,9 +447,11 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
     Notes
     -----
     For a continuous target, adapted predictions are :math:`a + b f(x)`, where a and b minimize the
-    squared errors on the labelled rows plus a penalty on their distance from 0 and 1. For classes,
-    each class has an offset in log-odds. The penalty follows from the variance of a and b, or of
-    the offsets, between held-out domains.
+    squared errors on the labelled rows plus a penalty on their distance from 0 and 1. A copy of
+    the estimator, fitted to the differences of targets from the mean of their domain, takes part if
+    this is better on held-out domains. For classes, each class has an offset in log-odds, which
+    also have a slope. The penalty follows from the variance of these terms between held-out
+    domains.
 
     References
     ----------

@@ -379,8 +379,7 @@ def learn_within(
 def within_estimators(n_rows: int) -> list[Any]:
     """Return unfitted candidates for the within-site model."""
     ridge = make_pipeline(SimpleImputer(), StandardScaler(), Ridge(max(1.0, n_rows / 300)))
-    leaves = 8 if n_rows < 2000 else 16
-    options: Any = {"max_iter": 60, "max_leaf_nodes": leaves, "min_samples_leaf": 10}
+    options: Any = {"max_iter": 120, "max_leaf_nodes": 16, "min_samples_leaf": 5}
     boosting = HistGradientBoostingRegressor(**options, early_stopping=False, random_state=0)
     return [ridge, boosting]
 

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from domainwise.base.arrays import Array
+from domainwise.base.arrays import Array, evenly_spaced
+from domainwise.base.inputs import take_rows
 from domainwise.estimators.adaptation.corrections import (
     LABEL_COUNTS,
     ClassPrior,
@@ -30,6 +35,10 @@ from domainwise.held_out.scoring.statistics import defined_score, expected_range
 
 #: Number of draws of labels from each source domain: for expected scores, and for intervals.
 DRAWS, CALIBRATION_DRAWS = 20, 10
+#: Numbers of labels of models of a site's own rows, and of domains, draws and scored rows.
+OWN_COUNTS, OWN_DOMAINS, OWN_DRAWS, OWN_ROWS = (20, 50, 100, 200, 500), 10, 3, 500
+#: The first rows are mentioned if at least this share of the gain is lost with their labels.
+MIN_LOST_SHARE = 0.1
 #: Labels help if they reduce the error by more than this share.
 MIN_GAIN = 0.01
 #: Smallest error with labels, divided by the error without labels.
@@ -169,9 +178,12 @@ class SiteScores:
         """Smallest number of labels for which the first rows gain clearly less than random rows."""
         for j, n_labels in enumerate(LABEL_COUNTS):
             differences = self.scores[j] - self.first_scores[j]
-            differences = differences[np.isfinite(differences)]
-            if n_labels and len(differences) and differences.mean() > self.first_errors[j]:
-                return n_labels
+            gains = self.scores[j] - self.scores[0]
+            is_known = np.isfinite(differences) & np.isfinite(gains)
+            if n_labels and is_known.any():
+                least = MIN_LOST_SHARE * np.abs(gains[is_known].mean())
+                if differences[is_known].mean() > max(self.first_errors[j], least):
+                    return n_labels
         return None
 
 
@@ -257,8 +269,46 @@ def site_rule(
     return rule.at_site(shares / prior.shares)
 
 
-def describe(gain: SiteScores, name: str) -> str:
+def own_site_scores(X: Any, y: Array, domain_codes: Array) -> Array:
+    """Return scores of linear models that are fitted to a few rows of the domain that they predict.
+
+    The result has shape (numbers of labels in ``OWN_COUNTS``, domains), with the score of
+    :func:`loss_score`. It is NaN for a domain with less than twice as many rows as labels. At most
+    ten domains are scored.
+    """
+    has_classes = y.dtype.kind in "iu"
+    n_outputs = int(y.max()) + 1 if has_classes else 1
+    sizes = np.bincount(domain_codes)
+    scores, rng = np.full((len(OWN_COUNTS), len(sizes)), np.nan), np.random.default_rng(0)
+    large = np.flatnonzero(sizes >= 2 * OWN_COUNTS[0])
+    for code in large[evenly_spaced(len(large), OWN_DOMAINS)]:
+        rows = np.flatnonzero(domain_codes == code)
+        for i, n_labels in enumerate(OWN_COUNTS):
+            draws = []
+            for _ in range(OWN_DRAWS if 2 * n_labels <= len(rows) else 0):
+                order = rng.permutation(rows)
+                train, test = order[:n_labels], order[n_labels : n_labels + OWN_ROWS]
+                outputs = np.full((len(test), n_outputs), 1e-3)
+                if has_classes and len(np.unique(y[train])) < 2:
+                    outputs[:, y[train[0]]] = 1.0
+                else:
+                    last = LogisticRegression() if has_classes else Ridge()
+                    model = make_pipeline(SimpleImputer(), StandardScaler(), last)
+                    model.fit(take_rows(X, train), y[train])
+                    X_test = take_rows(X, test)
+                    if has_classes:
+                        outputs[:, model.classes_] = model.predict_proba(X_test)
+                    else:
+                        outputs[:, 0] = model.predict(X_test)
+                draws.append(loss_score(outputs, y[test]))
+            scores[i, code] = np.mean(draws) if draws else np.nan
+    return scores
+
+
+def describe(gain: SiteScores, name: str, own_scores: Array | None = None) -> str:
     """Say what labels of random rows are worth; ``gain`` is that of negative errors.
+
+    ``own_scores`` are those of :func:`own_site_scores`.
 
     >>> losses = np.array([-4.0, -3.0, -2.5, -2.2, np.nan])[:, None] - np.linspace(0, 0.1, 9)
     >>> n_domains = np.array([9, 9, 9, 9, 0])
@@ -285,9 +335,27 @@ def describe(gain: SiteScores, name: str) -> str:
         is_half = means[0] - means >= 0.5 * (means[0] - means[best])
         if (half := int(is_half.argmax())) != best:
             text += f" With {counts[half]}, half of this gain is reached."
+    if own_scores is not None and own_scores.shape[1] == gain.scores.shape[1]:
+        text += _compare_own(gain, own_scores)
     if (n_labels := gain.misleading) is not None:
         text += f" The first {n_labels} rows of a site may mislead: label random ones."
     return text
+
+
+def _compare_own(gain: SiteScores, own_scores: Array) -> str:
+    """Say from how many labels on a model of the site's own rows is as good as the adapted one."""
+    n_compared = 0
+    for n_labels, scores in zip(OWN_COUNTS, own_scores, strict=True):
+        index = int(np.flatnonzero(np.array(LABEL_COUNTS) <= n_labels)[-1])
+        differences = scores - gain.scores[min(index, int(np.flatnonzero(gain.n_domains)[-1]))]
+        differences = differences[np.isfinite(differences)]
+        if len(differences) > 1:
+            n_compared = n_labels
+            if differences.mean() >= 0.0:
+                return f" From about {n_labels} labels on, a linear model of only these is as good."
+    if not n_compared:
+        return ""
+    return f" A linear model of only the site's own rows is worse, with up to {n_compared} labels."
 
 
 def outputs_score(scoring: Any, classes: Array | None, rule: DecisionRule | None = None) -> Score:
