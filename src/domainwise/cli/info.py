@@ -114,6 +114,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         ("unseen domains", describe_check(check, info["n_rows"]) if check else None),
         ("context", caution),
         ("prediction sets", describe_sets(calibration) if calibration else None),
+        ("labels", info.get("labels") or None),
         *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
         *(describe_adaptation(info) if "site" in info else []),
     ]

@@ -35,7 +35,7 @@ SMOOTHING = 0.01
 BIAS_SCALES = (0.0, 0.0625, 0.125, 0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 SLOPE_SCALES = (0.0, 0.1, 0.2, 0.4)
 #: Choose the smallest scales whose likelihood is within this many standard errors of the largest.
-TOLERATED_STANDARD_ERRORS = 0.5
+TOLERATED_STANDARD_ERRORS = 0.75
 SCALES = np.array(list(product(BIAS_SCALES, SLOPE_SCALES)))
 #: Scales if there is a single source domain, which does not show how domains differ.
 DEFAULT_SCALES = (0.5, 0.0)
