@@ -98,7 +98,7 @@ def life_of_a_model(folder: Path) -> dict[str, Any]:
     run(f"domainwise evaluate three.csv {columns} --methods {METHODS} --out three", folder, "^[^N]")
     run("domainwise fit --from three -o model.skops", folder, "^wrote")
     run("domainwise predict model.skops fourth.csv -o predictions.csv", folder, "^shift", True)
-    run("domainwise adapt model.skops ten.csv -o adapted.skops", folder, "^[^w]")
+    run("domainwise adapt model.skops ten.csv -o adapted.skops", folder, "^(site|correction)")
     run("domainwise predict adapted.skops fourth.csv -o adapted.csv", folder, "^shift")
     # The labelled rows are not scored.
     labels, scores, means = new["label"][N_LABELS:], [], []
@@ -169,6 +169,13 @@ def with_labels(life: dict[str, Any]) -> str:
     before, after = f"{life['score']:.2f}", f"{life['adapted']:.2f}"
     labels = f"{N_LABELS} labels from there"
     return f", with and without {labels}" if after == before else f", and {after} with {labels}"
+
+
+def after_adapt(life: dict[str, Any]) -> str:
+    """Return the end of a sentence: the mean probability after adapt, or why it is the same."""
+    if life["predicted_adapted"] == life["predicted"]:
+        return ", also after adapt: labels did not improve the model at the other hospitals"
+    return f", and {100 * life['predicted_adapted']:.0f} % after adapt"
 
 
 def replace_texts(old: dict[str, str], new: dict[str, str]) -> None:
@@ -253,8 +260,8 @@ def main() -> None:
         f"Promised for {life['new']}: balanced accuracy {life['mean']:.2f} ({lowest:.2f} to "
         f"{highest:.2f} at the other three hospitals). Scored there: {life['score']:.2f}"
         f"{with_labels(life)}. {100 * life['ill']:.0f} % of its patients are ill; the mean "
-        f"probability is {100 * life['predicted']:.0f} %, and "
-        f"{100 * life['predicted_adapted']:.0f} % after adapt. Now all four hospitals:"
+        f"probability is {100 * life['predicted']:.0f} %{after_adapt(life)}. "
+        "Now all four hospitals:"
     )
     print("\n".join(["", *textwrap.wrap(summary, 78)]))
     four = four_hospitals(options.folder)

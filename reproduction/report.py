@@ -154,12 +154,10 @@ def to_markdown(run: RunSummary) -> str:
         *_markdown_table(sentences.overview(run)),
         "",
         f"Written by `{command}`; do not edit. {PROVENANCE_NOTE}",
-        "",
-        "## In detail",
-        "",
-        *(f"- {text}" for text in sentences.best_methods(run) + sentences.significance(run)),
     ]
-    if not run.quick:
+    if not run.quick:  # few repeats say nothing about methods
+        details = sentences.best_methods(run) + sentences.significance(run)
+        lines += ["", "## In detail", "", *(f"- {text}" for text in details)]
         lines += ["", "## Differences from the paper"]
         for title, entries in sentences.findings(run).items():
             lines += ["", f"{title}:", "", *(f"- {entry}" for entry in entries)]

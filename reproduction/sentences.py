@@ -144,7 +144,7 @@ def lead_of(case: CaseView, method: str, rival: str) -> float:
 
 def overview(run: RunSummary) -> TextTable:
     """Return a table with one row for each table of the paper."""
-    headings = ["table", "data", "cases", "means that agree", "DCM against COIR", "best"]
+    counts = ["cases", "means that agree", "DCM against COIR", "best method (cases)"]
     rows = []
     for view in run.tables:
         cases = view.cases_in("paper")
@@ -162,7 +162,7 @@ def overview(run: RunSummary) -> TextTable:
             "–" if run.quick else join([f"{name} ({n})" for name, n in winners.most_common(3)]),
         ]
         rows.append([TextCell(text) for text in row])
-    return TextTable(headings, rows, ["" for _ in rows])
+    return TextTable(["table", "data", *counts], rows, ["" for _ in rows])
 
 
 def agreement(run: RunSummary) -> list[str]:

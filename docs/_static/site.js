@@ -12,9 +12,9 @@ function makeWideFormulasFocusable() {
 }
 
 window.addEventListener("DOMContentLoaded", () => {
-  // The button's name for screen readers is its text, "Search Ctrl+K".
+  // The button's name for screen readers is its text, which is hidden on phones.
   document.querySelectorAll(".search-button-field").forEach(button => {
-    button.removeAttribute("aria-label");
+    button.setAttribute("aria-label", "Search Ctrl+K");
   });
   makeWideFormulasFocusable();
 });

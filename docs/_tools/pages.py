@@ -123,15 +123,16 @@ def benchmark_pages() -> dict[Path, str]:
     pages, rows = {}, ["| question | answer |", "|---|---|"]
     for name in report_names:
         text = (REPORTS / name).read_text(encoding="utf-8")
+        text = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
         pages[BENCHMARKS / name] = text.replace("](../docs/", "](../")
         opening = re.match(r"# ([^\n]+\?)\n\n(?!Written)(.+?[.])(?=\**\s)", text, re.DOTALL)
         assert opening is not None, f"{name} must start with a question and its answer"
         rows.append(f"| [{opening[1]}]({name}) | {' '.join(opening[2].strip('*').split())} |")
     listed, tree = "\n".join(rows), "\n".join(report_names)
     pages[BENCHMARKS / "index.md"] = (
-        "# Benchmarks\n\nEvery number in the documentation comes from a script in `benchmarks/`. "
-        "The table lists the questions that the reports answer, and the answers. "
-        "Reports name the machine on which times were measured; compare ratios, not times.\n\n"
+        "# Benchmarks\n\nThe table lists questions, and the answers of these reports. Each report "
+        "names the script that writes it, and the machine on which times were measured; compare "
+        "ratios, not times.\n\n"
         f"{listed}\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
     )
     return pages

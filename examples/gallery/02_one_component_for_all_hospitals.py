@@ -93,5 +93,5 @@ plt.show()
 
 # %%
 # These hospitals are simulated so that the effect is large. On real tables, the scores of the three
-# projections are often closer: :doc:`/benchmarks/GROWTH` compares methods on 22 data
-# sets, and :doc:`/benchmarks/REPRODUCTION` repeats the paper's experiments.
+# projections are often closer: :doc:`one benchmark </benchmarks/GROWTH>` compares methods on 22
+# data sets, and :doc:`another one </benchmarks/REPRODUCTION>` repeats the paper's experiments.

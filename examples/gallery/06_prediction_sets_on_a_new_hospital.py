@@ -5,7 +5,7 @@ Sets calibrated on random rows are too small at a new hospital
 A prediction set contains the plausible diagnoses for a patient. With a coverage of 90 %, the set
 contains the true diagnosis for nine in ten patients. At a new hospital, sets that were calibrated
 on random rows are too small. Sets that were calibrated on held-out hospitals are larger, and their
-coverage is correct on average over hospitals, though not at each of them.
+coverage is at least 90 % on average over hospitals, though not at each of them.
 """
 
 # %%

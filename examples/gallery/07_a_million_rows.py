@@ -79,4 +79,5 @@ plt.show()
 # %%
 # A single fit to all million rows, with the same landmarks, gives the same components up to
 # rounding. :func:`domainwise.distributed.fit_parquet` does the same for files, also on a cluster.
-# :doc:`/benchmarks/SPEED` compares the time of one pass with scikit-learn's ``Nystroem``.
+# :doc:`A benchmark </benchmarks/SPEED>` compares the time of one pass with that of scikit-learn's
+# ``Nystroem``.

@@ -15,11 +15,13 @@ import matplotlib.pyplot as plt
 
 from domainwise import evaluate
 from domainwise.datasets import load_heart
+from domainwise.plots import ForestDisplay
 
 heart = load_heart(as_frame=True).frame  # 920 patients; columns "label" and "domain"
 methods = ["constant", "linear", "invariantridge"]
 evaluation = evaluate(heart, "label", "domain", methods=methods, progress=False)
-print(evaluation.table().round(3).to_string(index=False))
+columns = ["method", "mean", "low", "high", "worst", "worst_domain"]
+print(evaluation.table()[columns].round(3).to_string(index=False))
 
 # %%
 # The answer
@@ -34,10 +36,14 @@ print(f"Confidence: {answer.certainty}. {answer.certain}")
 # %%
 # The range
 # ---------
-# Squares are the scores at the held-out hospitals, with 95 % intervals. The bars are ranges for one
-# new hospital. They are wide, because four hospitals say little about how different a fifth can be.
+# Squares are the scores at the held-out hospitals, with 95 % intervals. The bar is the range of the
+# true score at one new hospital. It is wide, because four hospitals say little about a fifth.
 
-evaluation.plot()
+pooled = evaluation.between_sites()
+sites = pooled.table.set_index("domain")
+ForestDisplay.from_scores(
+    sites["score"].to_dict(), sites["error"].to_dict(), scale="logit", label="balanced accuracy"
+)
 plt.show()
 
 # %%
@@ -55,7 +61,6 @@ for fault in answer.faults:
 # ``between_sites`` separates differences between hospitals from chance: τ is the standard deviation
 # of the true scores, on the scale of their log-odds.
 
-pooled = evaluation.between_sites()
 low, high = pooled.tau_interval
 print(f"tau {pooled.tau:.2f}, 90 % interval {low:.2f} to {high:.2f}; they differ: {pooled.differ}")
 

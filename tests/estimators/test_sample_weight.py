@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -171,7 +172,11 @@ def test_moments_of_all_splits_are_weighted(monkeypatch):
     [
         dw.DCM(),
         dw.FastDCM(),
+        dw.DCMCV(),
         dw.InvariantSVC(),
+        dw.InvariantSVR(),
+        selection.InvariantSearchCV(dw.InvariantSVC(), {"C": [1.0]}),
+        dw.InvariantRidgeCV(),
         dw.InvariantRidgeClassifierCV(),
         dw.DomainEnsembleClassifier(["linear"]),
         dw.SiteAdapter(LogisticRegression()),
@@ -213,6 +218,21 @@ def test_weights_are_routed_by_metadata_requests():
         Z = StandardScaler().fit(X, sample_weight=WEIGHTS).transform(X)
         expected = dw.DCM(gamma=0.1).fit(Z, CLASSES, DOMAIN, WEIGHTS)
         np.testing.assert_array_equal(pipeline.transform(X), expected.transform(Z))
+
+
+def test_a_grid_search_passes_weights_to_fits_and_scores():
+    from sklearn import config_context
+
+    with config_context(enable_metadata_routing=True):
+        step = dw.InvariantSVC(gamma=0.1).set_fit_request(sample_weight=True)
+        step.set_score_request(sample_weight=True)
+        search = GridSearchCV(step, {"C": [0.1, 10.0]}, cv=selection.LeaveDomainsOut())
+        search.fit(X, CLASSES, sample_domain=DOMAIN, sample_weight=WEIGHTS)
+    train, test = next(iter(selection.LeaveDomainsOut().split(X, CLASSES, DOMAIN)))
+    model = clone(step).set_params(C=0.1)
+    model.fit(X[train], CLASSES[train], DOMAIN[train], WEIGHTS[train])
+    score = model.score(X[test], CLASSES[test], sample_weight=WEIGHTS[test])
+    assert search.cv_results_["split0_test_score"][0] == pytest.approx(score)
 
 
 RIDGE = {"gammas": [0.1], "landmarks": LANDMARKS, "alphas": [0.1, 1.0, 10.0]}

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import FixedThresholdClassifier
@@ -147,6 +148,10 @@ def test_the_invariant_svm_decides_by_its_calibrated_probabilities(rows):
     p = model.predict_proba(X)[:, 1]
     assert p.mean() == pytest.approx(y.mean(), rel=0.4)
     assert (model.predict(X) == (p >= model.decision_threshold_)).all()
+    for decision, threshold in ((0.2, 0.2), ("argmax", 0.5)):
+        other = clone(model).set_params(decision=decision).fit(*train[:2], sample_domain=train[2])
+        np.testing.assert_array_equal(other.predict_proba(X)[:, 1], p)
+        assert (other.predict(X) == (p >= threshold)).all()
     with pytest.raises(ValueError, match=r"decision=0.2 needs probabilities"):
         InvariantSVC(decision=0.2).fit(*train[:2], sample_domain=train[2])
     plain = InvariantSVC().fit(*train[:2], sample_domain=train[2])

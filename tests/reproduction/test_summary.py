@@ -258,6 +258,7 @@ def test_a_quick_run_claims_nothing(made_up_results):
     assert agreement(quick) == main_result(quick) == []
     assert any("quick run" in sentence for sentence in describe_run(quick))
     text = to_markdown(quick)
+    assert "best methods" not in text
     assert "## Differences from the paper" not in text
     assert not set("✓✗▲▼") & set(text)
     assert all(box_plot(case) is None for case in quick.cases())

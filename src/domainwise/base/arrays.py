@@ -87,6 +87,14 @@ def copied(X: Any) -> Any:
     return X.clone() if is_tensor(X) else np.array(X)
 
 
+def read_only(X: Any) -> Any:
+    """Return X for a user's estimator, which cannot change the rows or columns of the caller."""
+    if isinstance(X, np.ndarray):
+        X = X.view()
+        X.flags.writeable = False
+    return X.copy(deep=False) if hasattr(X, "iloc") else X
+
+
 def to_host(X: Any) -> Array:
     """Return an array or a tensor as a NumPy array in host memory."""
     return np.asarray(X.cpu().numpy() if is_tensor(X) else X)

@@ -200,14 +200,16 @@ def check_sample_weight(sample_weight: Any, n_samples: int) -> Array | None:
         return None
     if is_dask(sample_weight):
         raise TypeError("sample_weight is a Dask collection. Pass sample_weight.compute().")
-    weights = plain_array(to_host(sample_weight), "sample_weight")
+    weights = to_host(sample_weight) if is_tensor(sample_weight) else sample_weight
+    weights = plain_array(weights, "sample_weight")
     if weights.ndim != 1 or len(weights) != n_samples:
         raise ValueError(
             f"sample_weight.shape == {weights.shape}, expected {(n_samples,)}: X has {n_samples} "
             "rows. Pass one weight per row."
         )
-    try:
-        weights = weights.astype(np.float64)
+    try:  # complex numbers, dates and strings are refused
+        casting: Any = "unsafe" if weights.dtype.kind == "O" else "same_kind"
+        weights = weights.astype(np.float64, casting=casting)
     except (TypeError, ValueError):
         raise ValueError(
             "sample_weight must contain numbers. Pass one number of at least 0 per row."
@@ -219,6 +221,7 @@ def check_sample_weight(sample_weight: Any, n_samples: int) -> Array | None:
             "sample_weight contains negative, missing or infinite entries (the first in row "
             f"{row}: {weights[row]:g}). Pass finite numbers of at least 0."
         )
+    refuse_too_large(weights, "sample_weight")
     if not weights.any():
         raise ValueError(
             "sample_weight is zero for all rows. Pass a positive weight for at least one row."
@@ -291,7 +294,9 @@ def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_row
             "sample_domain is missing. Pass it to fit (cross_val_score does not pass groups to "
             "fit; use domain_cross_validate instead)"
         )
-    elif domain.codes is not None and domain.n_categories == 1:
+    elif domain.n_categories == 1 or (
+        domain.codes is None and not (domain.values != domain.values[0]).any()
+    ):
         reason = "sample_domain contains only one domain. Add rows from other domains"
     elif domain.codes is not None and 2 < n_rows == domain.n_categories:
         reason = "sample_domain is different in every row. Give rows from one domain the same label"
@@ -317,12 +322,17 @@ def check_n_components(n_components: int | None, n_samples: int) -> None:
         )
 
 
-def plain_array(values: Any, name: str = "an array of labels") -> Array:
-    """Convert lists, data frames, series, categoricals and nullable columns to a NumPy array."""
+def refuse_masked(values: Any, name: str) -> None:
+    """Reject masked entries, whose mask would be ignored."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
             f"{name} contains missing values (masked entries). Remove the affected rows."
         )
+
+
+def plain_array(values: Any, name: str = "an array of labels") -> Array:
+    """Convert lists, data frames, series, categoricals and nullable columns to a NumPy array."""
+    refuse_masked(values, name)
     if hasattr(values, "to_numpy") and not type(values).__module__.startswith("pyarrow"):
         has_one_column = hasattr(values, "columns") and values.shape[1] == 1
         values = values.to_numpy()[:, 0] if has_one_column else values.to_numpy()
@@ -463,6 +473,7 @@ _REJECTED_TYPES = {
 def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
     """Check X with :func:`check_is_table` (by default, ``numeric=True``) and ``validate_data``."""
     check_is_table(X, numeric=options.pop("numeric", True))
+    refuse_masked(y, "y")
     try:
         return validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:

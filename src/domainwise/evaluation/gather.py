@@ -392,7 +392,7 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
             measure.uses_positive_class and positive is not None,
             f"The positive class, for which {label} is computed, is {positive!s} (pos_label).",
         ),
-        *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),
+        *((True, f"{key}: {reason.rstrip('.')}.") for key, reason in evaluation.left_out.items()),
         (
             problem.classification and measure.name != problem.measure.name,
             f"Classes were predicted for {problem.measure.label}; {label} is computed from the "

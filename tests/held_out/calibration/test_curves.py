@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from domainwise.held_out.calibration.curves import PENALTY_ROWS, fit_curve
+from domainwise.held_out.calibration.curves import BIAS_PENALTY_ROWS, PENALTY_ROWS, fit_curve
 
 
 def example(n_classes, n=120, seed=0):
@@ -26,8 +26,8 @@ def test_a_curve_maximizes_the_penalized_likelihood(n_classes):
 
     def objective(p):
         logs = log_softmax(p[0] * centred / scale + p[1:], axis=1)
-        penalty = ((p[0] - 1) ** 2 + np.sum(p[1:] ** 2)) * PENALTY_ROWS / len(codes) / 2
-        return -w @ logs[np.arange(len(codes)), codes] + penalty
+        penalty = PENALTY_ROWS * (p[0] - 1) ** 2 + BIAS_PENALTY_ROWS * np.sum(p[1:] ** 2)
+        return -w @ logs[np.arange(len(codes)), codes] + penalty / len(codes) / 2
 
     best = minimize(objective, np.r_[1.0, np.zeros(n_classes)], tol=1e-12).x
     np.testing.assert_allclose(curve.slope * scale, best[0], rtol=1e-3)
@@ -44,6 +44,15 @@ def test_permuting_classes_permutes_probabilities():
     expected = fit_curve(values, codes, weights)[0].probabilities(values)
     turned = fit_curve(values[:, order], inverse[codes], weights)[0].probabilities(values[:, order])
     np.testing.assert_allclose(turned, expected[:, order], atol=1e-8)
+
+
+def test_the_mean_probability_of_a_rare_class_is_its_frequency():
+    rng = np.random.default_rng(0)
+    codes = (np.arange(600) < 30).astype(int)
+    values = 1.5 * codes + rng.standard_normal(600)  # as of a model with balanced classes
+    columns = np.column_stack([-values, values])
+    curve, _ = fit_curve(columns, codes, np.ones(600))
+    assert curve.probabilities(columns)[:, 1].mean() == pytest.approx(0.05, rel=0.01)
 
 
 @pytest.mark.parametrize("sign", [0.0, -1.0])

@@ -169,6 +169,7 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     ----------
     I. Gulrajani and D. Lopez-Paz (2021), "In search of lost domain generalization", ICLR,
     arXiv:2007.01434.
+
     G. Blanchard, A. A. Deshmukh, U. Dogan, G. Lee and C. Scott (2021), "Domain generalization by
     marginal transfer learning", JMLR 22, arXiv:1711.07910.
 

@@ -25,7 +25,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import has_fit_parameter
 
 from domainwise.algebra.kernels.functions import resolve_gamma
-from domainwise.base.arrays import Array
+from domainwise.base.arrays import Array, read_only
 from domainwise.base.inputs import weight_argument
 from domainwise.base.messages import needs_extra
 from domainwise.base.process import one_thread
@@ -123,7 +123,7 @@ class Member:
 
     def predict(self, X: Array) -> Array:
         """Return class probabilities, or a column of predicted targets, for standardized rows."""
-        X = soft_clip(X, self.clip)
+        X = read_only(soft_clip(X, self.clip))
         estimator_outputs = [outputs(model, X, self.n_classes) for model in self.estimators]
         for model_outputs in estimator_outputs:
             check_outputs(model_outputs, len(X), self.name)

@@ -216,6 +216,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
     ----------
     A. Wu (2021), "Domain generalization via domain-based covariance minimization",
     arXiv:2110.06298.
+
     C. Cortes and V. Vapnik (1995), "Support-vector networks", Machine Learning 20,
     doi:10.1007/BF00994018.
 
@@ -280,7 +281,8 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
                 "Probabilities were calibrated on stratified folds of rows instead of held-out "
                 f"domains, because {reason}. They may be overconfident on unseen domains."
             )
-        unfitted_model, outputs = clone(self).set_params(probability=False), []
+        options: Any = {"probability": False, "decision": "auto"}
+        unfitted_model, outputs = clone(self).set_params(**options), []
         for train, test in splits:
             columns = train if self.kernel == "precomputed" else slice(None)
             model = fit_rows(unfitted_model, X[:, columns], y, domains, train, weights)
@@ -373,6 +375,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     ----------
     A. Wu (2021), "Domain generalization via domain-based covariance minimization",
     arXiv:2110.06298.
+
     A. J. Smola and B. Schoelkopf (2004), "A tutorial on support vector regression", Statistics and
     Computing 14, doi:10.1023/B:STCO.0000035301.49549.88.
 

@@ -306,6 +306,7 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
     ----------
     A. Wu (2021), "Domain generalization via domain-based covariance minimization",
     arXiv:2110.06298.
+
     I. Gulrajani and D. Lopez-Paz (2021), "In search of lost domain generalization", ICLR,
     arXiv:2007.01434.
 

@@ -274,6 +274,7 @@ class DCMCV(ExactArguments, DCMSearch):
     ----------
     A. Wu (2021), "Domain generalization via domain-based covariance minimization",
     arXiv:2110.06298.
+
     I. Gulrajani and D. Lopez-Paz (2021), "In search of lost domain generalization", ICLR,
     arXiv:2007.01434.
 
@@ -323,6 +324,7 @@ class FastDCMCV(LabelLandmarkArguments, DCMSearch):
     ----------
     A. Wu (2021), "Domain generalization via domain-based covariance minimization",
     arXiv:2110.06298.
+
     I. Gulrajani and D. Lopez-Paz (2021), "In search of lost domain generalization", ICLR,
     arXiv:2007.01434.
 

@@ -241,8 +241,7 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
 
     References
     ----------
-    A. Wu (2021), "Domain generalization via domain-based covariance minimization",
-    arXiv:2110.06298.
+    {dcm_reference}
 
     Examples
     --------
@@ -277,9 +276,7 @@ class COIR(ExactArguments, COIRMethod, KernelProjection):
 
     References
     ----------
-    M. Kim and V. Pavlovic (2011), "Central subspace dimensionality reduction using covariance
-    operators", IEEE Transactions on Pattern Analysis and Machine Intelligence 33,
-    doi:10.1109/TPAMI.2010.111.
+    {coir_reference}
 
     Examples
     --------
@@ -319,8 +316,7 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
 
     References
     ----------
-    K. Muandet, D. Balduzzi and B. Schoelkopf (2013), "Domain generalization via invariant feature
-    representation", ICML, arXiv:1301.2115.
+    {dica_reference}
 
     Examples
     --------
@@ -355,8 +351,7 @@ class KPCA(ExactArguments, KPCAMethod, KernelProjection):
 
     References
     ----------
-    B. Schoelkopf, A. Smola and K.-R. Mueller (1998), "Nonlinear component analysis as a kernel
-    eigenvalue problem", Neural Computation 10, doi:10.1162/089976698300017467.
+    {kpca_reference}
 
     Examples
     --------
@@ -426,9 +421,7 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
 
     References
     ----------
-    M. Ghifary, D. Balduzzi, W. B. Kleijn and M. Zhang (2017), "Scatter component analysis: a
-    unified framework for domain adaptation and domain generalization", IEEE Transactions on
-    Pattern Analysis and Machine Intelligence, arXiv:1510.04373.
+    {sca_reference}
 
     Examples
     --------
@@ -474,8 +467,7 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 
     References
     ----------
-    S. Hu, K. Zhang, Z. Chen and L. Chan (2019), "Domain generalization via multidomain
-    discriminant analysis", UAI, arXiv:1907.11216.
+    {mda_reference}
 
     Examples
     --------
@@ -516,8 +508,7 @@ class MIDA(ExactArguments, MIDAMethod, KernelProjection):
 
     References
     ----------
-    K. Yan, L. Kou and D. Zhang (2018), "Learning domain-invariant subspace using domain features
-    and independence maximization", IEEE Transactions on Cybernetics, arXiv:1603.04535.
+    {mida_reference}
 
     Examples
     --------

@@ -487,7 +487,9 @@ class FastDCM(LabelLandmarkArguments, exact.DCMMethod, FastProjection):
     {n_components} {kernel} {target} {epsilon} {ridge} {domain} {domain_weight} {landmarks}
     {seed} {target_landmarks}
 
-    {fast_sections}
+    {fast_sections} {dcm_reference}
+
+    {fast_example}
     accuracy on unseen domains: 0.70
     """
 
@@ -503,7 +505,9 @@ class FastCOIR(LabelLandmarkArguments, exact.COIRMethod, FastProjection):
     ----------
     {n_components} {kernel} {target} {epsilon} {ridge} {landmarks} {seed} {target_landmarks}
 
-    {fast_sections}
+    {fast_sections} {coir_reference}
+
+    {fast_example}
     accuracy on unseen domains: 0.71
     """
 
@@ -522,7 +526,9 @@ class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
         The regularization :math:`\lambda` in :class:`DICA`, not multiplied by the number of rows.
     {landmarks} {seed} {target_landmarks}
 
-    {fast_sections}
+    {fast_sections} {dica_reference}
+
+    {fast_example}
     accuracy on unseen domains: 0.67
     """
 
@@ -539,7 +545,9 @@ class FastKPCA(LandmarkArguments, exact.KPCAMethod, FastProjection):
     ----------
     {n_components} {kernel} {landmarks} {seed}
 
-    {fast_sections}
+    {fast_sections} {kpca_reference}
+
+    {fast_example}
     accuracy on unseen domains: 0.70
     """
 
@@ -555,7 +563,9 @@ class FastSCA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     ----------
     {ten_components} {kernel} {scatter} {landmarks} {seed}
 
-    {fast_sections}
+    {fast_sections} {sca_reference}
+
+    {fast_example}
     accuracy on unseen domains: 0.69
     """
 
@@ -571,7 +581,9 @@ class FastMDA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     ----------
     {class_components} {kernel} {scatter} {landmarks} {seed}
 
-    {fast_sections}
+    {fast_sections} {mda_reference}
+
+    {fast_example}
     accuracy on unseen domains: 0.73
     """
 
@@ -589,7 +601,9 @@ class FastMIDA(LandmarkArguments, exact.MIDAMethod, FastProjection):
     ----------
     {ten_components} {kernel} {domain} {independence} {landmarks} {seed}
 
-    {fast_sections}
+    {fast_sections} {mida_reference}
+
+    {fast_example}
     accuracy on unseen domains: 0.69
     """
 

@@ -85,6 +85,7 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
     ----------
     A. Wu (2021), "Domain generalization via domain-based covariance minimization",
     arXiv:2110.06298.
+
     I. Gulrajani and D. Lopez-Paz (2021), "In search of lost domain generalization", ICLR,
     arXiv:2007.01434.
 
@@ -266,6 +267,7 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     ----------
     A. Wu (2021), "Domain generalization via domain-based covariance minimization",
     arXiv:2110.06298.
+
     I. Gulrajani and D. Lopez-Paz (2021), "In search of lost domain generalization", ICLR,
     arXiv:2007.01434.
 

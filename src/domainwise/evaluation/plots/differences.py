@@ -49,7 +49,7 @@ class ShiftDisplay(style.Display):
     Examples
     --------
     >>> import numpy as np
-    >>> from domainwise.evaluation.plots import ShiftDisplay
+    >>> from domainwise.plots import ShiftDisplay
     >>> X, site = np.random.default_rng(0).normal(size=(90, 3)), np.repeat(["A", "B", "C"], 30)
     >>> X[60:, 2] += 9
     >>> display = ShiftDisplay.from_features(X, site, new=["C"])
@@ -272,7 +272,7 @@ class DomainMapDisplay(style.Display):
     --------
     >>> from domainwise import KPCA
     >>> from domainwise.datasets import make_synthetic
-    >>> from domainwise.evaluation.plots import DomainMapDisplay
+    >>> from domainwise.plots import DomainMapDisplay
     >>> data = make_synthetic(n_domains=4, random_state=0)
     >>> model = KPCA(2).fit(data.data)
     >>> display = DomainMapDisplay.from_estimator(model, data.data, data.sample_domain)

@@ -48,7 +48,7 @@ class DomainScoresDisplay(style.Display):
 
     Examples
     --------
-    >>> from domainwise.evaluation.plots import DomainScoresDisplay
+    >>> from domainwise.plots import DomainScoresDisplay
     >>> site = ["A", "A", "A", "B", "B", "B"]
     >>> predicted = {"one": [0, 1, 1, 0, 0, 0], "two": [0, 1, 0, 0, 1, 0]}
     >>> display = DomainScoresDisplay.from_predictions([0, 1, 1, 0, 1, 1], predicted, site)

@@ -95,7 +95,7 @@ class CalibrationDisplay(style.Display):
 
     Examples
     --------
-    >>> from domainwise.evaluation.plots import CalibrationDisplay
+    >>> from domainwise.plots import CalibrationDisplay
     >>> p, site = [0.1, 0.1, 0.9, 0.9], ["A", "A", "B", "B"]
     >>> display = CalibrationDisplay.from_predictions([0, 0, 0, 1], p, site)
     >>> {name: round(curve.error, 3) for name, curve in display.curves.items()}
@@ -304,7 +304,7 @@ class DecisionCurveDisplay(style.Display):
 
     Examples
     --------
-    >>> from domainwise.evaluation.plots import DecisionCurveDisplay
+    >>> from domainwise.plots import DecisionCurveDisplay
     >>> p, site = [0.1, 0.6, 0.4, 0.9], ["A", "A", "B", "B"]
     >>> display = DecisionCurveDisplay.from_predictions([0, 1, 0, 1], p, site, thresholds=[0.5])
     >>> display.curves.mean, display.curves.mean_treat_all
@@ -434,7 +434,7 @@ class ForestDisplay(style.Display):
 
     Examples
     --------
-    >>> from domainwise.evaluation.plots import ForestDisplay
+    >>> from domainwise.plots import ForestDisplay
     >>> auc = {"A": 0.81, "B": 0.74, "C": 0.88, "D": 0.79}
     >>> error = {"A": 0.02, "B": 0.03, "C": 0.02, "D": 0.04}
     >>> display = ForestDisplay.from_scores(auc, error, scale="logit", label="AUC")

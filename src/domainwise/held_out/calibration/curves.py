@@ -13,8 +13,9 @@ from domainwise.base.inputs import check_sample_domain
 #: Maximum number of iterations of Newton's method, and of EM for class shares. They stop earlier if
 #: the objective (Newton) or every share (EM) changes by less than the tolerance.
 MAX_NEWTON_STEPS, MAX_EM_STEPS, TOLERANCE = 50, 1000, 1e-8
-#: Weight of the penalty on slope and biases; the rows have an average weight of 1.
-PENALTY_ROWS = 1.0
+#: Weights of the penalties on the slope and on the biases; the rows have an average weight of 1. A
+#: larger penalty on biases would make the probabilities of rare classes too large.
+PENALTY_ROWS, BIAS_PENALTY_ROWS = 1.0, 0.1
 #: Smallest probability for which a log loss is computed.
 SMALLEST = 1e-12
 #: A penalty so large that a parameter keeps its initial value.
@@ -78,9 +79,8 @@ def fit_curve(
     root_mean_square = float(np.sqrt(mean_squares.mean()))
     scale = root_mean_square or 1.0
     total = n_rows if sample_weight is None else sample_weight.sum()
-    penalties = np.full(n_classes + 1, PENALTY_ROWS / total)
-    if not fit_bias:
-        penalties[1:] = HUGE_PENALTY
+    penalties = np.full(n_classes + 1, (BIAS_PENALTY_ROWS if fit_bias else HUGE_PENALTY) / total)
+    penalties[0] = PENALTY_ROWS / total
     # The design has one row per class, so that NumPy's sums over classes are fast.
     design, row_indices = np.ascontiguousarray(values.T, dtype=float) / scale, np.arange(n_rows)
     # The first parameter is the slope, the others are the biases.
@@ -223,6 +223,7 @@ def adapt_class_shares(
     Examples
     --------
     >>> import numpy as np
+    >>> from domainwise.selection import adapt_class_shares
     >>> p = np.array([[0.9, 0.1]] * 70 + [[0.1, 0.9]] * 30)
     >>> adapt_class_shares(p, [0.5, 0.5], prior_rows=0).mean(axis=0).round(3).tolist()
     [0.75, 0.25]

@@ -22,7 +22,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
-from domainwise.base.arrays import Array
+from domainwise.base.arrays import Array, read_only
 from domainwise.base.inputs import as_sortable, plain_array
 from domainwise.base.messages import listed, quoted
 from domainwise.held_out.folds import sample_rows
@@ -62,7 +62,7 @@ def fit_with_domains(
                 estimator.set_fit_request(sample_domain=True)
         if sample_domain is not None:
             fit_params["sample_domain"] = sample_domain
-        model = estimator.fit(X, y, **fit_params)
+        model = estimator.fit(read_only(X), read_only(y), **fit_params)
     if not has_requests:
         _remove_requests(model, set())
     return model
@@ -197,11 +197,12 @@ class Predictions(BaseEstimator):
         return outputs
 
     def _call(self, method: str) -> Array:
+        X = read_only(self.X)
         if self.sample_domain is None:
-            return plain_array(getattr(self.estimator, method)(self.X), f"the result of {method}")
+            return plain_array(getattr(self.estimator, method)(X), f"the result of {method}")
         with config_context(enable_metadata_routing=True):
             call = getattr(self.estimator, method)
-            outputs = plain_array(call(self.X, sample_domain=self.sample_domain), method)
+            outputs = plain_array(call(X, sample_domain=self.sample_domain), method)
         return outputs if self.rows is None else outputs[self.rows]
 
     @cached_property
@@ -218,7 +219,12 @@ class Predictions(BaseEstimator):
 
     @cached_property
     def _predict_proba(self) -> Array:
-        values = self._call("predict_proba")
+        values, n_classes = self._call("predict_proba"), len(self.estimator.classes_)
+        if values.dtype.kind not in "biuf" or values.shape[1:] != (n_classes,):
+            raise ValueError(
+                f"predict_proba returned {values.dtype} values of shape {values.shape} for "
+                f"{n_classes} classes"
+            )
         if not np.allclose(values.sum(axis=-1), 1.0, atol=1e-3) or (values < 0).any():
             raise ValueError("predict_proba returned rows that are not probabilities with sum 1")
         return values
