@@ -176,12 +176,9 @@ class Fold:
     def predicted(self) -> list[list[tuple[int, str, bool]]]:
         """Whether prediction intervals contain the mean score of the new sites."""
         n_domains = int(self.source.domain_codes.max()) + 1
-        functions = {
-            name: (score, domain_scores(self.source, score, n_domains), None)
-            for name, score in (("score", self.scorer), ("loss", loss_score))
-        }
-        functions["score"] = (*functions["score"][:2], "balanced_accuracy" if self.rule else None)
-        gains, results = label_gains(self.source, functions, self.rule), []
+        scoring = "balanced_accuracy" if self.rule else None
+        score = self.scorer, domain_scores(self.source, self.scorer, n_domains), scoring
+        gains, results = label_gains(self.source, score, self.rule), []
         for count in (0, 5, 10, 20, 50):
             observed = self.scores(count)
             if len(observed) < 1:

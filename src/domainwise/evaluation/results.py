@@ -17,7 +17,6 @@ from domainwise.estimators.adaptation.corrections import LABEL_COUNTS, SourceOut
 from domainwise.estimators.adaptation.site import (
     domain_scores,
     label_gains,
-    loss_score,
     outputs_score,
 )
 from domainwise.evaluation.problem import Problem
@@ -408,27 +407,17 @@ class Results:
             pooled_score(measure, classes, predictions[d]) if d in predictions else np.nan
             for d in method.scores
         ]
-        losses = domain_scores(outputs, loss_score, len(scores))
-        functions = {
-            "score": (scorer, scores, measure.scoring),
-            "loss": (loss_score, losses, None),
-        }
-        gains = label_gains(outputs, functions, rule)
-        gain, loss_table, first = gains["score"], gains["loss"].table(), gains["score"].misleading
-        first_table, entries = gain.table(first_rows=True), []
+        gains = label_gains(outputs, (scorer, scores, measure.scoring), rule)
+        gain, losses, first = gains["score"], gains["loss"].table()[:, 1], gains["score"].misleading
+        first_scores, entries = gain.table(first_rows=True)[:, 1], []
         for i, (n_labels, mean, *ends) in enumerate(gain.table().tolist()):
             if gain.n_domains[i] and np.isfinite(mean):
                 low, high = self._shown(ends)
                 is_misleading = first is not None and n_labels >= first
-                entry: Any = {
-                    "n_labels": int(n_labels),
-                    "score": measure.shown(mean),
-                    "low": low,
-                    "high": high,
-                    "domains": int(gain.n_domains[i]),
-                    "loss": -float(loss_table[i, 1]),
-                    "first_rows": measure.shown(first_table[i, 1]) if is_misleading else None,
-                }
+                entry: Any = {"n_labels": int(n_labels), "score": measure.shown(mean)}
+                entry |= {"low": low, "high": high, "domains": int(gain.n_domains[i])}
+                first_score = measure.shown(first_scores[i]) if is_misleading else None
+                entry |= {"loss": -float(losses[i]), "first_rows": first_score}
                 entries.append(entry)
         return entries if len(entries) > 1 else []
 

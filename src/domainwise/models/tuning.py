@@ -27,7 +27,8 @@ from domainwise.base.inputs import (
     take_rows,
 )
 from domainwise.base.signatures import arguments
-from domainwise.estimators.adaptation.adapter import Adaptable, model_outputs
+from domainwise.estimators.adaptation.adapter import Adaptable
+from domainwise.estimators.adaptation.site import model_outputs
 from domainwise.held_out.calibration import decisions
 from domainwise.held_out.calibration.curves import Curve, fit_domain_curve, improves
 from domainwise.held_out.folds import Split, domain_folds, sample_rows

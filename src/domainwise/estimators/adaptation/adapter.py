@@ -29,37 +29,20 @@ from domainwise.base.arrays import (
 from domainwise.base.messages import ContextWarning, warn_caller
 from domainwise.base.process import one_thread
 from domainwise.base.signatures import arguments, with_shared_arguments
-from domainwise.estimators.adaptation import corrections
+from domainwise.estimators.adaptation import corrections, site
 from domainwise.estimators.adaptation.corrections import Prior, SourceOutputs
-from domainwise.estimators.adaptation.site import (
-    Score,
-    SiteLabels,
-    SiteQuantiles,
-    SiteScores,
-    describe,
-    domain_scores,
-    label_gains,
-    loss_score,
-    outputs_score,
-    own_site_scores,
-    scored_outputs,
-    site_rule,
-)
+from domainwise.estimators.adaptation.site import SiteLabels, SiteQuantiles, SiteScores
 from domainwise.estimators.conformal import DomainMetaEstimator, fit_rows
-from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
+from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import DecisionRule, Decisions
 from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.folds import domain_folds, without_rows
 from domainwise.held_out.scoring.measures import choose_measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import true_score_range
-from domainwise.held_out.scoring.predictions import HeldOut, Predictions, codes_of, weights_classes
+from domainwise.held_out.scoring.predictions import HeldOut, codes_of, weights_classes
 from domainwise.held_out.scoring.statistics import expected_range, expected_score
-from domainwise.held_out.search.scores import log_probabilities
 
 PROBABILITIES = "predict_proba"
-GAIN_DTYPE = np.dtype(
-    [("n_labels", np.int64), ("score", np.float64), ("low", np.float64), ("high", np.float64)]
-)
 
 
 class Adaptable(ABC):
@@ -163,28 +146,22 @@ class Adaptable(ABC):
     @property
     def _unadapted_rule(self) -> DecisionRule | None:
         """The rule for a site without labels."""
-        rule: DecisionRule | None = getattr(self, "_source_rule", self._rule)
-        return rule
+        return vars(self).get("_source_rule", self._rule)
 
-    def _held_out_scores(self, outputs: SourceOutputs) -> tuple[Score, Array]:
+    def _held_out_scores(self, outputs: SourceOutputs) -> tuple[site.Score, Array]:
         """Return the function that scores outputs, and the score of each held-out domain."""
         classes = getattr(self, "classes_", None)
-        scorer = outputs_score(self._site_scoring, classes, self._unadapted_rule)
+        scorer = site.outputs_score(self._site_scoring, classes, self._unadapted_rule)
         n_domains = int(outputs.domain_codes.max()) + 1
-        return scorer, domain_scores(outputs, scorer, n_domains)
+        return scorer, site.domain_scores(outputs, scorer, n_domains)
 
     @cached_property
     def _label_gains(self) -> dict[str, dict[str, SiteScores]]:
         """The gain of the score and of the loss, for outputs without and with context."""
         gains = {}
         for mode, outputs in self._source_outputs().items():
-            scorer, scores = self._held_out_scores(outputs)
-            losses = domain_scores(outputs, loss_score, len(scores))
-            functions = {
-                "score": (scorer, scores, self._site_scoring),
-                "loss": (loss_score, losses, None),
-            }
-            gains[mode] = label_gains(outputs, functions, self._unadapted_rule)
+            score = *self._held_out_scores(outputs), self._site_scoring
+            gains[mode] = site.label_gains(outputs, score, self._unadapted_rule)
         return gains
 
     def label_gain(
@@ -221,13 +198,12 @@ class Adaptable(ABC):
         """
         gains = self._label_gains
         gain = gains.get("context" if context else "plain", gains["plain"])
-        table = gain["loss" if loss else "score"].table(n_sites, first_rows=first_rows)
-        return np.array([tuple(row) for row in table], dtype=GAIN_DTYPE)
+        return gain["loss" if loss else "score"].structured(n_sites, first_rows)
 
     def _expected_range(self, mode: str) -> tuple[float, float] | None:
         source_outputs = self._source_outputs()
         scores = self._held_out_scores(source_outputs.get(mode, source_outputs["plain"]))[1]
-        return expected_range(scores, self.scoring)
+        return expected_range(scores, self._site_scoring)
 
     @property
     def expected_range_(self) -> tuple[float, float] | None:
@@ -250,8 +226,8 @@ class Adaptable(ABC):
         labels = outputs.y if classes is None else classes
         measure = choose_measure(self.scoring or default, labels, classes is not None)
         records = [
-            scored_outputs(site.outputs, site.y, classes, self._rule, site.weights)
-            for site in map(outputs.take, outputs.rows_by_domain().values())
+            site.scored_outputs(part.outputs, part.y, classes, self._rule, part.weights)
+            for part in map(outputs.take, outputs.rows_by_domain().values())
         ]
         return true_score_range(measure, classes, records)
 
@@ -278,16 +254,15 @@ class Adaptable(ABC):
     @property
     def label_advice_(self) -> str:
         """What labels from a new site are worth, in sentences."""
-        gains = self._label_gains["plain"]
         name = "log loss" if is_classifier(self) else "RMSE"
-        return describe(gains["loss"], name, self._own_scores)
+        return site.describe(self._label_gains["plain"]["loss"], name, self._own_scores)
 
     def score_own_rows(self, X: Array, y: Array, sample_domain: Any) -> None:
         """Score models of a domain's own rows, for ``label_advice_``; X contains numbers."""
         codes = inputs.check_sample_domain(sample_domain, len(y), "delta").codes
         targets = codes_of(y, self.classes_) if is_classifier(self) else np.asarray(y, dtype=float)
         with one_thread():
-            self._own_scores = own_site_scores(X, targets, np.asarray(codes))
+            self._own_scores = site.own_site_scores(X, targets, np.asarray(codes))
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
         """Return a copy of the fitted model, adapted to a new site with labelled rows from it.
@@ -346,8 +321,8 @@ class Adaptable(ABC):
         model.n_site_labels_ = len(site_labels["plain"])
         model.corrections_ = {m: site_labels[m].correction(priors[m]) for m in site_labels}
         model._source_rule = self._unadapted_rule
-        rule_inputs = priors["plain"], site_labels["plain"].outputs, model.corrections_["plain"]
-        model._rule = site_rule(model._source_rule, *rule_inputs)
+        outputs, correction = site_labels["plain"].outputs, model.corrections_["plain"]
+        model._rule = site.site_rule(self._unadapted_rule, priors["plain"], outputs, correction)
         model.site_quantiles_ = {
             mode: SiteQuantiles.from_labels(source_outputs[mode], priors[mode], site_labels[mode])
             for mode in site_labels
@@ -543,8 +518,8 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
             # The default score is the balanced accuracy.
             self.decide(self.decision, self.scoring or "balanced_accuracy")
         source_outputs, n_domains = self._source_outputs(), len(domain.names)
-        scorer = outputs_score(self.scoring, classes, self._rule)
-        self.domain_scores_ = domain_scores(source_outputs["plain"], scorer, n_domains)
+        scorer = site.outputs_score(self.scoring, classes, self._rule)
+        self.domain_scores_ = site.domain_scores(source_outputs["plain"], scorer, n_domains)
         self.expected_score_ = expected_score(self.domain_scores_, 0, self.scoring)
         if classes is None:
             rows = test_rows[HeldOut.stored_rows(domain_codes)]
@@ -563,7 +538,7 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
     def _held_out_outputs(self, *args: Any) -> dict[str, Array]:
         """Return outputs for the test rows of a split, after fitting to its training rows."""
         predictions_by_mode = self._held_out_predictions(*args)
-        return {mode: model_outputs(p) for mode, p in predictions_by_mode.items()}
+        return {mode: site.model_outputs(p) for mode, p in predictions_by_mode.items()}
 
     def _curve_inputs(self, values: Array) -> Array:
         """Return logarithms of probabilities; other values unchanged."""
@@ -572,7 +547,7 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         predictions = self._predictions(X, sample_domain)
-        outputs = model_outputs(predictions)
+        outputs = site.model_outputs(predictions)
         curve = self.curves_.get("plain" if predictions.sample_domain is None else "context")
         return outputs if curve is None else curve.probabilities(self._curve_inputs(outputs))
 
@@ -623,18 +598,3 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         """
         metric = accuracy_score if is_classifier(self) else r2_score
         return float(metric(y, self.predict(X), sample_weight=sample_weight))
-
-
-def model_outputs(predictions: Predictions) -> Array:
-    """Return predicted values; for classes, probabilities, else decision values or indicators.
-
-    Indicators are on the scale of logarithms of probabilities.
-    """
-    if predictions.classes is None:
-        return np.asarray(predictions.labels, dtype=np.float64)[:, None]
-    if predictions.probabilities is not None:
-        return np.asarray(predictions.probabilities, dtype=np.float64)
-    if predictions.decisions is not None:
-        return class_columns(np.asarray(predictions.decisions, dtype=np.float64))
-    class_codes = codes_of(predictions.labels, predictions.classes)
-    return log_probabilities(np.eye(len(predictions.classes))[class_codes])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from domainwise.estimators.adaptation.corrections import (
     leave_one_out_priors,
     nonconformity,
 )
+from domainwise.held_out.calibration.curves import class_columns
 from domainwise.held_out.calibration.decisions import DecisionRule
 from domainwise.held_out.calibration.quantiles import (
     TOLERANCE,
@@ -30,8 +31,14 @@ from domainwise.held_out.calibration.quantiles import (
     needed_domains,
 )
 from domainwise.held_out.scoring.measures import Measure, choose_measure
-from domainwise.held_out.scoring.predictions import Outputs, balanced_accuracy
+from domainwise.held_out.scoring.predictions import (
+    Outputs,
+    Predictions,
+    balanced_accuracy,
+    codes_of,
+)
 from domainwise.held_out.scoring.statistics import defined_score, expected_range
+from domainwise.held_out.search.scores import log_probabilities
 
 #: Number of draws of labels from each source domain: for expected scores, and for intervals.
 DRAWS, CALIBRATION_DRAWS = 20, 10
@@ -45,6 +52,10 @@ MIN_GAIN = 0.01
 SMALLEST_SHARE = 0.05
 #: Smallest probability in log losses.
 MIN_PROBABILITY = 1e-15
+
+GAIN_DTYPE = np.dtype(
+    [("n_labels", np.int64), ("score", np.float64), ("low", np.float64), ("high", np.float64)]
+)
 
 #: Function of outputs, targets and (possibly) weights and a decision rule that returns a score;
 #: larger is better.
@@ -173,6 +184,11 @@ class SiteScores:
                 row[1:] = np.nanmean(scores), *((np.nan, np.nan) if ends is None else ends)
         return table
 
+    def structured(self, n_sites: int, first_rows: bool) -> Array:
+        """Return the table as a structured array."""
+        rows = self.table(n_sites, first_rows=first_rows)
+        return np.array([tuple(row) for row in rows], dtype=GAIN_DTYPE)
+
     @property
     def misleading(self) -> int | None:
         """Smallest number of labels for which the first rows gain clearly less than random rows."""
@@ -188,19 +204,19 @@ class SiteScores:
 
 
 def label_gains(
-    held_out: SourceOutputs,
-    scores: Mapping[str, tuple[Score, Array, Any]],
-    rule: DecisionRule | None = None,
+    held_out: SourceOutputs, score: tuple[Score, Array, Any], rule: DecisionRule | None = None
 ) -> dict[str, SiteScores]:
-    """Return the gain from labels for each of several scores.
+    """Return the gain from labels for a "score" and for the "loss".
 
-    ``scores`` contains, by name, a function, each domain's score without labels, and the scorer or
-    its name. Labels are drawn at random or, because this is common in practice, from the first rows
-    of a domain. A gain compares scores with and without labels on the same rows.
+    ``score`` contains a function, each domain's score without labels, and the scorer or its name.
+    Labels are drawn at random or, because this is common in practice, from the first rows of a
+    domain. A gain compares scores with and without labels on the same rows.
     """
+    losses = domain_scores(held_out, loss_score, len(score[1]))
+    scores = {"score": score, "loss": (loss_score, losses, None)}
     codes, rows_by_domain = held_out.sites(), held_out.rows_by_domain()
     shape = len(scores), 2, len(LABEL_COUNTS), len(codes)
-    gains, functions = np.full(shape, np.nan), [entry[0] for entry in scores.values()]
+    gains, functions = np.full(shape, np.nan), [score[0], loss_score]
     for i, prior in enumerate(leave_one_out_priors(held_out, codes)):
         site = held_out.take(rows_by_domain[codes[i]])
         counts = [k for k in LABEL_COUNTS if 2 * k <= len(site.y)]
@@ -415,3 +431,18 @@ def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Arra
         site = held_out.take(rows)
         scores[code] = defined_score(score, site.outputs, site.y, site.weights)
     return scores
+
+
+def model_outputs(predictions: Predictions) -> Array:
+    """Return predicted values; for classes, probabilities, else decision values or indicators.
+
+    Indicators are on the scale of logarithms of probabilities.
+    """
+    if predictions.classes is None:
+        return np.asarray(predictions.labels, dtype=np.float64)[:, None]
+    if predictions.probabilities is not None:
+        return np.asarray(predictions.probabilities, dtype=np.float64)
+    if predictions.decisions is not None:
+        return class_columns(np.asarray(predictions.decisions, dtype=np.float64))
+    class_codes = codes_of(predictions.labels, predictions.classes)
+    return log_probabilities(np.eye(len(predictions.classes))[class_codes])
