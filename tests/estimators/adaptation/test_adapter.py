@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from domainwise import SiteAdapter
+from domainwise.estimators.adaptation.site import own_site_scores
 from domainwise.selection import LeaveDomainsOut
 
 
@@ -274,3 +275,28 @@ def test_a_source_domain_may_be_the_site():
     X, y, domain = sites()
     model = fit_adapter(LinearRegression(), (X, y, domain))
     assert np.isfinite(model.adapt(X[domain == 3], y[domain == 3]).predict(X)).all()
+
+
+@pytest.mark.parametrize("slopes", [(1.0, 1.0), (-3.0, 3.0)])
+def test_the_advice_says_when_a_model_of_the_sites_own_rows_is_as_good(slopes):
+    rng = np.random.default_rng(0)
+    domain = np.repeat(np.arange(8), 120)
+    X = rng.normal(size=(len(domain), 2))
+    y = np.linspace(*slopes, 8)[domain] * X[:, 0] + rng.normal(size=len(domain))
+    model = fit_adapter(LinearRegression(), (X, y, domain))
+    assert "site's own rows" not in model.label_advice_
+    model.score_own_rows(X, y, domain)
+    if slopes == (1.0, 1.0):
+        assert "A linear model of only the site's own rows is worse" in model.label_advice_
+    else:  # each site has a relation of its own
+        assert "From about 20 labels on, a linear model of only these" in model.label_advice_
+
+
+def test_models_of_own_rows_are_scored_by_log_loss_also_with_a_single_class():
+    rng = np.random.default_rng(0)
+    domain, y = np.repeat(np.arange(3), 100), np.zeros(300, dtype=int)
+    y[100:] = rng.integers(2, size=200)
+    scores = own_site_scores(rng.normal(size=(300, 2)), y, domain)
+    assert scores[0, 0] > -0.01  # only one class
+    assert (scores[:2, 1:] < -0.6).all()
+    assert np.isnan(scores[2:]).all()  # no domain has 200 rows
