@@ -5,8 +5,8 @@
 
 Data sets, sizes and held-out domains are those of growth.py. An ensemble without context is fitted
 to the training rows. Each held-out domain is treated as the new site: the labels of random rows are
-drawn ten times, and the other rows of the domain are scored (at most 500 rows of a domain are used).
-An interrupted run continues where it stopped.
+drawn ten times, and the other rows of the domain are scored (at most 500 rows of a domain are
+used). An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import numpy as np
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.estimators.adaptation.corrections import (
     LABEL_COUNTS,
-    ClassPrior,
     LinePrior,
     SourceOutputs,
     learn_prior,
@@ -121,15 +120,16 @@ class Fold:
             counts = counts_by_domain(self.source.y, self.source.domain_codes, n_classes)
             self.rule = rule_for("auto", counts, "balanced_accuracy")
             self.scorer = outputs_score("balanced_accuracy", np.arange(n_classes), self.rule)
-        plain = self.source.outputs if self.source.has_classes else self.source.outputs[:, :1]
-        self.baseline: Any = (ClassPrior if self.source.has_classes else LinePrior).learn(
-            SourceOutputs(self.source.y, self.source.domain_codes, plain)
-        )
-        self.prior = learn_prior(self.source)
+        self.prior: Any = learn_prior(self.source)
+        self.baseline: Any = None  # level and slope only, for a continuous target
+        if not self.source.has_classes:
+            plain = self.source.outputs[:, :1]
+            labels = self.source.y, self.source.domain_codes
+            self.baseline = LinePrior.learn(SourceOutputs(*labels, plain))
 
     @cache  # noqa: B019
     def scores(self, n_labels: int, first: bool = False) -> np.ndarray:
-        """Measures without labels, with level and slope only, and as now; by site."""
+        """Measures without labels, with level and slope only (or without labels), and as now."""
         results = []
         for rows in self.new.rows_by_domain(n_labels + MIN_SCORED).values():
             rng, draws = np.random.default_rng(0), []
@@ -147,12 +147,14 @@ class Fold:
         plain = scored.outputs[:, :n_columns]
         results = [measures(scored.y, plain, self.rule)]
         for prior, columns in ((self.baseline, n_columns), (self.prior, None)):
+            if prior is None:
+                continue
             outputs = labelled.outputs[:, :columns]
             correction = SiteLabels.from_rows(outputs, labelled.y).correction(prior)
             rule = site_rule(self.rule, prior, outputs, correction)
             corrected = prior.apply(scored.outputs[:, :columns], correction)
             results.append(measures(scored.y, corrected, rule))
-        return results
+        return results if self.baseline is not None else [results[0], *results]
 
     def predicted(self) -> list[list[tuple[int, str, bool]]]:
         """Whether prediction intervals contain the mean score of the new sites."""
