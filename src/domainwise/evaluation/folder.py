@@ -51,6 +51,7 @@ from domainwise.evaluation.results import (
     MethodResult,
     Prediction,
     SiteColumns,
+    merge_by_domain,
 )
 from domainwise.evaluation.sites import ValidationSize
 from domainwise.held_out.folds import Split
@@ -123,6 +124,8 @@ class _Facts(TypedDict):
     python: str
     versions: dict[str, str]
     sizes: NotRequired[list[_SizeScores]]
+    quick: NotRequired[str]
+    stopped: NotRequired[str]
 
 
 class _Recipe(TypedDict):
@@ -454,7 +457,8 @@ def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
         if part == Kind.HELD_OUT and method in keys_to_read:
             predictions = _read_predictions(store, job, domain_by_name, evaluation.classes)
             held_out = [p for p in predictions if p.kind == Kind.HELD_OUT]
-            evaluation.records.setdefault(method, []).extend(held_out)
+            evaluation.records[method] = [*evaluation.records.get(method, ()), *held_out]
+    evaluation.records = {key: merge_by_domain(r) for key, r in evaluation.records.items()}
     return evaluation, content
 
 

@@ -35,7 +35,6 @@ from domainwise.estimators.adaptation.site import SiteLabels, SiteQuantiles, Sit
 from domainwise.estimators.conformal import DomainMetaEstimator, fit_rows
 from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import DecisionRule, Decisions
-from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.folds import domain_folds, without_rows
 from domainwise.held_out.scoring.measures import choose_measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import true_score_range
@@ -524,15 +523,7 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         if classes is None:
             rows = test_rows[HeldOut.stored_rows(domain_codes)]
             self._learn_within(inputs.take_rows(X, rows), [self.estimator])
-        self._quantiles = {
-            mode: DomainQuantiles.approximately(
-                corrections.nonconformity(held_out.outputs, held_out.y),
-                held_out.domain_codes,
-                held_out.weights,
-                are_probabilities=classes is not None,
-            )
-            for mode, held_out in source_outputs.items()
-        }
+        self._quantiles = {m: corrections.domain_quantiles(o) for m, o in source_outputs.items()}
         return self
 
     def _held_out_outputs(self, *args: Any) -> dict[str, Array]:

@@ -26,6 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from domainwise.base.arrays import Array, evenly_spaced
 from domainwise.base.inputs import quiet_about_domains, take_rows
 from domainwise.base.process import one_thread
+from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.folds import domain_folds
 from domainwise.held_out.scoring.predictions import fit_with_domains
 
@@ -107,6 +108,15 @@ def nonconformity(outputs: Array, y: Array) -> Array:
     if y.dtype.kind not in "iu":
         return np.abs(y - outputs[:, 0])
     return np.asarray(1.0 - outputs[np.arange(len(y)), y])
+
+
+def domain_quantiles(held_out: SourceOutputs, *, guaranteed: bool = False) -> DomainQuantiles:
+    """Return quantiles of the nonconformity scores of held-out outputs."""
+    scores = nonconformity(held_out.outputs, held_out.y)
+    arguments = scores, held_out.domain_codes, held_out.weights
+    if guaranteed:
+        return DomainQuantiles.from_scores(*arguments)
+    return DomainQuantiles.approximately(*arguments, are_probabilities=held_out.has_classes)
 
 
 @dataclass(frozen=True)
