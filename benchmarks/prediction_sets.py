@@ -306,7 +306,8 @@ def answer(simulated_lines: list[str], approximate_lines: list[str]) -> str:
     (mean_line,) = [line for line in approximate_lines if "mean coverage" in line]
     coverages = [cell.strip() for cell in mean_line.split("|")[4:-1]]
     known = {n: float(c) for n, c in zip(N_SOURCES, coverages, strict=True) if c != "–"}
-    numbers, shares = listed([*map(str, known)]), listed([f"{100 * c:.0f}" for c in known.values()])
+    percentages = [f"{100 * coverage:.0f}" for coverage in known.values()]
+    numbers, shares = listed([*map(str, known)], len(known)), listed(percentages, len(known))
     return (
         f"With {numbers} source domains, approximate sets and intervals at 90 % contain the target "
         f"of {shares} % of the rows of new domains, on average over the development sets; in "
@@ -355,8 +356,8 @@ levels differ by more than the model explains, so its coverage varies with the d
 {chr(10).join(approximate_lines)}
 
 The threshold for which coverage could be guaranteed (with domains that are used only for
-calibration) covers {compared}. It is close to the largest score, so that the sets are
-larger; `calibration="split"` uses it.
+calibration), which `calibration="split"` uses, covers {compared}.
+With few domains, it is close to the largest score.
 
 ## Each held-out domain
 

@@ -303,19 +303,18 @@ def _separate_columns(
         return X, y, sample_domain, sample_weight
     X = X.to_pandas() if hasattr(X, "to_pandas") else X
     column_names = list(getattr(X, "columns", ()))
+    choices = listed([*map(quoted, column_names)], 12, ", ")
     for argument, name in name_by_argument.items():
+        if (n_matches := column_names.count(name)) == 1:
+            continue
+        reason = "names several columns of X. Rename all but one of them"
         if not hasattr(X, "columns"):
-            raise ValueError(
-                f"{argument}={quoted(name)} names a column, but X is not a data frame. Pass an "
-                "array with one value for each row"
+            reason = (
+                "names a column, but X is not a data frame. Pass an array with one value per row"
             )
-        if (n_matches := column_names.count(name)) != 1:
-            choices = listed([*map(quoted, column_names)], 12, ", ")
-            missing_text = f"is not a column of X; use one of {choices}"
-            repeated_text = "names several columns of X. Rename all but one of them"
-            raise ValueError(
-                f"{argument}={quoted(name)} {repeated_text if n_matches else missing_text}"
-            )
+        elif not n_matches:
+            reason = f"is not a column of X; use one of {choices}"
+        raise ValueError(f"{argument}={quoted(name)} {reason}")
     if len({*name_by_argument.values()}) < len(name_by_argument):
         names, values = listed([*name_by_argument]), [*map(quoted, name_by_argument.values())]
         raise ValueError(f"{names} must be different columns; got {listed(values)}")

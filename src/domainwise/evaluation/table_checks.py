@@ -495,3 +495,21 @@ def correlations(X: Array) -> Array:
     Z = np.where(is_present, X - means, 0.0)
     Z /= np.maximum(np.sqrt((Z**2).sum(axis=0)), 1e-300)
     return np.asarray(Z.T @ Z)
+
+
+def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
+    """Explain why numbers look like row identifiers; return "" if they do not.
+
+    Numbers look like identifiers if they are at least 20 distinct integers, or if they are
+    monotonic in every domain with at least five rows and these domains have at least 20 rows in
+    total. ``domain_rows`` contains the row indices of each domain.
+    """
+    n_values = len(np.unique(values))
+    if n_values == len(values) >= 20 and np.array_equal(values, np.round(values)):
+        return "is a different whole number in every row"
+    large_domain_rows = [rows for rows in domain_rows if len(rows) >= 5]
+    steps_by_domain = (np.diff(values[rows]) for rows in large_domain_rows)
+    is_monotonic = all((steps > 0).all() or (steps < 0).all() for steps in steps_by_domain)
+    has_enough_rows = sum(map(len, large_domain_rows)) >= 20
+    text = "increases or decreases from row to row in every domain"
+    return text if has_enough_rows and is_monotonic else ""

@@ -68,8 +68,12 @@ class Answer:
         texts = (self.limits, *texts, self.labels, self.validation, command)
         return [text for text in texts if text]
 
-    def lines(self, width: int = 80, report: str = "the report", n_lines: int = 10) -> list[str]:
+    def lines(
+        self, width: int = 80, report: str | None = "the report", n_lines: int = 10
+    ) -> list[str]:
         """The sentences in at most ``n_lines`` lines; only names of files may be wider.
+
+        If ``report`` is None, details and limits are in notes above these lines.
 
         Recommendation, outlook, confidence and the first problem have as many whole clauses as fit;
         up to two other problems follow. A clause is cut only if there is no room for the first one.
@@ -90,7 +94,7 @@ class Answer:
         if "'" in self.command:
             command = [self.command]
         command = " \\\n".join(command).replace("\xa0", " ").splitlines()
-        limits = wrap(self.limits, max_lines=1)
+        limits = wrap(self.limits, max_lines=1) if report else []
         # One line is for the number of other problems.
         n_text = n_lines - 1 - len(command) - len(limits)
         others = range(3, len(clauses))
@@ -104,7 +108,7 @@ class Answer:
         n_hidden += self.more_faults
         problems = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
         last = f"{n_hidden} {problems} in" if n_hidden else "Details are in"
-        checks = [*chain(*sections[3:]), f"{last} {report}"]
+        checks = [*chain(*sections[3:]), f"{last} {report or 'the notes above'}"]
         titles = ("Limits", "Recommended", "Expect", "Confidence", "Check first", "Next")
         return [
             f"{'' if i else title:13}{line}"
