@@ -169,8 +169,8 @@ class LabelGain(TypedDict):
 
     n_labels: int
     score: float
-    low: float
-    high: float
+    low: float | None  #: ends of a 90 % range for one new domain; None with fewer than four
+    high: float | None
     domains: int  #: number of domains that are large enough
     loss: float  #: expected log loss or RMSE
     #: Expected score with labels of the first rows, if these gain clearly less than random rows.
@@ -393,7 +393,7 @@ class Results:
         """Expected score of the recommended method with 0 to 50 labels from a new domain.
 
         Each held-out domain is treated as the new one in turn. ``low`` and ``high`` are ends of a
-        90 % range for one new domain (NaN with fewer than four), and ``domains`` counts those with
+        90 % range for one new domain (None with fewer than four), and ``domains`` counts those with
         enough rows. The list is empty for a custom scorer, if outputs are missing, and if all
         domains have fewer than 10 rows.
         """
@@ -420,7 +420,7 @@ class Results:
         first_scores, entries = gain.table(first_rows=True)[:, 1], []
         for i, (n_labels, mean, *ends) in enumerate(gain.table().tolist()):
             if gain.n_domains[i] and np.isfinite(mean):
-                low, high = self._shown(ends)
+                low, high = self._shown(ends) if np.isfinite(ends).all() else (None, None)
                 is_misleading = first is not None and n_labels >= first
                 entry: Any = {"n_labels": int(n_labels), "score": measure.shown(mean)}
                 entry |= {"low": low, "high": high, "domains": int(gain.n_domains[i])}

@@ -297,7 +297,8 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
                 rows.y[indices], domain_codes, values, weights=weights
             )
             if values.shape[1] == 1:
-                self._learn_within(to_host(rows.X)[indices[HeldOut.stored_rows(domain_codes)]])
+                stored = indices[HeldOut.stored_rows(domain_codes)]
+                self._learn_within(arrays.to_host(rows.X)[stored])
 
     def _uncorrected_outputs(self, X: Any) -> Any:
         return self._values(X)
