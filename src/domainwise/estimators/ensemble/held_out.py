@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 
 from domainwise.base.arrays import Array
-from domainwise.estimators.adaptation.corrections import (
-    SourceOutputs,
-    domain_scores,
-    outputs_score,
-)
+from domainwise.estimators.adaptation.corrections import SourceOutputs
+from domainwise.estimators.adaptation.site import domain_scores, outputs_score
 from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import DecisionRule
 from domainwise.held_out.folds import Split, draw_rows
