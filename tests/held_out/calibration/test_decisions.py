@@ -15,6 +15,8 @@ from domainwise.held_out.calibration.decisions import (
     threshold_rule,
     without_class_weights,
 )
+from domainwise.held_out.scoring.measures import counts_by_domain
+from domainwise.held_out.scoring.predictions import HeldOut
 
 RARE = np.array([[90.0, 10.0], [40.0, 10.0]])  # shares .1 and .2
 EVEN = np.array([[50.0, 50.0], [60.0, 40.0]])
@@ -74,8 +76,13 @@ def test_a_threshold_can_belong_to_the_first_class():
     assert threshold_rule(0.25, positive=0).codes(p).tolist() == [0, 1]
 
 
+def tuned(decision, y, domains, probabilities, *options):
+    counts = counts_by_domain(y, domains, 2)
+    return choose_rule(decision, counts, HeldOut(y, domains, probabilities), *options)
+
+
 def test_a_threshold_of_the_user_is_never_changed():
-    rule = choose_rule(0.3, np.array([0, 1] * 20), np.arange(40) % 5, np.full((40, 2), 0.5))
+    rule = tuned(0.3, np.array([0, 1] * 20), np.arange(40) % 5, np.full((40, 2), 0.5))
     assert rule.kind == "threshold"
     assert rule.threshold == 0.3
 
@@ -92,7 +99,7 @@ def simulated(n_domains, flip, seed=0):
 
 def test_a_threshold_is_tuned_where_probabilities_are_wrong():
     y, domains, p = simulated(8, 1.5)
-    rule = choose_rule("auto", y, domains, p, scoring="accuracy")
+    rule = tuned("auto", y, domains, p, "accuracy")
     assert rule.kind == "tuned"
     assert np.log(rule.threshold / (1 - rule.threshold)) == pytest.approx(1.5, abs=0.5)
     base = rule_for("auto", np.array([[1.0, 1.0]]), "accuracy")
@@ -102,14 +109,14 @@ def test_a_threshold_is_tuned_where_probabilities_are_wrong():
 def test_a_threshold_is_not_tuned_where_probabilities_are_right_or_domains_are_few():
     for seed in range(5):
         y, domains, p = simulated(8, 0.0, seed)
-        assert choose_rule("auto", y, domains, p, scoring="accuracy").kind == "argmax"
+        assert tuned("auto", y, domains, p, "accuracy").kind == "argmax"
     y, domains, p = simulated(3, 1.5)
-    assert choose_rule("auto", y, domains, p, scoring="accuracy").kind == "argmax"
+    assert tuned("auto", y, domains, p, "accuracy").kind == "argmax"
 
 
 def test_the_order_of_rows_is_scored_without_tuning():
     y, domains, p = simulated(8, 1.5)
-    assert choose_rule("auto", y, domains, p, scoring="roc_auc").kind == "argmax"
+    assert tuned("auto", y, domains, p, "roc_auc").kind == "argmax"
 
 
 def test_f1_of_the_positive_class_may_move_the_threshold():
@@ -117,7 +124,7 @@ def test_f1_of_the_positive_class_may_move_the_threshold():
     for positive in (1, 0):
         outputs = p if positive else p[:, ::-1]
         targets = y if positive else 1 - y
-        rule = choose_rule("auto", targets, domains, outputs, scoring="f1", positive=positive)
+        rule = tuned("auto", targets, domains, outputs, "f1", positive)
         assert rule.kind == "tuned"
         assert rule.threshold < 0.4
 

@@ -19,11 +19,10 @@ from domainwise.base.arrays import Array, Decision, Scoring
 from domainwise.held_out.scoring.measures import (
     Measure,
     choose_measure,
-    counts_by_domain,
     default_class_metric,
     has_rare_class,
 )
-from domainwise.held_out.scoring.predictions import Outputs
+from domainwise.held_out.scoring.predictions import HeldOut, Outputs
 from domainwise.held_out.scoring.statistics import defined_score
 
 #: Accepted values of ``decision``, besides a threshold.
@@ -177,27 +176,20 @@ def uses_decisions(metric: str) -> bool:
 
 def choose_rule(
     decision: str | float,
-    class_codes: Array,
-    domain_codes: Array,
-    probabilities: Array,
-    *,
+    counts: Array,
+    held_out: HeldOut | None = None,
     scoring: Any = None,
     positive: int = 1,
-    counts: Array | None = None,
-    weights: Array | None = None,
 ) -> DecisionRule:
-    """Return the rule for a decision, given probabilities for rows from held-out domains.
+    """Return the rule for a decision, given probabilities for rows from held-out domains, if any.
 
-    See :func:`rule_for`; ``counts=None`` counts these rows. With ``decision="auto"`` and two
-    classes, the threshold is tuned; it is used if it is better than that of the rule by more than
-    one standard error over domains. Each domain is scored with the threshold that is best for the
-    other domains.
+    See :func:`rule_for`. With ``decision="auto"`` and two classes, the threshold is tuned; it is
+    used if it is better than that of the rule by more than one standard error over domains. Each
+    domain is scored with the threshold that is best for the other domains.
     """
-    n_classes = probabilities.shape[1]
-    if counts is None:
-        counts = counts_by_domain(class_codes, domain_codes, n_classes, weights)
     rule = rule_for(decision, counts, scoring, positive)
-    if decision != "auto" or n_classes != 2 or len(counts) < MIN_DOMAINS:
+    can_tune = decision == "auto" and counts.shape[1] == 2 and len(counts) >= MIN_DOMAINS
+    if held_out is None or not can_tune:
         return rule
     measure = _measure_for(scoring, counts, None if positive == 1 else positive)
     if measure.is_custom or not uses_decisions(measure.name):
@@ -206,10 +198,11 @@ def choose_rule(
     thresholds = 1.0 / (1.0 + np.exp(-(base_odds + STEPS)))
     tuned_rules = [replace(threshold_rule(t, positive), kind="tuned") for t in thresholds.tolist()]
     classes = np.array(rule.positive_last)
-    rows_by_domain = [np.flatnonzero(domain_codes == code) for code in np.unique(domain_codes)]
+    domains, probabilities = held_out.domain, held_out.plain.astype(np.float64)
+    rows_by_domain = [np.flatnonzero(domains == code) for code in np.unique(domains)]
 
     def score_domains(candidate: DecisionRule) -> list[float]:
-        outputs = Outputs(class_codes, candidate.codes(probabilities), weight=weights)
+        outputs = Outputs(held_out.y, candidate.codes(probabilities), weight=held_out.weights)
         score = partial(measure.score_outputs, classes, outputs)
         return [defined_score(score, rows) for rows in rows_by_domain]
 
@@ -236,20 +229,8 @@ class Decisions:
 
     def decide(self, decision: Decision, scoring: Scoring = None, positive: int = 1) -> None:
         """Set the rule of a fitted classifier, with a threshold tuned on held-out rows if any."""
-        held_out, options = getattr(self, "held_out_", None), (scoring, positive)
-        if held_out is None:
-            self.decision_rule_ = rule_for(decision, self._class_counts, *options)
-            return
-        self.decision_rule_ = choose_rule(
-            decision,
-            held_out.y,
-            held_out.domain,
-            held_out.plain.astype(np.float64),
-            scoring=scoring,
-            positive=positive,
-            counts=self._class_counts,
-            weights=held_out.weights,
-        )
+        held_out = getattr(self, "held_out_", None)
+        self.decision_rule_ = choose_rule(decision, self._class_counts, held_out, scoring, positive)
 
     @property
     def applied_rule(self) -> DecisionRule | None:
