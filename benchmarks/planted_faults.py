@@ -407,8 +407,8 @@ def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
         "# Which problems in a table are detected, and how many alarms are false?",
         "",
         f"{share(strong_leaks)} of strong leaks and {share(other_faults)} of other strong faults "
-        f"are detected (in brackets: number of tables), with {real_alarms:.2f} alarms per clean "
-        "table of real data.",
+        f"are detected (number of tables in brackets), with {real_alarms:.2f} false alarms per "
+        "clean table of real data.",
         "",
         "Written by `benchmarks/planted_faults.py`.",
         "",
