@@ -30,7 +30,7 @@ from domainwise.evaluation.results import (
     pooled_score,
     probability_scores,
 )
-from domainwise.held_out.calibration.decisions import rule_for
+from domainwise.held_out.calibration.decisions import rule_for, tunes_threshold
 from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import N_DRAWS, score_error
@@ -348,14 +348,15 @@ def decision_note(problem: Problem) -> str:
     metric = None if problem.measure.is_custom else problem.measure.name
     rule = rule_for(setting.decision, counts, setting.metric or metric)
     start = "Probabilities have the class frequencies of the source domains. "
+    is_tuned = rule.threshold is not None and setting.decision == "auto"
+    is_tuned = is_tuned and tunes_threshold(problem.measure)
+    tuning = ", unless another threshold is better on held-out source domains" if is_tuned else ""
     if rule.kind == "threshold":
         return f"{start}Methods predict {rule.describe(problem.classes)}."
     if rule.kind == "argmax":
-        return f"{start}For {problem.measure.label}, methods predict {rule.describe([])}."
+        return f"{start}For {problem.measure.label}, methods predict {rule.describe([])}{tuning}."
     start += f"Because a class is rare, or all classes count the same in {problem.measure.label}, "
     start += "methods predict the class with the largest ratio of probability and frequency"
-    is_tuned = rule.threshold is not None and setting.decision == "auto"
-    tuning = ", unless another threshold is better on held-out source domains" if is_tuned else ""
     return f"{start}{tuning}."
 
 

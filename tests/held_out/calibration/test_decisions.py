@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 from sklearn.model_selection import FixedThresholdClassifier
 
 from domainwise.held_out.calibration.decisions import (
@@ -97,21 +98,19 @@ def simulated(n_domains, flip, seed=0):
     return y, domains, np.column_stack([1 - p1, p1])
 
 
-def test_a_threshold_is_tuned_where_probabilities_are_wrong():
+def test_the_known_threshold_of_a_metric_is_not_tuned():
     y, domains, p = simulated(8, 1.5)
-    rule = tuned("auto", y, domains, p, "accuracy")
-    assert rule.kind == "tuned"
-    assert np.log(rule.threshold / (1 - rule.threshold)) == pytest.approx(1.5, abs=0.5)
-    base = rule_for("auto", np.array([[1.0, 1.0]]), "accuracy")
-    assert (rule.codes(p) == y).mean() > (base.codes(p) == y).mean() + 0.02
-
-
-def test_a_threshold_is_not_tuned_where_probabilities_are_right_or_domains_are_few():
-    for seed in range(5):
-        y, domains, p = simulated(8, 0.0, seed)
-        assert tuned("auto", y, domains, p, "accuracy").kind == "argmax"
-    y, domains, p = simulated(3, 1.5)
     assert tuned("auto", y, domains, p, "accuracy").kind == "argmax"
+    assert tuned("auto", y, domains, p, "balanced_accuracy").kind == "balanced"
+
+
+def test_a_threshold_is_tuned_only_with_enough_domains():
+    y, domains, p = simulated(8, 1.5)
+    rule = tuned("auto", y, domains, p, "f1")
+    assert rule.kind == "tuned"
+    base = rule_for("auto", np.array([[1.0, 1.0]]), "accuracy")
+    assert f1_score(y, rule.codes(p)) > f1_score(y, base.codes(p)) + 0.01
+    assert tuned("auto", *simulated(3, 1.5), "f1").kind == "argmax"
 
 
 def test_the_order_of_rows_is_scored_without_tuning():

@@ -130,19 +130,18 @@ def improves(
     """
     if len(np.unique(domain_codes)) < 2:
         return False
-    row_weights = np.ones(len(values)) if sample_weight is None else sample_weight
-    weights = equal_weights(domain_codes, sample_weight=row_weights)
     group_codes, differences = domain_codes % MAX_GROUPS, np.zeros(len(values))
     for group_code in np.unique(group_codes):
         test = group_codes == group_code
-        arrays = values[~test], class_codes[~test], weights[~test]
-        fitted_curve, _ = fit_curve(*arrays, sample_weight=row_weights[~test])
-        new_loss, old_loss = (
-            -np.log(np.maximum(c.probabilities(values[test]), SMALLEST))
-            for c in (fitted_curve, curve)
+        row_weights = None if sample_weight is None else sample_weight[~test]
+        rows = values[~test], class_codes[~test], domain_codes[~test], row_weights
+        true_classes = np.arange(test.sum()), class_codes[test]
+        new_p, old_p = (
+            np.maximum(c.probabilities(values[test])[true_classes], SMALLEST)
+            for c in (fit_domain_curve(*rows), curve)
         )
-        differences[test] = (new_loss - old_loss)[np.arange(test.sum()), class_codes[test]]
-    return bool(weights @ differences < 0.0)
+        differences[test] = np.log(old_p / new_p)
+    return bool(equal_weights(domain_codes, sample_weight) @ differences < 0.0)
 
 
 def _newton_step(

@@ -29,6 +29,9 @@ from domainwise.held_out.scoring.statistics import defined_score
 DECISIONS = ("auto", "argmax", "balanced")
 #: Scorers of probabilities or of the order of rows, which do not depend on decisions.
 PROBABILITY_METRICS = ("roc_auc", "average_precision", "log_loss", "brier", "top_k", "d2_")
+#: Scorers whose best threshold for calibrated probabilities is that of the rule. Tuned thresholds
+#: are worse for them at new sites, even if they are better on held-out domains (GROWTH.md).
+KNOWN_THRESHOLDS = ("accuracy", "balanced_accuracy", "recall_macro")
 #: Steps in log-odds by which a tuned threshold may differ from that of the rule for the metric, the
 #: smallest first.
 STEPS = np.array([sign * step for step in np.arange(0.25, 3.01, 0.25) for sign in (-1, 1)])
@@ -174,6 +177,12 @@ def uses_decisions(metric: str) -> bool:
     return not any(name in metric for name in PROBABILITY_METRICS)
 
 
+def tunes_threshold(measure: Measure) -> bool:
+    """Return whether the threshold for a metric of two classes is tuned on held-out domains."""
+    is_known = measure.is_custom or measure.name in KNOWN_THRESHOLDS
+    return not is_known and uses_decisions(measure.name)
+
+
 def choose_rule(
     decision: str | float,
     counts: Array,
@@ -183,16 +192,15 @@ def choose_rule(
 ) -> DecisionRule:
     """Return the rule for a decision, given probabilities for rows from held-out domains, if any.
 
-    See :func:`rule_for`. With ``decision="auto"`` and two classes, the threshold is tuned; it is
-    used if it is better than that of the rule by more than one standard error over domains. Each
-    domain is scored with the threshold that is best for the other domains.
+    See :func:`rule_for`. With ``decision="auto"`` and two classes, the threshold is tuned for
+    metrics such as F1. It is used if it is better than that of the rule by more than one standard
+    error over domains. Each domain is scored with the threshold that is best for the others.
     """
     rule = rule_for(decision, counts, scoring, positive)
-    can_tune = decision == "auto" and counts.shape[1] == 2 and len(counts) >= MIN_DOMAINS
-    if held_out is None or not can_tune:
+    if held_out is None or decision != "auto" or counts.shape[1] != 2:
         return rule
     measure = _measure_for(scoring, counts, None if positive == 1 else positive)
-    if measure.is_custom or not uses_decisions(measure.name):
+    if not tunes_threshold(measure):
         return rule
     base_odds = np.log(rule.shares[positive] / rule.shares[1 - positive])
     thresholds = 1.0 / (1.0 + np.exp(-(base_odds + STEPS)))
