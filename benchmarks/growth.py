@@ -1179,6 +1179,105 @@ def outliers(groups: int) -> str:
     )
 
 
+# -------------------------------------------------------------------------- weights of members
+
+
+def weight_rules(score: Any, predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Weights of members by the rule in use and by others, from predictions for held-out rows."""
+    from domainwise.estimators.ensemble.held_out import paired_deficits
+
+    losses = np.array([score.losses(p) for p in predictions.values()])
+    deficits, _ = paired_deficits(losses[:, np.isfinite(losses).all(axis=0)])
+    softmax = np.exp(-deficits / 0.02)
+    return {
+        "standard errors": np.array(list(score.mix_predictions(predictions)[0].values())),
+        "0.02": softmax / softmax.sum(),
+        "best member alone": np.eye(len(deficits))[deficits.argmin()],
+        "equal weights": np.full(len(deficits), 1 / len(deficits)),
+    }
+
+
+def run_weights(task: Task) -> dict[str, dict[str, Result]]:
+    """Scores of one search and fit of all members without context, weighted by several rules."""
+    from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
+    from domainwise.estimators.ensemble.fitting import prepare, search_members
+
+    X, y, domain = task.sources
+    model: Any = DomainEnsembleRegressor(context=False)
+    if task.n_classes:
+        model = DomainEnsembleClassifier(context=False)
+    model._validate_params()
+    model._seed, table = 0, model._table(X, y, domain, None)
+    problem = prepare(model, table, *model._learn_target(table))
+    search = search_members(problem)
+    rows = problem.features.context._standardized(task.numbers[task.test])
+    features = problem.features.plain(rows)
+    members = [c.kind.fit_member(c.member, problem.final_data) for c in search.candidates.values()]
+    outputs = np.stack([member.predict(features) for member in members])
+    results = {}
+    for rule, weights in weight_rules(problem.scores[False], search.predictions(False)).items():
+        p = np.tensordot(weights, outputs, 1)
+        predicted = (p / source_shares(task)).argmax(axis=1) if task.n_classes else None
+        pair = (
+            (predicted, p) if task.n_classes else (model._mean + model._deviation * p[:, 0], None)
+        )
+        results[rule] = domain_scores(task, lambda *_, pair=pair: pair, rows, context=False)
+    return results
+
+
+def compare_weights(path: Path, groups: int) -> str:
+    """The part of the report on weights of members; finished cases are kept in a file."""
+    names = [name for name in DEVELOPMENT if name != "large_kc_house"]
+    done = {(line["data"], line["size"], line["group"]): line for line in read_lines(path)}
+    cases = [(d, n, g) for n in SIZES[:2] for d in names for g in range(groups)]
+    for data, size, group in cases:
+        if (data, size, group) not in done and (task := make_task(Case(data, size, group, ""))):
+            line = {"data": data, "size": size, "group": group, "results": run_weights(task)}
+            done[data, size, group] = line
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, default=float) + "\n")
+            print(data, size, group, flush=True)
+    rows = []
+    for size in SIZES[:2]:
+        changes: dict[str, dict[str, list[float]]] = {}
+        for data, _, _ in (key for key in cases if key in done and key[1] == size):
+            lines = [line for key, line in done.items() if key[:2] == (data, size)]
+            means = {
+                rule: {
+                    metric: statistics.fmean(v for v in values if v is not None and v == v)
+                    for metric in (main_metric(data), *(["log_loss"] * ALL_SETS[data].classes))
+                    for values in [[s[metric] for r in lines for s in r["results"][rule].values()]]
+                }
+                for rule in lines[0]["results"]
+            }
+            base = means["standard errors"]
+            for rule, scores in means.items():
+                found = changes.setdefault(rule, defaultdict(list))
+                for metric, score in scores.items():
+                    is_loss = metric != "balanced_accuracy"
+                    ratio = 100 * (1 - score / base[metric])
+                    found[metric].append(ratio if is_loss else 100 * (score - base[metric]))
+        for rule, found in changes.items():
+            if rule == "standard errors":
+                continue
+            cells = [
+                f"{signed(statistics.fmean(found[m]))} ± {number(standard_error(found[m]))}"
+                for m in ("balanced_accuracy", "rmse", "log_loss")
+            ]
+            n_sets = len(found["balanced_accuracy"]) + len(found["rmse"])
+            rows.append([f"{size:,} rows, {n_sets} data sets: {rule}", *cells])
+    header = ["", "balanced accuracy, points", "reduction of RMSE, %", "reduction of log loss, %"]
+    return (
+        "## Weights of members\n\n"
+        "Weights exp(-d / t) follow from the deficit d of a member on held-out domains (half the "
+        "logarithm of a ratio of losses). In use is the standard error of the paired difference as "
+        "t, at least 0.02; members more than two standard errors behind are dropped. The table "
+        "shows what other rules gain over it on held-out domains, with the same members without "
+        "context: means over development sets ± standard errors. Written by `python "
+        f"benchmarks/growth.py --weights {groups}`.\n\n" + table(header, rows)
+    )
+
+
 def main() -> None:
     """Run cases, or report on files of finished cases."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -1193,10 +1292,16 @@ def main() -> None:
     parser.add_argument("--note", default="", help="the machine and versions, for the report")
     parser.add_argument("--write", action="store_true", help="write the report on one run")
     parser.add_argument("--outliers", type=int, help="plant outliers, with so many held-out groups")
+    parser.add_argument("--weights", type=int, help="compare weights, with so many held-out groups")
     arguments = parser.parse_args()
     if arguments.outliers:
         warnings.simplefilter("ignore")
         replace_part(REPORT, outliers(arguments.outliers))
+        return
+    if arguments.weights:
+        warnings.simplefilter("ignore")
+        threadpool_limits(1)
+        replace_part(REPORT, compare_weights(arguments.out, arguments.weights))
         return
     if arguments.report and len(arguments.report) > 1:
         print(compare(arguments.report, arguments.note))

@@ -50,19 +50,19 @@ def large_table() -> tuple[Any, Any, Any]:
 
 
 def wide_table() -> tuple[Any, Any, Any]:
-    """2,600 houses in 25 districts, with 37 numeric and 43 text columns; many cells are missing."""
+    """2,600 houses in 19 districts, with 37 numeric and 43 text columns; many cells are missing."""
     import numpy as np
     import pandas as pd
 
     rng = np.random.default_rng(0)
     n, n_numbers, n_texts = 2600, 37, 43
-    district = rng.choice(25, n, p=rng.dirichlet(np.full(25, 3.0)))
-    quality = rng.normal(size=n) + rng.normal(scale=0.7, size=25)[district]
+    district = rng.choice(19, n, p=rng.dirichlet(np.full(19, 3.0)))
+    quality = rng.normal(size=n) + rng.normal(scale=0.7, size=19)[district]
     shares = rng.uniform(0.0, 1.0, n_numbers + n_texts)
     price = 12.0 + 0.3 * quality + 0.1 * rng.normal(size=n)
     columns: dict[str, Any] = {}
     for j in range(n_numbers):
-        value = shares[j] * quality + rng.normal(size=n) + rng.normal(scale=0.3, size=25)[district]
+        value = shares[j] * quality + rng.normal(size=n) + rng.normal(scale=0.3, size=19)[district]
         columns[f"number {j}"] = np.round(np.exp(value) if j % 3 else value, 2)
     for j in range(n_texts):
         value = shares[n_numbers + j] * quality + rng.normal(size=n)
@@ -100,6 +100,36 @@ def mixed_table() -> tuple[Any, Any, Any]:
     return table, outcome, np.array([f"site {code}" for code in site])
 
 
+def omics_table() -> tuple[Any, Any, Any]:
+    """300 samples from 6 laboratories, with 2,000 correlated measurements; two classes."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    laboratory = rng.integers(6, size=300)
+    factors = rng.normal(size=(300, 20)) + rng.normal(scale=0.5, size=(6, 20))[laboratory]
+    X = factors @ rng.normal(size=(20, 2000)) / 4 + rng.normal(size=(300, 2000))
+    X += rng.normal(scale=0.5, size=(6, 2000))[laboratory]
+    risk = factors[:, 0] + factors[:, 1] + rng.normal(size=300)
+    return X, np.where(risk > 0, "ill", "well"), laboratory
+
+
+#: The share of the rows that each domain has, by the name of the table.
+SHARES = {"20 domains": [1 / 20] * 20, "200 domains": [1 / 200] * 200}
+SHARES["1 giant and 9 tiny domains"] = [0.91] + [0.01] * 9
+
+
+def divided_table(shares: list[float]) -> tuple[Any, Any, Any]:
+    """3,000 rows with 20 columns from domains of these sizes; two classes."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    domain = np.repeat(np.arange(len(shares)), (3000 * np.array(shares)).round().astype(int))
+    X = rng.normal(size=(3000, 20)) + rng.normal(scale=0.5, size=(len(shares), 20))[domain]
+    risk = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=3000)
+    risk += rng.normal(scale=0.5, size=len(shares))[domain]
+    return X, np.where(risk > 0, "ill", "well"), domain
+
+
 def load(name: str) -> tuple[Any, Any, Any]:
     """Rows, targets and domains of a data set."""
     from data_sets import DATA_SETS, STAGE
@@ -107,8 +137,11 @@ def load(name: str) -> tuple[Any, Any, Any]:
     from domainwise.datasets import load_heart
 
     tables = {"small": small_table, "large": large_table, "wide": wide_table, "mixed": mixed_table}
+    tables["omics"] = omics_table
     if name in tables:
         return tables[name]()
+    if name in SHARES:
+        return divided_table(SHARES[name])
     bunch = load_heart() if name == "heart" else DATA_SETS[STAGE[name]][name]()
     return bunch.data, bunch.target, bunch.sample_domain
 

@@ -93,6 +93,6 @@ for title, counts in sizes.items():
 
 # %%
 # Twenty hospitals are used for calibration here. With T calibration hospitals, no coverage above
-# T/(T + 1) can be guaranteed, so a coverage of 90 % needs nine. With three to eight hospitals,
-# ``calibration="cv"`` uses an approximate rule. Section 16 of :doc:`/theory` contains the
+# T/(T + 1) can be guaranteed, so a coverage of 90 % needs nine. ``calibration="cv"`` uses all
+# hospitals, from three on, and an approximate rule. Section 16 of :doc:`/theory` contains the
 # derivation, and :doc:`/guide/uncertainty` explains the limits of prediction sets.

@@ -263,7 +263,7 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
         "does not exist; create it first", "fit", data, *COMMON, "-o", tmp_path / "none" / "m.skops"
     )
     (tmp_path / "ragged.csv").write_text("age,site,ill\n1,A\n")
-    refused("line 2 has 2 fields", "fit", tmp_path / "ragged.csv", *COMMON, *out)
+    refused("Row #2: Expected 3 columns, got 2", "fit", tmp_path / "ragged.csv", *COMMON, *out)
     bad = dict(when="2024-01-01", who=[f"patient {i}" for i in range(120)])
     make_frame().assign(**bad).to_csv(tmp_path / "two.csv", index=False)
     refused("--drop when,who", "fit", tmp_path / "two.csv", *COMMON, *out)
@@ -341,7 +341,7 @@ def test_how_a_table_is_written_is_told_or_said_to_every_command(folder, tmp_pat
     fit = ["fit", path, *COMMON, "--method", "linear", "--no-check", "-o", tmp_path / "m.skops"]
     refused("--dates month,weekday,age", *fit)
     refused("2 columns cannot be used", *fit)
-    refused("To leave them out, pass --drop seen,share or --auto-drop", *fit)
+    refused("To continue without, pass --drop seen,share or --auto-drop", *fit)
     refused("--dates year is not supported; use month, weekday, age", *fit, "--dates", "year")
     reading = ["--decimal", ",", "--na", "-999,unknown", "--encoding", "cp1252"]
     done = run(*fit, "--dates", "month,age", *reading, "--json")

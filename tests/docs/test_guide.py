@@ -35,3 +35,11 @@ def test_every_page_is_described_in_the_list_of_pages():
 
 def test_most_pages_are_computed():
     assert sum("```python" in text for text in TEXT.values()) >= 10
+
+
+def test_the_changelog_has_each_section_once():
+    text = (GUIDE.parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
+    for version in re.split("^## ", text, flags=re.MULTILINE)[1:]:
+        sections = re.findall("^### (.*)", version, flags=re.MULTILINE)
+        allowed = ["Changed", "Deprecated", "Removed", "Added", "Fixed", "Security"]
+        assert sections == [name for name in allowed if name in sections]

@@ -11,8 +11,8 @@ from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import check_leaks, find_faults, leaking_columns, with_effects
 from domainwise.evaluation.problem import make_problem
 from domainwise.evaluation.results import MethodResult
+from domainwise.evaluation.table_checks import identifier_reason
 from domainwise.held_out.scoring.measures import choose_measure
-from domainwise.tables.names import identifier_reason
 
 SITES = [f"site {mark}" for mark in "ABCDEF"]
 N = 80
@@ -361,11 +361,24 @@ def test_rows_that_two_sites_share_are_counted():
     assert (fault.kind, fault.domains, fault.rows) == ("copied rows", ["site B", "site E"], 30)
 
 
+def test_rows_that_occur_several_times_in_a_site_are_counted():
+    columns, y, site = table()
+    columns["beds"] = np.array([80.0, 320, 200, 1, 1000, 80])[site]
+    for values in (*columns.values(), y):
+        values[N : N + 3], values[4 * N] = values[N + 3 : N + 6], values[4 * N + 1]
+    found = [f for f in faults(columns, y, site, least=1) if f.kind != "site level"]
+    (fault,) = found
+    assert (fault.kind, fault.domains, fault.rows) == ("repeated rows", ["site B", "site E"], 4)
+    assert "another row of the same domain: 3 in site B and 1 in site E." in fault.message
+
+
 def test_rows_that_are_equal_by_chance_are_not_copies():
     rng = np.random.default_rng(0)
-    site, y = np.repeat(np.arange(6), 200), rng.integers(2, size=1200)
+    y = rng.integers(2, size=1200)
     columns = {f"x{j}": rng.integers(3, size=1200).astype(float) for j in range(4)}
-    assert faults(columns, y, site, least=1) == []
+    # ... also if most pairs of rows are in one large domain.
+    for site in (np.repeat(np.arange(6), 200), np.repeat(np.arange(6), [1000, *[40] * 5])):
+        assert faults(columns, y, site, least=1) == []
 
 
 def test_tiny_domains_and_domains_with_one_class_are_remarks():

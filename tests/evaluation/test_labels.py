@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from domainwise import evaluate
+from domainwise.evaluation.results import merge_by_domain
 from domainwise.evaluation.verdict import label_sentence
 from domainwise.held_out.calibration.quantiles import calibrate_sets
 
@@ -115,7 +116,7 @@ def test_the_section_is_omitted_if_the_gain_cannot_be_computed(case, levels, sha
 
 
 def test_a_row_that_was_held_out_twice_counts_once(levels):
-    records = [r for r in levels.records[levels.best_] for _ in range(2)]
+    records = merge_by_domain(r for r in levels.records[levels.best_] for _ in range(2))
     twice = replace(levels, records={levels.best_: records})
     for gain, expected in zip(twice.label_gain, levels.label_gain, strict=True):
         assert gain == pytest.approx(expected)

@@ -177,11 +177,15 @@ def test_the_shift_picture_shows_medians_in_standard_deviations_within_domains(e
 
 def test_limits_are_in_a_banner_on_the_first_screen(evaluation, page, tmp_path):
     assert 'class="banner"' not in page
-    facts = {**evaluation.facts, "quick": "…", "rows": 40}
-    limited = replace(evaluation, facts=facts).report(tmp_path / "page.html").read_text("utf-8")
-    first_screen = limited.split('<div class="answer">')[0]
-    assert "Quick run: evaluate again without the quick option before you decide." in first_screen
-    assert "Methods were trained on 40 of 56 rows and scored on 42 rows." in first_screen
+    quick = "Quick evaluation: scores are computed on 40 rows."
+    rows = "Methods were trained on 40 of 56 rows and scored on 42 rows."
+    for sentence, facts in ((quick, {"quick": quick, "rows": 40}), (rows, {"rows": 40})):
+        limited = replace(evaluation, facts={**evaluation.facts, **facts})
+        page = limited.report(tmp_path / "page.html").read_text("utf-8")
+        assert sentence in page.split('<div class="answer">')[0]
+        first_line, *other_lines = limited.answer.lines()
+        assert first_line == f"Limits       {sentence}"
+        assert len(other_lines) < 10
 
 
 def test_the_page_has_no_matrix_of_methods_by_domain_and_no_glossary(evaluation, page):

@@ -103,7 +103,7 @@ def two_sizes(n_domains=6, n=60):
     sizes = tuple(Size(rows, 3, ("constant", "linear", "svm")) for rows in (120, 360))
     arguments = dict(progress=False, methods=["constant", "svm", "linear"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("domainwise.evaluation.run.make_plan", lambda *a, **k: Plan(sizes))
+        patch.setattr("domainwise.evaluation.plan.make_plan", lambda *a, **k: Plan(sizes))
         return (X, y, domain), arguments, evaluate(X, y, domain, **arguments)
 
 

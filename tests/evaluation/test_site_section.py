@@ -19,7 +19,6 @@ from domainwise.evaluation.page import (
     coverage_by_domain,
     decision_statement,
     error_statement,
-    predictions_by_domain,
     site_estimates,
     site_section,
 )
@@ -126,7 +125,9 @@ def test_values_are_pooled_over_domains_with_a_prediction_interval(binary):
         "calibration slope",
     ]
     pooled = binary.calibration().pooled["slope"]
-    low, high = map(float, rows["calibration slope"]["prediction interval"].text.split(" to "))
+    low, high = map(
+        float, rows["calibration slope"]["prediction interval (true value)"].text.split(" to ")
+    )
     assert (low, high) == pytest.approx(pooled.true_range, abs=0.06)
     assert rows["calibration slope"]["domains"].text == str(pooled.n_sites)
     assert rows["AUC"]["I²"].text.endswith(" %")
@@ -154,7 +155,7 @@ def test_a_threshold_adds_columns_and_a_sentence_that_compares_with_treating_all
 
 @pytest.mark.parametrize("asked", [0.5, 0.9])
 def test_coverage_is_computed_with_thresholds_from_the_other_domains(binary, asked):
-    predicted = predictions_by_domain(binary.records[binary.best.key], binary.domains)
+    predicted = binary.records_of(binary.best)
     classes = np.array(binary.facts["classes"])
     coverage = coverage_by_domain(predicted, classes, asked)
     frame = predictions(binary)

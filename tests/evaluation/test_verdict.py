@@ -16,7 +16,7 @@ from domainwise.evaluation.plots.style import number_format
 from domainwise.evaluation.results import MethodResult, domain_weights
 from domainwise.evaluation.verdict import rule
 from domainwise.held_out.scoring.measures import choose_measure
-from domainwise.held_out.scoring.statistics import expected_range, in_words
+from domainwise.held_out.scoring.statistics import MIN_PAIRS, expected_range, in_words
 from domainwise.metrics import pool_scores
 
 CLASSES = np.array([0, 0, 1, 1])
@@ -224,17 +224,21 @@ def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_o
     low, high = clear.between_sites().true_range
     assert (clear.answer.certainty, clear.answer.certain) == (
         "high",
-        "There is no evidence that domains differ: the true accuracy at the next site is between "
+        "There is no evidence that the accuracy differs between domains: its true value at the "
+        "next site is between "
         f"{low:.2f} and {high:.2f} (90 %). At the worse end, more than half of the gain over a "
         "constant prediction (0.50) remains.",
     )
     # The same scores, with more rows: the differences are real, and small.
     real = make_evaluation({"constant": constant, "svm": SVM}, error=0.003).answer
-    assert (real.certainty, real.certain[:15]) == ("high", "Domains differ:")
+    assert (real.certainty, real.certain[:40]) == (
+        "high",
+        "The accuracy differs between domains by ",
+    )
     # The same scores, with fewer rows: they may differ a lot.
     unknown = make_evaluation({"constant": constant, "svm": SVM}, error=0.3).answer
     assert unknown.certainty == "medium"
-    assert unknown.certain.startswith("There is no evidence that domains differ:")
+    assert unknown.certain.startswith("There is no evidence that the accuracy differs")
     apart = [0.5, 0.55, *[0.9] * 6]
     apart = make_evaluation({"constant": constant, "svm": apart}, error=0.02).answer
     assert apart.certainty == "medium"
@@ -246,20 +250,66 @@ def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_o
     scores = {"constant": [-5.0] * 8, "svm": [-1.0] * 4 + [-1.2] * 4}
     clear = make_evaluation(scores, scoring="neg_root_mean_squared_error", error=0.02)
     assert clear.answer.certainty == "high"
-    assert "the true RMSE at the next site is between 0." in clear.answer.certain
+    assert (
+        "by more than chance: its true value at the next site is between 0.9"
+        in clear.answer.certain
+    )
     assert clear.next_site[1] < 3
+
+
+def test_the_confidence_follows_the_five_rules_in_the_guide():
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "report.md"
+    if not guide.exists():
+        pytest.skip("the documentation is not beside the tests")
+    text = " ".join(guide.read_text("utf-8").split())
+    rules = re.findall(
+        r"(?<= )[1-9]\. .*?(?= [1-9]\. | The \*true\* )", text.split("These are the rules:")[1]
+    )
+    assert len(rules) == 5
+    assert f"fewer than {in_words(MIN_PAIRS)} domains" in rules[1]
+    rng, seen = np.random.default_rng(0), set()
+    for _ in range(40):
+        n_domains, error = rng.integers(2, 12), rng.choice([0.003, 0.03])
+        scores = {
+            "svm": rng.uniform(0.5, 0.9) + rng.choice([0.01, 0.1]) * rng.normal(size=n_domains)
+        }
+        scores["svm"] = scores["svm"].clip(0.2, 0.97).tolist()
+        if rng.random() < 0.7:
+            scores["constant"] = [0.5] * int(n_domains)
+        evaluation = make_evaluation(scores, error=error)
+        if evaluation.recommended.trivial:
+            continue
+        pooled, constant = evaluation.between_sites(), evaluation.find("constant")
+        differs = pooled.differ
+        if pooled.tau_interval is not None:
+            assert differs == (pooled.tau_interval[0] > 0)  # rule 1
+        if n_domains < 6:  # rule 2
+            expected = "low"
+        elif constant is None:  # rule 5
+            expected = "medium" if differs else "high"
+        else:  # rules 3 and 4
+            gain, least = evaluation.best.mean - constant.mean, pooled.true_range[0] - constant.mean
+            expected = "high" if least >= gain / 2 else "medium"
+        answer = evaluation.answer
+        assert answer.certainty == expected
+        assert ("by more than chance" in answer.certain) == bool(differs)
+        seen.add((expected, differs, constant is None))
+    assert len(seen) > 6
 
 
 def test_few_domains_are_said_to_differ_or_not_as_far_as_they_show_it():
     five = make_evaluation({"svm": SVM[:5]}, error=0.003).answer
     assert five.certain.startswith("Five domains are too few to predict the next site reliably. ")
-    assert "Domains differ: the true accuracy at the next site is between 0." in five.certain
+    assert "by more than chance: its true value at the next site is between 0." in five.certain
     three = make_evaluation({"svm": [0.6, 0.7, 0.8]}, error=0.003).answer
     assert three.certain.endswith(
-        " Domains differ, but three domains do not show by how much a new one may differ."
+        " The accuracy differs between domains by more than chance, but three domains do not show "
+        "by how much it may differ at a new one."
     )
     same = make_evaluation({"svm": [0.7, 0.71]}, error=0.03).answer
-    assert same.certain.endswith(" Scores of two domains do not show whether domains differ.")
+    assert same.certain.endswith(
+        " Scores of two domains do not show whether the accuracy differs between domains."
+    )
 
 
 def test_only_rows_of_domains_with_a_score_are_called_scored():
@@ -509,8 +559,10 @@ def test_limits_are_empty_if_nothing_was_left_out():
 
 def test_every_sentence_of_the_template_file_is_used():
     folder = Path(verdict.__file__).parent
-    code = "".join((folder / name).read_text("utf-8") for name in ("verdict.py", "page.py"))
-    assert [key for key in verdict.TEXTS if f'"{key}"' not in code] == []
+    names = ("verdict.py", "page.py", "gather.py", "run.py")
+    code = "".join((folder / name).read_text("utf-8") for name in names)
+    keys = [*verdict.TEXTS, *verdict.TEXTS["notes"], *verdict.TEXTS["captions"]]
+    assert [key for key in keys if f'"{key}"' not in code] == []
     used = set(re.findall(r'say\(\s*"(\w+)"|TEXTS\["(\w+)"\]', code))
     assert {name for pair in used for name in pair if name} <= set(verdict.TEXTS)
 

@@ -68,7 +68,7 @@ def compare_chunks(path, table):
     """Read the file again in chunks of 7 rows: features, targets and domains must be the same."""
     schema = Schema.from_dict(table.schema.as_dict())
     X, y, domains = [], [], []
-    file = open_table(path, in_chunks=True)
+    file = open_table(path)
     for piece in file.frames([*schema.features, "ill", "site"], 7):
         rows, labels, names = schema.read_labels(piece, table.classes)
         X.append(schema.prepare(piece, rows=rows))

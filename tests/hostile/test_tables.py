@@ -47,7 +47,11 @@ CASES = {
     "old Mac's line ends": (PLAIN.replace("\n", "\r").encode(), {}, "same"),
     "blank lines": (PLAIN.replace("\n", "\n\n").encode(), {}, "same"),
     "signs on all numbers": (cells("{:+}"), {}, "same"),
-    "gzip by another name": (gzip.compress(PLAIN.encode()), {}, r"gzip file.*\.csv\.gz"),
+    "gzip by another name": (
+        gzip.compress(PLAIN.encode()),
+        {},
+        r"not a CSV file. Rename it to end in \.csv\.gz",
+    ),
     "an encoding that is none of text": (PLAIN.encode(), {"encoding": "rot13"}, "is unknown"),
     "the target left out": (
         PLAIN.encode(),

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 from domainwise.base.files import replacing, replacing_folder  # noqa: E402
 from domainwise.models.table_model import make_preprocessor  # noqa: E402
 from domainwise.tables.errors import ColumnError, TableError  # noqa: E402
-from domainwise.tables.files import open_table, table_columns, writing_table  # noqa: E402
+from domainwise.tables.files import open_table, writing_table  # noqa: E402
 from domainwise.tables.schema import Schema, check_table, load_table  # noqa: E402
 
 FORMATS = ["csv", "csv.gz", "tsv", "parquet", "feather"]
@@ -93,7 +93,7 @@ def test_every_format_gives_the_same_table(frame, tmp_path, kind):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_pieces_of_a_streamed_table_make_up_the_whole(frame, tmp_path, kind):
     path = write(frame, tmp_path / f"t.{kind}")
-    pieces = list(open_table(path, in_chunks=True).frames(["sex", "age"], 25))
+    pieces = list(open_table(path).frames(["sex", "age"], 25))
     assert [len(piece) for piece in pieces] == [25, 25, 10]
     assert list(pieces[0].columns) == ["sex", "age"]
     together = pandas.concat(pieces, ignore_index=True)
@@ -102,7 +102,7 @@ def test_pieces_of_a_streamed_table_make_up_the_whole(frame, tmp_path, kind):
 
 def test_row_numbers_that_pandas_writes_are_not_features_of_a_parquet_file(frame, tmp_path):
     frame.iloc[::-1].to_parquet(tmp_path / "t.parquet")
-    assert table_columns(tmp_path / "t.parquet") == list(frame.columns)
+    assert open_table(tmp_path / "t.parquet").names == list(frame.columns)
 
 
 def test_decimal_numbers_of_a_parquet_file_are_numbers(frame, tmp_path):
@@ -203,31 +203,9 @@ def test_chosen_and_dropped_columns_and_domains_are_respected(frame):
     assert checked(frame, drop_domains=["AS, Oceania"]).domains == ["Europe, west", "NA"]
 
 
-def flagged(frame, **options):
-    """Features that a note speaks of, and how it goes on."""
-    notes = [note.split("'") for note in checked(frame, **options).notes]
-    return {(note[1], note[2].split(":")[0].split(",")[0]) for note in notes
-            if note[0] == "feature "}  # fmt: skip
-
-
-def test_features_that_tell_the_domain_or_name_rows_are_noted(frame):
-    n, rng = len(frame), np.random.default_rng(1)
-    assert flagged(frame) == set()
-    frame["offset"] = frame["site"].map({"NA": 0, "EU": 10, "AS": 20}) + rng.random(n)
-    assert flagged(frame) == {("offset", " alone identifies the domain")}
-    frame = frame.drop(columns="offset")
-    frame["number"] = rng.permutation(n) + 1000
-    frame["depth"] = np.cumsum(rng.random(n)) * np.where(frame["site"] == "EU", -1, 1)
-    assert flagged(frame) == {
-        ("number", " is a different whole number in every row"),
-        ("depth", " increases or decreases from row to row in every domain"),
-    }
-
-
 def test_columns_of_the_site_are_listed_without_an_alarm(frame):
     frame["city"] = frame["site"].map({"NA": "Boston", "EU": "Lund", "AS": None})
     frame["beds"] = frame["site"].map({"NA": 320, "EU": 200, "AS": 80})
-    assert flagged(frame) == set()
     table = checked(frame)
     assert table.schema.site_level == ("beds", "city")
     (note,) = [note for note in table.notes if "constant within every domain" in note]
@@ -235,26 +213,6 @@ def test_columns_of_the_site_are_listed_without_an_alarm(frame):
                          "their values")  # fmt: skip
     frame.loc[0, "beds"] += 1
     assert checked(frame).schema.site_level == ("city",)
-
-
-def test_copied_rows_within_a_domain_are_counted(frame):
-    rows = pandas.concat([frame, frame.iloc[[0, 3, 6, 1]]], ignore_index=True)
-    (note,) = [note for note in checked(rows).notes if "exact copies" in note]
-    assert "same domain: 1 in EU, 3 in NA; remove them if" in note
-    # Columns of the site, in which rows of different domains always differ, do not matter.
-    beds = frame["site"].map({"NA": 320, "EU": 200, "AS": 80})
-    # Where two rows of different domains are equal as often, that is no sign of a copy.
-    few_values = frame.assign(age=np.arange(60) // 3 % 2)[["age", "sex", "site", "ill"]]
-    # ... also if most pairs of rows are in one large domain.
-    unequal = few_values.assign(site=np.where(np.arange(60) < 54, "NA", "EU"))
-    for rows in (frame, few_values, few_values.assign(beds=beds), unequal):
-        assert not any("exact copies" in note for note in checked(rows).notes)
-
-
-def test_a_flag_needs_more_than_ties_in_a_sorted_table(frame):
-    frame = frame.sort_values("site", ignore_index=True)
-    frame["flag"] = np.arange(60) % 2
-    assert flagged(frame) == set()
 
 
 def test_the_columns_used_are_listed(frame):
@@ -288,7 +246,7 @@ def test_wrong_column_names_and_roles_are_refused(frame, options, message):
 @pytest.mark.parametrize(
     "column, values, message",
     [
-        ("when", pandas.date_range("2024-01-01", periods=60), "dates or times.*drop=.'when'"),
+        ("when", pandas.date_range("2024-01-01", periods=60), "(?s)dates or times.*drop=.'when'"),
         ("when", [dt.date(2024, 1, 1 + i % 28) for i in range(60)], "dates or times"),
         ("when", [f"2024-01-{1 + i % 28:02d} 10:00" for i in range(60)], "dates or times"),
         ("when", [f"{1 + i % 28}.3.2024" for i in range(60)], "dates or times"),
@@ -326,8 +284,6 @@ def test_a_domain_with_one_class_serves_for_training(frame):
     frame["site"] = ["A"] * 20 + ["B"] * 20 + ["C"] + ["A"] * 19
     table = checked(frame)
     assert table.domains == ["A", "B", "C"]
-    (note,) = [note for note in table.notes if "one class" in note]
-    assert note.endswith("'C'")
 
 
 def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
@@ -351,8 +307,8 @@ def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
         ("t.csv", b"\n\n", "is empty"),
         ("t.csv", b"a,b\n", "column names but no rows"),
         ("t.csv", b"a,a\n1,2\n", "more than one column named 'a'"),
-        ("t.csv", b"a,b\n1,2\n3\n", "line 3 has 1 fields, but there are 2 column names"),
-        ("t.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 fields"),
+        ("t.csv", b"a,b\n1,2\n3\n", "Row #3: Expected 2 columns, got 1: 3. Correct this row"),
+        ("t.csv", b"a,b\n1,2\n3,4,5\n", "Row #3: Expected 2 columns, got 3"),
         ("t.csv", "a,b\nМосква,2\n".encode("cp1251"), "not UTF-8.*encoding='cp1251'"),
         ("t.csv", "a,b\né,2\n".encode("utf-16-le"), "NUL bytes.*encoding='utf-16-le'"),
         ("t.csv", b'a,b\n1,2\n3,"4\n5,6\n', "quotation mark is never closed"),
@@ -360,9 +316,9 @@ def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
         ("t.csv", b"a,,\n1,2,3\n", "has no name"),
         ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 500, mtime=0)[:-30], "damaged|cannot be read"),
         ("t.csv.gz", b"a,b\n1,2\n", "cannot be read"),
-        ("t.parquet", b"not parquet", "not a Parquet file"),
-        ("t.feather", b"not feather", "not a Feather file"),
-        ("t.xlsx", b"PK", "not an Excel file"),
+        ("t.parquet", b"not parquet", "its format is not parquet"),
+        ("t.feather", b"not feather", "its format is not feather"),
+        ("t.xlsx", b"PK", "its format is not excel"),
         ("t.ods", b"PK", "Use one of .csv"),
     ],
 )
@@ -395,7 +351,7 @@ def test_names_of_folders_are_columns(frame, tmp_path):
     for name, part in frame.groupby("site"):
         (tmp_path / f"site={name}").mkdir()
         part.drop(columns="site").to_parquet(tmp_path / f"site={name}" / "part.parquet")
-    assert sorted(table_columns(tmp_path)) == sorted(frame.columns)
+    assert sorted(open_table(tmp_path).names) == sorted(frame.columns)
     found = read_table(tmp_path, ["site", "age"])
     expected = frame.sort_values("site", kind="stable")[["site", "age"]].reset_index(drop=True)
     pandas.testing.assert_frame_equal(found, expected, check_dtype=False)
@@ -459,7 +415,7 @@ def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path):
 
 def test_files_of_another_kind_are_recognised(frame, tmp_path):
     frame.to_parquet(tmp_path / "t.csv")
-    with pytest.raises(TableError, match="is a Parquet file"):
+    with pytest.raises(TableError, match="is not a CSV file. Rename it to end in .parquet"):
         load_table(tmp_path / "t.csv", target="ill", domain="site")
 
 
@@ -536,7 +492,7 @@ def test_lines_of_any_length_are_read(tmp_path):
 def test_infinite_classes_are_refused(tmp_path, word):
     rows = [f"s{i % 3},{i % 2},{i * 7 % 11}" for i in range(20)]
     (tmp_path / "t.csv").write_text("\n".join(["site,ill,x", *rows, f"s1,{word},3"]), "utf-8")
-    with pytest.raises(TableError, match="column 'ill' is infinite in row 21"):
+    with pytest.raises(TableError, match="target 'ill' is infinite in row 21"):
         load_table(tmp_path / "t.csv", target="ill", domain="site")
 
 

@@ -137,7 +137,6 @@ def evaluate(
     from domainwise.evaluation.run import evaluate_table
     from domainwise.models.registry import choose_methods
     from domainwise.tables.errors import sentence
-    from domainwise.tables.schema import ONE_CLASS_NOTE
 
     n_jobs = resolve_jobs(jobs, dask)
     if max_rows is not None and max_rows < 0:
@@ -189,8 +188,7 @@ def evaluate(
             partial_results=True,
         )
     evaluation.next_step = next_step(evaluation, folder, estimator)
-    # The evaluation itself reports domains with one class.
-    notes = [sentence(note) for note in table.notes if ONE_CLASS_NOTE not in note]
+    notes = [*map(sentence, table.notes)]
     evaluation.notes = [*notes, *evaluation.notes]
     title = f"{data.name}: predicting “{target}” for a new “{domain}”"
     contents = write_evaluation(
@@ -235,7 +233,8 @@ def print_evaluation(
     console.print()
     # Each line starts with a label of 13 characters. The table has a header and a blank line.
     n_lines = 18 - min(len(evaluation.results), MAX_METHODS)
-    for line in evaluation.answer.lines(report=str(page or "the notes above"), n_lines=n_lines):
+    report = None if page is None else str(page)
+    for line in evaluation.answer.lines(report=report, n_lines=n_lines):
         # Without a tag at its end, Rich would double the backslash of a command on two lines.
         markup = f"[bold]{escaped(line[:13])}[/][not bold]{escaped(line[13:])}[/]"
         console.print(markup, soft_wrap=True)

@@ -202,12 +202,11 @@ class DomainConformal(DomainMetaEstimator):
 
     With K domains, a coverage of at most K / (K + 1) can be guaranteed. For a higher coverage,
     "split" returns sets with all classes and infinite intervals, with a warning. "cv" does so only
-    with one or two domains. With three to eight domains, it widens the pooled quantile of the
-    scores until, on average, each domain is covered by the scores of the others; with nine or more,
-    a coverage above K / (K + 1) gets the largest score. The coverage is an average, and is lower on
-    some domains. A set is empty if a row is unusual for all classes. Use "split" for models that
-    interpolate their training rows or choose among many candidates, because the coverage of "cv"
-    may then be too low.
+    with one or two domains. With three or more, it widens the pooled quantile of the scores until,
+    on average, each domain is covered by the scores of the others; this threshold is used if it is
+    smaller than q. The coverage is an average, and is lower on some domains. A set is empty if a
+    row is unusual for all classes. Use "split" for models that interpolate their training rows or
+    choose among many candidates, because the coverage of "cv" may then be too low.
 
     References
     ----------
@@ -227,7 +226,7 @@ class DomainConformal(DomainMetaEstimator):
     >>> sets = model.predict_set(X[~is_source], coverage=0.8)
     >>> covered = sets[y[~is_source][:, None] == model.classes_].mean()
     >>> print(f"coverage {covered:.2f}, {sets.sum(axis=1).mean():.2f} classes on average")
-    coverage 0.83, 1.28 classes on average
+    coverage 0.81, 1.23 classes on average
     """
 
     estimator: Estimator = field(kw_only=False)
@@ -289,13 +288,10 @@ class DomainConformal(DomainMetaEstimator):
         domain_codes, weights = domain.codes[rows], None if weights is None else weights[rows]
         self.calibration_domains_ = domain.names[np.unique(domain_codes)]
         self.promise_ = promise(self.calibration, len(self.calibration_domains_))
-        quantiles = (
-            DomainQuantiles.from_scores
-            if self.calibration == "split"
-            else partial(
-                DomainQuantiles.approximately, are_probabilities=output_name == "probabilities"
-            )
-        )
+        quantiles: Any = DomainQuantiles.from_scores
+        if self.calibration == "cv":
+            options: Any = {"are_probabilities": output_name == "probabilities"}
+            quantiles = partial(DomainQuantiles.approximately, **options)
         self._quantiles = {
             mode: quantiles(np.concatenate(split_scores), domain_codes, weights)
             for mode, split_scores in scores_by_mode.items()

@@ -27,12 +27,13 @@ from domainwise.evaluation.table_checks import (
     correlations,
     find_anomalies,
     find_leaks,
+    identifier_reason,
     select_evenly,
 )
 from domainwise.evaluation.verdict import names_of, site_columns_sentences
 from domainwise.held_out.scoring.statistics import in_words
 from domainwise.tables.errors import import_pandas
-from domainwise.tables.names import identifier_reason, site_columns
+from domainwise.tables.names import site_columns
 from domainwise.tables.schema import MAX_LEVELS, MIN_LEVEL_ROWS
 
 FAULTS: dict[str, Any] = tomllib.loads(
@@ -50,6 +51,8 @@ FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
 MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
 #: Minimum absolute correlation of copied columns, and minimum share of copies in a domain's rows.
 MIN_COPY_CORRELATION, MIN_COPIED_SHARE = 0.9995, 0.05
+#: Minimum ratio of equal rows within and between domains for which copied rows are reported.
+COPY_RATIO = 10
 #: Kind of the remark that lists columns which are constant within every domain.
 SITE_LEVEL = "site level"
 #: Row count below which a domain is tiny, and domain count above which rows are not compared.
@@ -424,7 +427,7 @@ def _check_copied_columns(table: _Table) -> Iterator[Fault]:
 
 
 def _check_copied_rows(table: _Table) -> Iterator[Fault]:
-    """Find pairs of domains that have more rows in common than other pairs."""
+    """Find copied rows within domains, and pairs of domains that share more rows than others."""
     n, sizes, domain_codes = len(table.domain_names), table.sizes, table.domain_codes
     if n > MAX_DOMAINS:
         return
@@ -435,6 +438,15 @@ def _check_copied_rows(table: _Table) -> Iterator[Fault]:
         random_keys = rng.integers(1, 2**63, size=int(codes.max(initial=0)) + 2, dtype=np.uint64)
         hashes += random_keys[codes]  # equal rows have equal hashes
     _, row_groups, group_sizes = np.unique(hashes, return_inverse=True, return_counts=True)
+    domain_groups = np.unique(np.stack([row_groups, domain_codes]), axis=1, return_counts=True)
+    (_, domains_of_groups), counts = domain_groups
+    n_copies = sizes - np.bincount(domains_of_groups, minlength=n)
+    n_within, n_total = (np.sum(k * (k - 1.0)) for k in (counts, group_sizes))
+    share_within = np.sum((sizes / sizes.sum()) ** 2)
+    if n_within * (1 - share_within) > COPY_RATIO * (n_total - n_within) * share_within:
+        extents = [f"{n_copies[d]} in {table.names_of([d])}" for d in np.flatnonzero(n_copies)]
+        values: dict[str, Any] = {"rows": n_copies.sum(), "extents": listed(extents)}
+        yield table.make_fault("repeated rows", [], np.flatnonzero(n_copies), **values)
     is_repeated = group_sizes[row_groups] > 1
     pair_codes = np.unique(row_groups[is_repeated].astype(np.int64) * n + domain_codes[is_repeated])
     n_shared = np.zeros((n, n))
@@ -444,8 +456,7 @@ def _check_copied_rows(table: _Table) -> Iterator[Fault]:
     np.fill_diagonal(n_shared, 0)
     shares = n_shared / np.maximum(np.minimum.outer(sizes, sizes), 1)
     usual_share = np.median(shares[~np.eye(n, dtype=bool)]) if n > 2 else 0.0
-    n_distinct = np.unique(np.stack([row_groups, domain_codes]), axis=1).shape[1]
-    min_share = max(MIN_COPIED_SHARE, 5 * usual_share, 2 * (1 - n_distinct / len(domain_codes)))
+    min_share = max(MIN_COPIED_SHARE, 5 * usual_share, 2 * n_copies.sum() / len(domain_codes))
     pairs = np.argwhere(np.triu((shares >= min_share) & (n_shared >= MIN_CLASS_ROWS)))
     if not len(pairs):
         return

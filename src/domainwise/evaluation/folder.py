@@ -23,23 +23,11 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
+from domainwise.base import files
 from domainwise.base.arrays import Array
-from domainwise.base.files import (
-    Plain,
-    ResultsError,
-    ResultStore,
-    from_json,
-    read_json,
-    replacing,
-    to_json,
-    write_text,
-)
+from domainwise.base.files import Plain, ResultsError, ResultStore, from_json
 from domainwise.base.process import Row
-from domainwise.evaluation.evaluation import (
-    Evaluation,
-    describe_grid,
-    prediction_columns,
-)
+from domainwise.evaluation.evaluation import Evaluation, describe_grid, prediction_columns
 from domainwise.evaluation.faults import Fault
 from domainwise.evaluation.jobs import SMALLER, Memo, MethodJob, job_key
 from domainwise.evaluation.plan import Plan
@@ -51,6 +39,7 @@ from domainwise.evaluation.results import (
     MethodResult,
     Prediction,
     SiteColumns,
+    merge_by_domain,
 )
 from domainwise.evaluation.sites import ValidationSize
 from domainwise.held_out.folds import Split
@@ -105,11 +94,6 @@ class _Scores(TypedDict):
     methods: list[_StoredMethod]
 
 
-class _SizeScores(TypedDict):
-    rows: int
-    scores: dict[str, float]
-
-
 class _Facts(TypedDict):
     task: _Task
     rows: int
@@ -122,7 +106,8 @@ class _Facts(TypedDict):
     positive: Hashable | None
     python: str
     versions: dict[str, str]
-    sizes: NotRequired[list[_SizeScores]]
+    quick: NotRequired[str]
+    stopped: NotRequired[str]
 
 
 class _Recipe(TypedDict):
@@ -292,7 +277,7 @@ class JobFolder(JobMemory):
                 columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
             columns |= {"domain": domain, "kind": str(prediction.kind)}
             frames.append(pandas.DataFrame({"method": row["method"], **columns}))
-        with replacing(path) as temporary_path:
+        with files.replacing(path) as temporary_path:
             pandas.concat(frames).to_parquet(temporary_path, index=False)
             return _digest(temporary_path.read_bytes())
 
@@ -361,7 +346,7 @@ def write_evaluation(folder: Path, evaluation: Evaluation, **entries: Any) -> di
     content = {**evaluation.to_dict(), **entries}
     content["digest"] = _content_digest(content)
     text = json.dumps(content, indent=2, ensure_ascii=False)
-    write_text(Path(folder) / RESULT_NAME, text + "\n")
+    files.write_text(Path(folder) / RESULT_NAME, text + "\n")
     return content
 
 
@@ -375,7 +360,7 @@ def _read_content(folder: Path) -> tuple[dict[str, Any], _Content]:
     path = Path(folder) / RESULT_NAME
     if not path.is_file():
         raise ResultsError(f"{folder} has no {RESULT_NAME}. Run an evaluation there first")
-    content = read_json(path)
+    content = files.read_json(path)
     stored: _Content = from_json(_Content, content, str(path))
     if content.get("digest", _content_digest(content)) != _content_digest(content):
         raise ResultsError(
@@ -454,7 +439,8 @@ def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
         if part == Kind.HELD_OUT and method in keys_to_read:
             predictions = _read_predictions(store, job, domain_by_name, evaluation.classes)
             held_out = [p for p in predictions if p.kind == Kind.HELD_OUT]
-            evaluation.records.setdefault(method, []).extend(held_out)
+            evaluation.records[method] = [*evaluation.records.get(method, ()), *held_out]
+    evaluation.records = {key: merge_by_domain(r) for key, r in evaluation.records.items()}
     return evaluation, content
 
 
@@ -464,17 +450,18 @@ def _build_evaluation(content: _Content) -> Evaluation:
     sign = 1 if measure["greater_is_better"] else -1
     # Scores are listed by domain; all other fields are read unchanged.
     names = [f.name for f in fields(MethodResult) if f.metadata.get("key", f.name)]
-    results = []
-    for method in content["methods"]:
-        attributes: dict[str, Any] = {name: getattr(method, name) for name in names}
-        for name in ("score", "seen"):
-            key = "scores" if name == "score" else name
-            attributes[key] = {e.domain: sign * getattr(e, name) for e in method.per_domain}
-        attributes["errors"] = {entry.domain: entry.error for entry in method.per_domain}
-        results.append(MethodResult(**attributes))
+    results = [
+        MethodResult(
+            **{name: getattr(method, name) for name in names},
+            scores={entry.domain: sign * entry.score for entry in method.per_domain},
+            seen={entry.domain: sign * entry.seen for entry in method.per_domain},
+            errors={entry.domain: entry.error for entry in method.per_domain},
+        )
+        for method in content["methods"]
+    ]
     differences: dict[str, Any] = {**content["differences"]}
     if "faults" in differences:
-        differences["faults"] = to_json(differences["faults"])
+        differences["faults"] = files.to_json(differences["faults"])
     evaluation = Evaluation(
         results,
         domains,
@@ -528,31 +515,26 @@ def _read_predictions(
             )
         frame = import_pandas().read_parquet(path)
         class_names = [] if classes is None else [str(name) for name in classes.tolist()]
-        output_columns: dict[str, Any] = {}
-        for output, prefix in (("probabilities", "probability_"), ("decisions", "decision_")):
-            columns = [name for name in frame if name.startswith(prefix)]
-            last_class = class_names[-1:] if output == "decisions" else []
-            suffixes = [name.removeprefix(prefix) for name in columns]
-            if suffixes not in ([], class_names, last_class):
-                raise ValueError(f"the columns {prefix}... do not match the classes")
-            frame = frame.astype(dict.fromkeys(columns, np.float64))
-            output_columns[output] = columns[0] if len(columns) == 1 else columns
-        frame = frame.astype({"row": int})
-        if classes is None:
-            frame = frame.astype({"target": np.float64, "prediction": np.float64})
         code_by_class = {name: code for code, name in enumerate(class_names)}
         predictions = []
         for (domain, kind), rows in frame.groupby(["domain", "kind"], sort=False):
-            arrays: dict[str, Any] = {
-                name: rows[name].to_numpy() for name in ("row", "target", "prediction")
-            }
-            if classes is not None:
-                for name in ("target", "prediction"):
-                    arrays[name] = classes[[code_by_class[label] for label in arrays[name]]]
+            arrays: dict[str, Any] = {"row": rows["row"].astype(int).to_numpy()}
+            for name in ("target", "prediction"):
+                if classes is None:
+                    arrays[name] = rows[name].to_numpy(dtype=np.float64)
+                else:
+                    arrays[name] = classes[[code_by_class[label] for label in rows[name]]]
             if "weight" in rows:
                 arrays["weight"] = rows["weight"].to_numpy(dtype=np.float64)
-            for output, columns in output_columns.items():
-                arrays[output] = rows[columns].to_numpy() if len(columns) else None
+            for output, prefix in (("probabilities", "probability_"), ("decisions", "decision_")):
+                columns = [name for name in frame if name.startswith(prefix)]
+                last_class = class_names[-1:] if output == "decisions" else []
+                suffixes = [name.removeprefix(prefix) for name in columns]
+                if suffixes not in ([], class_names, last_class):
+                    raise ValueError(f"the columns {prefix}... do not match the classes")
+                if columns:
+                    array = rows[columns].to_numpy(dtype=np.float64)
+                    arrays[output] = array[:, 0] if len(columns) == 1 else array
             place = {"domain": domain_by_name[domain], "kind": Kind(kind)}
             predictions.append(Prediction(**arrays, **place))
     except ResultsError:

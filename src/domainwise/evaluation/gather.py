@@ -25,22 +25,20 @@ from domainwise.evaluation.results import (
     Results,
     SiteColumns,
     domain_weights,
-    grouped,
-    joined,
-    pooled_score,
+    merge_by_domain,
     probability_scores,
+    record_score,
 )
+from domainwise.evaluation.verdict import TEXTS
 from domainwise.held_out.calibration.decisions import rule_for, tunes_threshold
 from domainwise.held_out.folds import Split
-from domainwise.held_out.scoring.measures import Measure, counts_by_domain
+from domainwise.held_out.scoring.measures import Measure, counts_by_domain, has_rare_class
 from domainwise.held_out.scoring.pooling import N_DRAWS, score_error
 from domainwise.held_out.scoring.predictions import codes_of
-from domainwise.held_out.scoring.statistics import (
-    compare,
-    defined_score,
-)
-from domainwise.models.registry import CONTEXT, Method
+from domainwise.held_out.scoring.statistics import compare, defined_score
+from domainwise.models.registry import Method
 
+NOTES: dict[str, str] = TEXTS["notes"]
 #: Batches of rows on which scores with context are compared with scores without context.
 BATCHES = ("whole", "first half", "last half", "random tenth")
 
@@ -71,22 +69,15 @@ def scored_evaluation(
     memo = {} if memo is None else memo
     scored_problem = problem.measured_by(measure)
     scored_methods = scorable_methods(problem, methods, [measure])
-    scored_keys = [method.key for method in scored_methods]
-    left_out = {
-        method.key: f"does not predict probabilities, which {measure.name} needs"
-        for method in methods
-        if method.key not in scored_keys
-    }
+    reason = f"does not predict probabilities, which {measure.name} needs"
+    left_out = {m.key: reason for m in methods if m.key not in {s.key for s in scored_methods}}
     # A method that can use context has two variants: with and without context.
     variants = [(m, *variant) for m in scored_methods for variant in m.rows(problem.classification)]
-    jobs = _score_jobs(
-        JobScorer(scored_problem, splits, memo), [key for _, key, _, _ in variants], rows
-    )
-    results = []
-    predictions_by_kind: dict[Kind, dict[str, list[Prediction]]] = {
-        Kind.HELD_OUT: {},
-        Kind.SEEN: {},
-    }
+    score = JobScorer(scored_problem, splits, memo)
+    jobs = _score_jobs(score, [key for _, key, _, _ in variants], rows)
+    results: list[MethodResult] = []
+    held_out: dict[str, list[Prediction]] = {}
+    seen: dict[str, dict[Any, Prediction]] = {}
     for method, key, label, context in variants:
         method_jobs = jobs[key]
         errors = [f"failed: {job['error']}" for job in method_jobs if "error" in job]
@@ -107,13 +98,11 @@ def scored_evaluation(
             ]
             row_by_row = _select(jobs[method.key], Kind.HELD_OUT)
             batches = batch_scores(measure, scored_problem.classes, with_context, row_by_row)
+        held_out[key] = _records(problem, method_jobs, Kind.HELD_OUT)
+        seen[key] = {record.domain: record for record in _records(problem, method_jobs, Kind.SEEN)}
         results.append(
             MethodResult(
-                key,
-                label,
-                method.kind,
-                method.about(scored_problem.classification),
-                scores,
+                *(key, label, method.kind, method.about(scored_problem.classification), scores),
                 [job["parameters"] for job in method_jobs],
                 method_jobs[0]["candidates"],
                 round(sum(job["seconds"] for job in method_jobs), 3),
@@ -121,23 +110,16 @@ def scored_evaluation(
                 context=context,
                 batches=batches,
                 importance=_means((name, drop) for name, drops in score_drops for drop in drops),
-                probability_scores=probability_scores(
-                    _select(method_jobs, Kind.HELD_OUT), scored_problem.classes
-                ),
+                probability_scores=probability_scores(held_out[key], scored_problem.classes),
                 n_rows=len(problem.y),
             )
         )
-        for kind, predictions_by_key in predictions_by_kind.items():
-            predictions_by_key[key] = [
-                replace(prediction, domain=to_json(problem.domains[prediction.domain]))
-                for prediction in _select(method_jobs, kind)
-            ]
     if not results:
         reasons = ", ".join(f"{key} ({reason})" for key, reason in left_out.items())
         raise ValueError(
             f"no method could be evaluated: {reasons}. Choose other methods, or correct the table"
         )
-    results, held_out = with_p_values(results), predictions_by_kind[Kind.HELD_OUT]
+    results = with_p_values(results)
     evaluation = Evaluation(
         results,
         list(results[0].scores),
@@ -147,11 +129,10 @@ def scored_evaluation(
         records=held_out,
         methods=list({m.key: m for m, key, _, _ in variants if key in held_out}.values()),
     )
-    evaluation.results = with_errors(evaluation, predictions_by_kind[Kind.SEEN], memo)
-    evaluation.row_counts = {
-        domain: _row_count(predictions)
-        for domain, predictions in grouped(evaluation.records[evaluation.best.key]).items()
-    }
+    evaluation.results = with_errors(evaluation, seen, memo)
+    for record in held_out[evaluation.best.key]:
+        first_indices = np.unique(record.row, return_index=True)[1]
+        evaluation.row_counts[record.domain] = round(record.row_weights[first_indices].sum())
     evaluation.weights = domain_weights(evaluation.results, evaluation.row_counts)
     selected_on = {job.get("selected_on") for method_jobs in jobs.values() for job in method_jobs}
     evaluation.notes = _notes(problem, evaluation, "rows" in selected_on)
@@ -159,45 +140,36 @@ def scored_evaluation(
 
 
 def with_errors(
-    evaluation: Results, seen: dict[str, list[Prediction]], memo: Memo
+    evaluation: Results, seen: Mapping[str, Mapping[Any, Prediction]], memo: Memo
 ) -> list[MethodResult]:
     """Add standard errors of domain scores, and scores on seen domains, to the results.
 
-    ``seen`` contains predictions from random folds, by method. If there is no formula for the
-    standard error, it is computed from resampled rows, for the main methods only.
+    ``seen`` contains predictions from random folds, by method and domain. If there is no formula
+    for the standard error, it is computed from resampled rows, for the main methods only.
     """
     measure, classes = evaluation.measure, evaluation.classes
     main_keys = [result.key for result in evaluation.main]
     results = []
     for result in evaluation.results:
-        held_out = grouped(evaluation.records.get(result.key, ()))
-        seen_predictions = grouped(seen.get(result.key, ()))
+        held_out, seen_records = evaluation.records_of(result), seen.get(result.key, {})
         seen_scores = dict.fromkeys(result.scores, float("nan"))
         errors = dict.fromkeys(result.known, float("nan"))
         for name in result.known:
-            if name in seen_predictions:
-                seen_scores[name] = pooled_score(measure, classes, seen_predictions[name])
+            if name in seen_records:
+                seen_scores[name] = record_score(measure, classes, seen_records[name])
             if measure.is_custom:
                 continue
-            predictions, is_main = held_out[name], result.key in main_keys
-            rows = np.concatenate([prediction.row for prediction in predictions])
-            key = (measure.name, result.key, name, is_main, len(rows))
+            record, is_main = held_out[name], result.key in main_keys
+            n_rows = len(record.row)
+            key = (measure.name, result.key, name, is_main, n_rows)
             if key not in memo:
-                inputs = (joined(predictions), result.scores[name])
-                error = score_error(measure, classes, *inputs, N_DRAWS if is_main else 0)
+                n_draws = N_DRAWS if is_main else 0
+                error = score_error(measure, classes, record, result.scores[name], n_draws)
                 # A domain that was held out several times has no more rows than before.
-                memo[key] = float(np.sqrt(len(rows) / len(np.unique(rows)))) * error
+                memo[key] = float(np.sqrt(n_rows / len(np.unique(record.row)))) * error
             errors[name] = memo[key]
         results.append(replace(result, seen=seen_scores, errors=errors))
     return results
-
-
-def _row_count(predictions: Sequence[Prediction]) -> int:
-    """Number of rows of a domain, or the sum of their weights."""
-    rows, weights = (
-        np.concatenate([getattr(p, name) for p in predictions]) for name in ("row", "row_weights")
-    )
-    return round(weights[np.unique(rows, return_index=True)[1]].sum())
 
 
 def compare_columns(
@@ -236,6 +208,12 @@ def _select(jobs: Sequence[Row], *kinds: Kind) -> list[Prediction]:
     """Predictions of these kinds, from the jobs that did not fail."""
     predictions = (p for job in jobs if "error" not in job for p in job["predictions"])
     return [prediction for prediction in predictions if prediction.kind in kinds]
+
+
+def _records(problem: Problem, jobs: Sequence[Row], kind: Kind) -> list[Prediction]:
+    """Predictions of a kind, with the names of domains instead of their codes."""
+    names = problem.domains
+    return merge_by_domain(replace(p, domain=to_json(names[p.domain])) for p in _select(jobs, kind))
 
 
 def _means(pairs: Iterable[tuple[Any, float]]) -> dict[Any, float]:
@@ -302,105 +280,79 @@ def with_sizes(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 def size_notes(evaluation: Evaluation) -> list[str]:
     """Sentences about methods that were run on fewer rows, and about the order with more rows."""
-    sizes, n_rows, leader = evaluation.facts["sizes"], evaluation.facts["rows"], evaluation.leader()
-    notes, n_total = [], evaluation.facts["rows_given"]
-    for n_fewer in sorted({result.n_rows for result in evaluation.results} - {n_rows}):
-        labels = [result.label for result in evaluation.results if result.n_rows == n_fewer]
-        notes.append(
-            f"{listed(labels)}: compared on {n_fewer:,} rows only, because of clearly worse scores "
-            "than the best method or too long a time on more rows."
-        )
+    facts, sign, leader = evaluation.facts, evaluation.measure.sign, evaluation.leader().label
+    sizes, n_rows, n_total = facts["sizes"], facts["rows"], facts["rows_given"]
+    notes, values = [], {"n_rows": n_rows, "n_total": n_total, "leader": leader}
+    for n in sorted({result.n_rows for result in evaluation.results} - {n_rows}):
+        labels = [result.label for result in evaluation.results if result.n_rows == n]
+        notes.append(NOTES["fewer_rows"].format(names=listed(labels), n=n))
     if n_rows >= n_total:
         return notes
-    start = f"With all {n_total:,} rows, to which a model will be fitted, the order of the methods"
     if len(sizes) < 2:
-        return [*notes, f"{start} may change: they were compared on {n_rows:,} rows only."]
+        return [*notes, NOTES["order_unknown"].format(**values)]
     before, last = sizes[-2:]
     # Scores are extrapolated to all rows, linearly in the logarithm of the number of rows.
     steps = np.log(n_total / last["rows"]) / np.log(last["rows"] / before["rows"])
     outlook = {
-        result.label: score + steps * (score - before["scores"][result.key])
+        result.label: sign * (score + steps * (score - before["scores"][result.key]))
         for result in evaluation.row_by_row
         if (score := last["scores"][result.key]) is not None and result.key in before["scores"]
     }
-    sign = evaluation.measure.sign
-    rivals = [label for label in outlook if sign * (outlook[label] - outlook[leader.label]) > 0]
-    change = (
-        f"may change: {listed(rivals)} improved more"
-        if rivals
-        else "is unlikely to change: no method improved much more"
-    )
-    return [
-        *notes,
-        f"{start} {change} than {leader.label} between {before['rows']:,} and "
-        f"{last['rows']:,} rows.",
-    ]
+    rivals = [label for label in outlook if outlook[label] > outlook[leader]]
+    values |= {"rivals": listed(rivals), "n_before": before["rows"], "n_last": last["rows"]}
+    return [*notes, NOTES["order_changes" if rivals else "order_stays"].format(**values)]
 
 
 def decision_note(problem: Problem) -> str:
     """A sentence about how classes are predicted from probabilities."""
     if problem.classes is None:
         return ""
-    class_codes = codes_of(problem.full.y, problem.classes)
-    full = problem.full
+    full, setting, measure = problem.full, problem.setting(1), problem.measure
+    class_codes = codes_of(full.y, problem.classes)
     counts = counts_by_domain(class_codes, full.codes, len(problem.classes), full.weights)
-    setting = problem.setting(1)
-    metric = None if problem.measure.is_custom else problem.measure.name
-    rule = rule_for(setting.decision, counts, setting.metric or metric)
-    start = "Probabilities have the class frequencies of the source domains. "
-    is_tuned = rule.threshold is not None and setting.decision == "auto"
-    is_tuned = is_tuned and tunes_threshold(problem.measure)
-    tuning = ", unless another threshold is better on held-out source domains" if is_tuned else ""
-    if rule.kind == "threshold":
-        return f"{start}Methods predict {rule.describe(problem.classes)}."
+    metric = setting.metric or (None if measure.is_custom else measure.name)
+    rule = rule_for(setting.decision, counts, metric)
+    values = {"label": measure.label, "rule": rule.describe(problem.classes), "tuning": ""}
     if rule.kind == "argmax":
-        return f"{start}For {problem.measure.label}, methods predict {rule.describe([])}{tuning}."
-    start += f"Because a class is rare, or all classes count the same in {problem.measure.label}, "
-    start += "methods predict the class with the largest ratio of probability and frequency"
-    return f"{start}{tuning}."
+        values["rule"] = rule.describe([])
+    if rule.threshold is not None and setting.decision == "auto" and tunes_threshold(measure):
+        values["tuning"] = NOTES["tuned_threshold"]
+    name = {"threshold": "by_threshold", "argmax": "by_argmax"}.get(rule.kind, "by_ratio")
+    return " ".join([NOTES["frequencies"], NOTES[name].format(**values)])
 
 
 def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> list[str]:
     """Sentences about special conditions of the evaluation."""
-    measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
-    one_class_names = [str(name) for name in problem.domains[problem.unscored]]
-    undefined_names = [str(d) for d, s in evaluation.best.scores.items() if not np.isfinite(s)]
-    undefined_text = ", ".join(name for name in undefined_names if name not in one_class_names)
-    median_domain_size = int(np.median(np.bincount(problem.full.codes)))
-    conditional_notes = [
-        (
-            one_class_names,
-            "These domains have only one class and are used for training, but not scored: "
-            f"{', '.join(one_class_names)}.",
-        ),
-        (
-            undefined_text,
-            f"On {undefined_text}, {label} is not defined; means are over the other domains.",
-        ),
-        (
-            selected_on_rows,
-            "Some parameters were chosen by cross-validation over rows, because there was only one "
-            "source domain.",
-        ),
-        (
-            any(result.context for result in evaluation.results),
-            f"Methods with {CONTEXT} predict all rows of the held-out domain together (a median of "
-            f"{median_domain_size:,} rows), without using their labels, and assume that these rows "
-            "are typical of the domain. The other methods predict each row independently.",
-        ),
-        (problem.classification, decision_note(problem)),
-        (
-            measure.uses_positive_class and positive is not None,
-            f"The positive class, for which {label} is computed, is {positive!s} (pos_label).",
-        ),
-        *((True, f"{key}: {reason.rstrip('.')}.") for key, reason in evaluation.left_out.items()),
-        (
-            problem.classification and measure.name != problem.measure.name,
-            f"Classes were predicted for {problem.measure.label}; {label} is computed from the "
-            "same predictions.",
-        ),
-    ]
-    return [*problem.notes, *(text for applies, text in conditional_notes if applies)]
+    measure = evaluation.measure
+    one_class = [str(name) for name in problem.domains[problem.unscored]]
+    undefined = [str(d) for d, s in evaluation.best.scores.items() if not np.isfinite(s)]
+    undefined = [name for name in undefined if name not in one_class]
+    values = {
+        "label": measure.label,
+        "chosen_label": problem.measure.label,
+        "positive": problem.positive,
+        "one_class": ", ".join(one_class),
+        "undefined": ", ".join(undefined),
+        "n_median": int(np.median(np.bincount(problem.full.codes))),
+    }
+    conditions = {
+        "one_class": one_class,
+        "undefined": undefined,
+        "selected_on_rows": selected_on_rows,
+        "rare_class": measure.name == "balanced_accuracy" and _is_event_rare(problem),
+        "context": any(result.context for result in evaluation.results),
+        "positive": measure.uses_positive_class and problem.positive is not None,
+        "other_measure": problem.classification and measure.name != problem.measure.name,
+    }
+    texts = [NOTES[key].format(**values) for key, applies in conditions.items() if applies]
+    left_out = [f"{key}: {reason.rstrip('.')}." for key, reason in evaluation.left_out.items()]
+    return [*problem.notes, *texts, *filter(None, [decision_note(problem)]), *left_out]
+
+
+def _is_event_rare(problem: Problem) -> bool:
+    """Return whether there are two classes, one of which is rare."""
+    sizes = np.unique(problem.full.y, return_counts=True)[1]
+    return len(sizes) == 2 and has_rare_class(sizes)
 
 
 def _facts(problem: Problem) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import csv
 import io
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +24,7 @@ from domainwise.evaluation.plots.style import number_format, short
 from domainwise.evaluation.results import (
     PROBABILITY_SCORES,
     MethodResult,
-    Prediction,
     Results,
-    grouped,
-    joined,
     percent,
 )
 from domainwise.evaluation.verdict import in_sentence, names_of, say
@@ -47,12 +44,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of methods in the figure of all scores, and of columns in the plot of shifts.
 MAX_METHODS, MAX_FEATURES = 8, 12
-#: Explanations that follow the names of metrics in the report.
-METRIC_EXPLANATIONS = {
-    "balanced_accuracy": ", the share of correct predictions in each class, averaged over classes",
-    "neg_root_mean_squared_error": ", the root mean squared error in the unit of the target",
-    "roc_auc": ", the area under the ROC curve: 0.5 is chance, and 1 is perfect separation",
-}
+CAPTIONS: dict[str, str] = verdict.TEXTS["captions"]
 
 
 def write_report(evaluation: Results, path: Path, *, title: str | None = None) -> None:
@@ -97,7 +89,7 @@ def render(
         "evaluate.html.j2",
         styles=["style.css", "evaluate.css"],
         title=title or "Which method is best on a new domain?",
-        metric_explanation=METRIC_EXPLANATIONS.get(evaluation.measure.name, ""),
+        metric_explanation=verdict.TEXTS["metrics"].get(evaluation.measure.name, ""),
         evaluation=evaluation,
         verdict=verdict,
         answer=answer,
@@ -175,20 +167,16 @@ def forest_caption(
     evaluation: Results, pooled: PooledScores | None, constant: MethodResult | None
 ) -> str:
     """What the marks of the forest plot mean, and the heterogeneity between domains."""
-    parts = ["Lines and bars are intervals: 95 % for a domain"]
+    texts = {"pooled": "", "tau": "", "chance": f"; dashed: {constant.label}" if constant else ""}
     if pooled is not None:
         scale = f", {pooled.scale} scale" * (pooled.scale != "identity")
-        parts.append(f"90 % for the pooled mean (diamond{scale}) and for a new domain")
-    parts.append("the worst domain is red")
-    if constant is not None:
-        parts.append(f"dashed: {constant.label}")
-    if pooled is not None and pooled.tau is not None and pooled.tau_interval is not None:
-        low, high = pooled.tau_interval
-        parts.append(
-            f"heterogeneity: τ = {pooled.tau:.2f} ({low:.2f} to {high:.2f}), "
-            f"I² = {percent(pooled.i2 or 0.0)}"
-        )
-    return "; ".join(parts)
+        new = " and for a new domain" * (pooled.true_range is not None)
+        texts["pooled"] = CAPTIONS["forest_pooled"].format(scale=scale, new=new)
+        if pooled.tau is not None and pooled.tau_interval is not None:
+            values = dict(zip(("low", "high"), pooled.tau_interval, strict=True))
+            values |= {"tau": pooled.tau, "i2": pooled.i2 or 0.0}
+            texts["tau"] = CAPTIONS["forest_tau"].format(**values).replace("%", " %")
+    return CAPTIONS["forest"].format(**texts)
 
 
 def _selected_parameters(result: MethodResult) -> str:
@@ -242,42 +230,22 @@ def shift_picture(evaluation: Results) -> Picture | None:
     with drawing(9.0, 1.2 + 0.36 * n_shown) as figure:
         display.plot(figure.subplots(), max_features=n_shown, highlight=[worst_domain])
         alt = f"Standardized medians and quartiles of {n_shown} columns by domain"
-        caption = (
-            "A dot is the median of a column in a domain, and a line connects its quartiles; "
-            f"{names_of(worst_domain)} (worst score) is highlighted. 0 is the median of "
-            "all domain medians, and the unit is the standard deviation within domains. The "
-            "columns that differ most are at the top"
-        )
+        caption = CAPTIONS["shift"].format(domain=names_of(worst_domain))
         return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
 
 
 # The recommended method on each held-out domain --------------------------------------------------
 
 #: Names of estimates in tables.
-TITLES = {
-    "auc": "AUC",
-    "oe": "O/E",
-    "intercept": "calibration intercept",
-    "slope": "calibration slope",
-    "ppv": "PPV",
-    "npv": "NPV",
-    "net_benefit": "net benefit",
-    "treat_all": "net benefit of treating all",
-}
+TITLES: dict[str, str] = verdict.TEXTS["titles"]
 Columns = dict[str, dict[Any, str]]  #: texts by heading, then by domain
 DomainPredictions = Mapping[Any, Outputs]  #: a method's predictions by held-out domain
 
 
-def predictions_by_domain(records: Sequence[Prediction], order: Sequence[Any]) -> DomainPredictions:
-    """Predictions for all rows of each domain, with the domains in the given ``order``."""
-    grouped_records = grouped(records)
-    return {d: joined(grouped_records[d]) for d in order if d in grouped_records}
-
-
 def recommended_predictions(evaluation: Results) -> DomainPredictions:
     """Predictions of the recommended method, worst domain first; empty if not available."""
-    records = evaluation.records.get(evaluation.recommended.key, ())
-    return predictions_by_domain(records, evaluation.hardest_first)
+    records = evaluation.records_of(evaluation.recommended)
+    return {name: records[name] for name in evaluation.hardest_first if name in records}
 
 
 def target_column(evaluation: Results) -> tuple[str, dict[Any, str]]:
@@ -363,7 +331,7 @@ def pooled_table(evaluation: Results, estimates: Mapping[str, SiteEstimates]) ->
             )
             i2 = "–" if entry.i2 is None else percent(entry.i2)
             rows.append([*map(TextCell, (name, mean, ends, tau, i2, str(entry.n_sites)))])
-    headings = ["quantity", "mean", "prediction interval", "τ", "I²", "domains"]
+    headings = ["quantity", "mean", "prediction interval (true value)", "τ", "I²", "domains"]
     return TextTable(headings, rows, [""] * len(rows)).without_empty_columns()
 
 
@@ -542,8 +510,8 @@ def pictures(evaluation: Results, predictions: DomainPredictions) -> list[Pictur
         options: Any = {"classes": classes, "sample_weight": weights, "ax": figure.subplots()}
         plots.CalibrationDisplay.from_predictions(*columns, **options)
         alt = f"Probabilities of {name} against observed frequencies by held-out domain"
-        caption = "On the dotted line, predicted probabilities equal observed frequencies"
-        calibration_picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
+        picture = to_svg(figure, "reliable", alt)
+        calibration_picture = Picture(picture, alt, CAPTIONS["calibration"])
     if len(classes) > 2:
         return [calibration_picture]
     curves = sites.method_decision_curves(evaluation, method)
@@ -551,8 +519,5 @@ def pictures(evaluation: Results, predictions: DomainPredictions) -> list[Pictur
         display = plots.DecisionCurveDisplay(curves, threshold=evaluation.threshold)
         display.plot(figure.subplots())
         alt = f"Net benefit of {name} by threshold, on held-out domains"
-        caption = (
-            f"Net benefit of treating the rows whose probability of class {classes[1]} is at least "
-            "the threshold: true positives minus weighted false positives, per row"
-        )
+        caption = CAPTIONS["decisions"].format(name=classes[1])
         return [calibration_picture, Picture(to_svg(figure, "decisions", alt), alt, caption)]

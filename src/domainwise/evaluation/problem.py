@@ -373,8 +373,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     decimal, marks = cells.learn_marks(columns)
     schema = tables.Schema((), (), "", "", "", decimal=decimal, marks=marks)
     try:
-        rows = np.arange(len(X))
-        schema, features = tables.learn_features(columns, schema, row_numbers=rows, notes=notes)
+        schema, features = tables.learn_features(columns, schema, notes)
     except ColumnError as error:
         raise TableError(
             *error.parts,
@@ -398,7 +397,7 @@ def read_target(y: Any, task: str, notes: list[str]) -> Any:
     column = cells.Cells(import_pandas().Series(targets.tolist(), dtype=object))
     decimal, _ = cells.learn_marks({"y": column})
     schema = tables.Schema((), (), "y", "", task, decimal=decimal)
-    task, _, values = tables.learn_target(column, task, schema, np.arange(len(targets)))
+    task, _, values = tables.learn_target(column, task, schema)
     if task == "classification":
         return y
     notes.append("the target is text and was read as numbers")

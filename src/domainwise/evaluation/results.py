@@ -56,6 +56,10 @@ class Prediction(Outputs):
     kind: Kind = Kind.HELD_OUT
     score: float = float("nan")  #: score by a custom scorer, which needs the model
 
+    def take(self, rows: Any) -> Self:
+        """Select rows."""
+        return replace(super().take(rows), row=self.row[rows])
+
 
 @dataclass(frozen=True)
 class MethodResult:
@@ -325,6 +329,10 @@ class Results:
         costs = [score - self.choose(name).known.get(name, score) for name, score in scores.items()]
         return float(np.nan_to_num(max(finite_mean(costs), 0.0)))
 
+    def records_of(self, method: MethodResult) -> dict[Label, Prediction]:
+        """A method's predictions for held-out rows by domain, if they are available."""
+        return {record.domain: record for record in self.records.get(method.key, ())}
+
     def _shown(self, ends: Iterable[float]) -> Ends:
         """Two scores as displayed (errors are positive), the smaller one first."""
         low, high = sorted(map(self.measure.shown, ends))
@@ -387,8 +395,8 @@ class Results:
         scorer, if outputs are missing, and if all domains have fewer than 10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
-        predictions = grouped(self.records.get(method.key, ()))
-        outputs = held_out_outputs([predictions.get(name, []) for name in method.scores], classes)
+        records = self.records_of(method)
+        outputs = held_out_outputs(records, method.scores, classes)
         if measure.is_custom or outputs is None or not outputs.rows_by_domain(2 * LABEL_COUNTS[1]):
             return []
         rule = None
@@ -401,7 +409,7 @@ class Results:
         scores = np.array(list(method.scores.values()))
         scores += domain_scores(outputs, scorer, len(scores))
         scores -= [
-            pooled_score(measure, classes, predictions[d]) if d in predictions else np.nan
+            record_score(measure, classes, records[d]) if d in records else np.nan
             for d in method.scores
         ]
         outputs = replace(outputs, relative=rule is not None and rule.divides_by_shares)
@@ -496,32 +504,26 @@ def domain_weights(
     return dict(zip(row_counts, (weights / weights.max()).tolist(), strict=True))
 
 
-#: Scores of probabilities of two classes, with their names in tables.
+#: Scorers of probabilities of two classes, with their names in tables.
 PROBABILITY_SCORES = {"roc_auc": "AUC", "log_loss": "log loss", "brier_score": "Brier score"}
 
 
-def probability_scores(
-    predictions: Sequence[Prediction], classes: Array | None
-) -> dict[str, float]:
+def probability_scores(records: Sequence[Prediction], classes: Array | None) -> dict[str, float]:
     """Return means over domains of AUC, log loss and Brier score, for two classes.
 
     The result is empty without probabilities. The AUC ignores domains with one class.
     """
-    if classes is None or len(classes) != 2 or any(p.probabilities is None for p in predictions):
+    if classes is None or len(classes) != 2 or any(r.probabilities is None for r in records):
         return {}
     scores: dict[str, list[float]] = {name: [] for name in PROBABILITY_SCORES}
-    for domain_predictions in grouped(predictions).values():
-        outputs = joined(domain_predictions)
-        is_positive = codes_of(outputs.target, classes) == 1
-        p = np.asarray(outputs.probabilities[:, 1], dtype=np.float64)
+    for record in records:
+        is_positive = codes_of(record.target, classes) == 1
+        p = np.asarray(record.probabilities[:, 1], dtype=np.float64)
         true_class_p = np.where(is_positive, p, 1.0 - p)
-        losses = {
-            "log_loss": -np.log(np.maximum(true_class_p, SMALLEST)),
-            "brier_score": (1.0 - true_class_p) ** 2,
-        }
-        for name, row_losses in losses.items():
-            scores[name].append(float(np.average(row_losses, weights=outputs.weight)))
-        scores["roc_auc"].append(roc_auc(is_positive, p, outputs.weight))
+        losses = -np.log(np.maximum(true_class_p, SMALLEST)), (1.0 - true_class_p) ** 2
+        for name, row_losses in zip(("log_loss", "brier_score"), losses, strict=True):
+            scores[name].append(float(np.average(row_losses, weights=record.weight)))
+        scores["roc_auc"].append(roc_auc(is_positive, p, record.weight))
     return {name: finite_mean(values) for name, values in scores.items()}
 
 
@@ -536,60 +538,52 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def grouped(predictions: Sequence[Prediction]) -> dict[Any, list[Prediction]]:
-    """Group predictions by domain."""
+def merge_by_domain(predictions: Iterable[Prediction]) -> list[Prediction]:
+    """Merge the predictions of several models for a domain to one record, in table order."""
     groups: dict[Any, list[Prediction]] = {}
     for prediction in predictions:
         groups.setdefault(prediction.domain, []).append(prediction)
-    return groups
+    return [_merged(group) for group in groups.values()]
 
 
-def joined(predictions: Sequence[Prediction]) -> Outputs:
-    """Join the predictions of several models for one domain, in table order."""
+def _merged(predictions: Sequence[Prediction]) -> Prediction:
     order = np.argsort(np.concatenate([p.row for p in predictions]), kind="stable")
     arrays_by_name: dict[str, Any] = {}
-    for name in ("target", "prediction", "probabilities", "decisions", "weight"):
+    for name in ("row", "target", "prediction", "probabilities", "decisions", "weight"):
         arrays = [getattr(prediction, name) for prediction in predictions]
         is_missing = any(array is None for array in arrays)
         arrays_by_name[name] = None if is_missing else np.concatenate(arrays)[order]
-    return Outputs(**arrays_by_name)
+    scores, weights = zip(*((p.score, p.row_weights.sum()) for p in predictions), strict=True)
+    score = float(np.average(scores, weights=weights))
+    return replace(predictions[0], **arrays_by_name, score=score)
 
 
-def pooled_score(
-    measure: Measure, classes: Array | None, predictions: Sequence[Prediction]
-) -> float:
+def record_score(measure: Measure, classes: Array | None, record: Prediction) -> float:
     """Score of all rows of a domain together, even if several models predicted them."""
     if measure.is_custom:
-        scores, weights = zip(*((p.score, p.row_weights.sum()) for p in predictions), strict=True)
-        return float(np.average(scores, weights=weights))
-    return defined_score(measure.score_outputs, classes, joined(predictions))
+        return record.score
+    return defined_score(measure.score_outputs, classes, record)
 
 
 def held_out_outputs(
-    predictions_by_domain: Sequence[Sequence[Prediction]], classes: Array | None
+    records: Mapping[Any, Prediction], domains: Iterable[Any], classes: Array | None
 ) -> SourceOutputs | None:
-    """Outputs for held-out rows, in table order; None if they are not available.
+    """Outputs for held-out rows of ``domains``, in table order; None if they are not available.
 
     If a row was held out more than once, its first prediction is used.
     """
-    fields = ["row", "target", "prediction" if classes is None else "probabilities"]
-    output_name = fields[-1]
-    if any(p.weight is not None for predictions in predictions_by_domain for p in predictions):
-        fields.append("row_weights")
-    domain_arrays = []
-    for domain_code, predictions in enumerate(predictions_by_domain):
-        if any(getattr(prediction, output_name) is None for prediction in predictions):
-            return None
-        if predictions:
-            rows, *arrays = (
-                np.concatenate([getattr(p, name) for p in predictions]) for name in fields
-            )
-            indices = np.unique(rows, return_index=True)[1]  # first prediction for each row
-            codes = np.full(len(rows), domain_code)
-            domain_arrays.append([array[indices] for array in (codes, *arrays)])
-    if not domain_arrays:
+    name = "prediction" if classes is None else "probabilities"
+    records_by_code = {i: records[d] for i, d in enumerate(domains) if d in records}
+    if not records_by_code or any(getattr(r, name) is None for r in records_by_code.values()):
         return None
-    domain_codes, y, outputs, *weights = map(np.concatenate, zip(*domain_arrays, strict=True))
-    y = y.astype(np.float64) if classes is None else codes_of(y, classes)
-    outputs = outputs.astype(np.float64).reshape(len(outputs), -1)
-    return SourceOutputs(y, domain_codes, outputs, weights=weights[0] if weights else None)
+    rows = [r.take(np.unique(r.row, return_index=True)[1]) for r in records_by_code.values()]
+    y, outputs, weights = (
+        np.concatenate([getattr(record, key) for record in rows])
+        for key in ("target", name, "row_weights")
+    )
+    return SourceOutputs(
+        y.astype(np.float64) if classes is None else codes_of(y, classes),
+        np.repeat([*records_by_code], [len(record.row) for record in rows]),
+        outputs.astype(np.float64).reshape(len(outputs), -1),
+        weights=None if all(record.weight is None for record in rows) else weights,
+    )

@@ -18,35 +18,13 @@ from domainwise.base.files import to_json
 from domainwise.base.inputs import check_is_table, rows_with_weight
 from domainwise.base.messages import listed, quoted
 from domainwise.base.process import Progress, run_jobs
+from domainwise.evaluation import faults as table_faults
+from domainwise.evaluation import gather
+from domainwise.evaluation import plan as plans
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.faults import (
-    check_leaks,
-    columns_of_sites,
-    describe_differences,
-    leaking_columns,
-    with_effects,
-)
 from domainwise.evaluation.folder import JobMemory, open_folder, stored_plan, write_evaluation
-from domainwise.evaluation.gather import (
-    compare_columns,
-    scorable_methods,
-    scored_evaluation,
-    size_notes,
-    with_sizes,
-)
 from domainwise.evaluation.jobs import SMALLER, MethodJob, SeenJob, job_key
-from domainwise.evaluation.plan import (
-    QUICK_SCORED,
-    Costs,
-    JobProgress,
-    Plan,
-    Size,
-    clearly_worse,
-    job_progress,
-    make_plan,
-    planned_methods,
-    workers_for,
-)
+from domainwise.evaluation.plan import Plan
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
 from domainwise.evaluation.results import Kind
 from domainwise.held_out.calibration.decisions import check_decision
@@ -285,7 +263,7 @@ def _evaluate(
     cv = list(cv) if hasattr(cv, "__iter__") and not hasattr(cv, "split") else cv
     measure_arguments = (full_problem.y, full_problem.classification, pos_label)
     if quick:
-        full_problem = replace(full_problem, max_scored=QUICK_SCORED)
+        full_problem = replace(full_problem, max_scored=plans.QUICK_SCORED)
     keys = [method.key for method in methods]
     limits: dict[str, Any] = {"max_rows": max_rows, "time_budget": time_budget, "quick": quick}
     requested = {**limits, "methods": keys, "planned": plan is not None}
@@ -294,12 +272,12 @@ def _evaluate(
     elif out is None or force or (plan := stored_plan(Path(out), requested)) is None:
         limits["n_jobs"] = options.get("n_jobs")
         can_skip = keys == [method.key for method in choose_methods(None)]
-        plan = make_plan(full_problem, methods, cv=cv, can_skip=can_skip, **limits)
+        plan = plans.make_plan(full_problem, methods, cv=cv, can_skip=can_skip, **limits)
     if plan.inner_groups is not None and inner_cv is None:
         inner_cv = LeaveDomainsOut(max_splits=plan.inner_groups)
     evaluation = compare_methods(
         full_problem,
-        [*planned_methods(plan, methods)],
+        [*plans.planned_methods(plan, methods)],
         cv=cv,
         inner_cv=inner_cv,
         more_measures=[choose_measure(scorer, *measure_arguments) for scorer in extra_scorers],
@@ -325,19 +303,18 @@ def _separate_columns(
         return X, y, sample_domain, sample_weight
     X = X.to_pandas() if hasattr(X, "to_pandas") else X
     column_names = list(getattr(X, "columns", ()))
+    choices = listed([*map(quoted, column_names)], 12, ", ")
     for argument, name in name_by_argument.items():
+        if (n_matches := column_names.count(name)) == 1:
+            continue
+        reason = "names several columns of X. Rename all but one of them"
         if not hasattr(X, "columns"):
-            raise ValueError(
-                f"{argument}={quoted(name)} names a column, but X is not a data frame. Pass an "
-                "array with one value for each row"
+            reason = (
+                "names a column, but X is not a data frame. Pass an array with one value per row"
             )
-        if (n_matches := column_names.count(name)) != 1:
-            choices = listed([*map(quoted, column_names)], 12, ", ")
-            missing_text = f"is not a column of X; use one of {choices}"
-            repeated_text = "names several columns of X. Rename all but one of them"
-            raise ValueError(
-                f"{argument}={quoted(name)} {repeated_text if n_matches else missing_text}"
-            )
+        elif not n_matches:
+            reason = f"is not a column of X; use one of {choices}"
+        raise ValueError(f"{argument}={quoted(name)} {reason}")
     if len({*name_by_argument.values()}) < len(name_by_argument):
         names, values = listed([*name_by_argument]), [*map(quoted, name_by_argument.values())]
         raise ValueError(f"{names} must be different columns; got {listed(values)}")
@@ -376,7 +353,9 @@ class Stage:
             if row["part"] in (self.part, Kind.SEEN if self.part == Kind.HELD_OUT else self.part)
         ]
         memo = memory.memo.setdefault(self.part, {})
-        return scored_evaluation(self.problem, measure, self.methods, self.splits, rows, memo)
+        return gather.scored_evaluation(
+            self.problem, measure, self.methods, self.splits, rows, memo
+        )
 
 
 def compare_methods(
@@ -403,14 +382,14 @@ def compare_methods(
     """
     methods = methods_for(methods, problem.classification)
     measures = [problem.measure, *more_measures]
-    scored_methods = scorable_methods(problem, methods, measures)
+    scored_methods = gather.scorable_methods(problem, methods, measures)
     if not scored_methods:
         raise ValueError(
             f"{problem.measure.name} needs probabilities, but none of the methods predicts them. "
             "Choose other methods, or another scorer (scoring)"
         )
     if plan is None:
-        plan = Plan((Size(len(problem.y), None, tuple(method.key for method in methods)),))
+        plan = Plan((plans.Size(len(problem.y), None, tuple(method.key for method in methods)),))
     last_problem = problem.drawn(plan.sizes[-1].rows)
     splits = outer_splits(last_problem, plan.splitter(plan.sizes[-1], cv, problem.seed))
     if len(problem.unscored) == len(problem.domains):
@@ -431,14 +410,16 @@ def compare_methods(
             measure = choose_measure(scorer, problem.y, problem.classification, problem.positive)
             problem = replace(problem, measure=measure)
         last_problem = problem.drawn(plan.sizes[-1].rows)
-        differences = describe_differences(last_problem) if details else {"columns": []}
+        differences = (
+            table_faults.describe_differences(last_problem) if details else {"columns": []}
+        )
         column_names = [column["name"] for column in differences["columns"]]
-        costs = Costs(problem, methods, cv, plan.quick)
+        costs = plans.Costs(problem, methods, cv, plan.quick)
         seconds = [costs.total(s.methods, s.rows, s.groups) for s in plan.sizes]
-        n_workers = workers_for(problem, n_jobs, sum(seconds))
+        n_workers = plans.workers_for(problem, n_jobs, sum(seconds))
         stop_note, stages, jobs = "", [], []
         try:
-            with job_progress(progress, costs, n_workers) as callback:
+            with plans.job_progress(progress, costs, n_workers) as callback:
                 for number, size in enumerate(plan.sizes):
                     is_last = number == len(plan.sizes) - 1
                     stage_problem = last_problem if is_last else problem.drawn(size.rows)
@@ -454,7 +435,9 @@ def compare_methods(
                     _run(jobs, memory, n_workers, callback, sum(seconds[number + 1 :]))
                     if not is_last and not plan.is_decided:
                         results = stage.scored(problem.measure, memory)
-                        plan = plan.without([*clearly_worse(results), *results.left_out], number)
+                        plan = plan.without(
+                            [*plans.clearly_worse(results), *results.left_out], number
+                        )
                 if details and not plan.quick:
                     evaluations = [stages[-1].scored(measure, memory) for measure in measures]
                     _run(_seen_domain_jobs(jobs, memory, evaluations), memory, n_workers, callback)
@@ -465,10 +448,11 @@ def compare_methods(
             if not any(row["part"] == stages[-1].part for row in memory.rows):
                 stages.pop()
         evaluation, *others = (
-            with_sizes([stage.scored(measure, memory) for stage in stages]) for measure in measures
+            gather.with_sizes([stage.scored(measure, memory) for stage in stages])
+            for measure in measures
         )
         evaluation.plan = replace(plan, is_decided=True)
-        notes = [stop_note, plan.description(last_problem), *size_notes(evaluation)]
+        notes = [stop_note, plan.description(last_problem), *gather.size_notes(evaluation)]
         evaluation.notes = [*(note for note in notes if note), *evaluation.notes]
         if stop_note:
             evaluation.facts["stopped"] = stop_note
@@ -483,20 +467,24 @@ def compare_methods(
             _score_without, evaluation, stage.problem, stage.splits, inner_cv, n_workers
         )
         method = next(m for m in scored_methods if m.key == evaluation.recommended_)
-        if (names := columns_of_sites(faults)) and not stop_note and method.key != TRIVIAL:
+        if (
+            (names := table_faults.columns_of_sites(faults))
+            and not stop_note
+            and method.key != TRIVIAL
+        ):
             is_affordable = not plan.quick or method.cost <= RECOMMENDED_COST
             row_by_row = replace(method, context=False)
             without = rerun(names, [row_by_row], plan.quick) if is_affordable else None
             if without is not None:
-                evaluation.site_columns = compare_columns(evaluation, without.best, names)
-        faults = with_effects(faults, evaluation)
+                evaluation.site_columns = gather.compare_columns(evaluation, without.best, names)
+        faults = table_faults.with_effects(faults, evaluation)
         evaluation.differences = {**differences, "faults": faults}
-        if (names := leaking_columns(faults)) and not stop_note:
+        if (names := table_faults.leaking_columns(faults)) and not stop_note:
             # The constant prediction uses no columns and is skipped.
             max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
             fast = [m for m in last_methods if m.cost <= max_costs.get(m.key, LOW_COST)]
             without = rerun(names, fast, True)
-            evaluation.differences |= check_leaks(evaluation, without)
+            evaluation.differences |= table_faults.check_leaks(evaluation, without)
     return evaluation
 
 
@@ -521,7 +509,7 @@ def _score_without(
     ]
     run_jobs(jobs, memory, n_jobs=n_workers)
     with suppress(ValueError):  # raised if no method could be evaluated
-        return scored_evaluation(problem, evaluation.measure, methods, splits, memory.rows)
+        return gather.scored_evaluation(problem, evaluation.measure, methods, splits, memory.rows)
     return None
 
 
@@ -539,11 +527,9 @@ def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> s
         for row in memory.rows
         if row["part"] not in (part, Kind.SEEN) or row["split"] in remaining_numbers
     ]
-    return (
-        f"Interrupted after {len(jobs) - len(unfinished_jobs)} of {len(jobs)} fits: scores are "
-        f"based on {len(remaining_numbers)} of {len(split_numbers)} groups of held-out domains. "
-        "Run the same command again to continue."
-    )
+    counts = {"n_finished": len(jobs) - len(unfinished_jobs), "n_jobs": len(jobs)}
+    counts |= {"n_splits": len(remaining_numbers), "n_all": len(split_numbers)}
+    return gather.NOTES["interrupted"].format(**counts)
 
 
 def _run(
@@ -562,7 +548,7 @@ def _run(
         memory.unfinished(jobs),
         key=lambda j: (j.split_number, j.cost if j.split_number == 0 else -j.cost, j.method.key),
     )
-    if isinstance(progress, JobProgress):
+    if isinstance(progress, plans.JobProgress):
         progress.begin(unfinished_jobs, later_seconds)
     run_jobs(unfinished_jobs, memory, n_jobs=n_workers, progress=progress)
 

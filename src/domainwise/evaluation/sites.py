@@ -12,7 +12,7 @@ from scipy.special import logit, ndtri
 from domainwise.base.arrays import Array, Frame, Label
 from domainwise.base.files import to_json
 from domainwise.estimators.adaptation.corrections import SourceOutputs
-from domainwise.evaluation.results import MethodResult, Results, grouped, held_out_outputs
+from domainwise.evaluation.results import MethodResult, Results, held_out_outputs
 from domainwise.held_out.calibration.curves import equal_weights
 from domainwise.held_out.scoring.pooling import PooledScores, pool_measure
 from domainwise.held_out.scoring.predictions import roc_auc
@@ -62,20 +62,11 @@ def between_sites(results: Results, method: MethodResult) -> BetweenSites:
             "is a custom scorer, or is computed by scikit-learn and the method is not among those "
             "that the report describes. Choose another scorer, or the recommended method"
         )
-    rows = []
-    for name in sorted(method.known, key=lambda name: method.known[name]):
-        low, high = results.ends(method, name)
-        rows.append(
-            {
-                "domain": name,
-                "rows": results.row_counts.get(name),
-                "score": results.measure.shown(method.known[name]),
-                "low": low,
-                "high": high,
-                "error": method.errors.get(name, float("nan")),
-            }
-        )
-    return BetweenSites(**vars(pooled), table=import_pandas().DataFrame(rows))
+    scores = [row for row in results.domain_scores(method) if row.domain in method.known]
+    scores.sort(key=lambda row: method.known[row.domain])
+    rows = [{**vars(row), "rows": results.row_counts.get(row.domain)} for row in scores]
+    columns = ["domain", "rows", "score", "low", "high", "error"]
+    return BetweenSites(**vars(pooled), table=import_pandas().DataFrame(rows, columns=columns))
 
 
 #: Probability of the intervals of a domain, and of pooled intervals and ranges.
@@ -158,11 +149,9 @@ def has_outputs(results: Results, method: MethodResult) -> bool:
 
 def outputs_of(results: Results, method: MethodResult) -> tuple[SourceOutputs, list[Label]]:
     """Return a method's held-out outputs and the domains; an error if there are none."""
-    predictions = grouped(results.records.get(method.key, ()))
-    domains = [name for name in method.scores if name in predictions]
-    outputs = None
-    if has_outputs(results, method):
-        outputs = held_out_outputs([predictions[name] for name in domains], results.classes)
+    records = results.records_of(method)
+    domains = [name for name in method.scores if name in records]
+    outputs = held_out_outputs(records, domains, results.classes)
     if outputs is None:
         kind = "predictions" if results.classes is None else "probabilities"
         raise ValueError(

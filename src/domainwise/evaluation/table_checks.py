@@ -7,9 +7,11 @@ within a domain, with a cross-validated model that uses all other columns (theor
 from __future__ import annotations
 
 import re
+import tomllib
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -256,26 +258,10 @@ MIN_MOVE = 2.0
 #: Maximum number of columns whose correlations are compared, and of groups of domains to test.
 MAX_COLUMNS, MAX_GROUPS = 200, 12
 
-#: Units that are often confused, by patterns in column names: a value in the first unit is the
-#: value in the second unit times a factor, plus an offset.
-UNITS = {
-    r"temp|celsius|fahrenheit|kelvin": (("°F", "°C", 1.8, 32.0), ("K", "°C", 1.0, 273.15)),
-    r"gluc|sugar|glyc": (("mg/dl", "mmol/l", 18.016, 0.0),),
-    r"chol|ldl|hdl": (("mg/dl", "mmol/l", 38.67, 0.0),),
-    r"trigly": (("mg/dl", "mmol/l", 88.57, 0.0),),
-    r"creat": (("µmol/l", "mg/dl", 88.42, 0.0),),
-    r"bilirubin": (("µmol/l", "mg/dl", 17.1, 0.0),),
-    r"urea|bun": (("mg/dl", "mmol/l", 2.8, 0.0),),
-    r"press|bps?|sys|dia": (("mmHg", "kPa", 7.50062, 0.0), ("psi", "bar", 14.5038, 0.0)),
-    r"weight|wt|mass": (("pounds", "kilograms", 2.20462, 0.0),),
-    r"height|length|width|waist": (("centimeters", "inches", 2.54, 0.0),),
-    r"height|length|depth|elev|altitude": (("feet", "meters", 3.28084, 0.0),),
-    r"dist|speed|wind|veloc": (("kilometers", "miles", 1.60934, 0.0),),
-    r"speed|wind|veloc": (("km/h", "m/s", 3.6, 0.0),),
-    r"area|sqft|square|surface": (("square feet", "square meters", 10.7639, 0.0),),
-    r"time|duration|hour|minute": (("minutes", "hours", 60.0, 0.0),),
-    r"age|months?|years?": (("months", "years", 12.0, 0.0), ("days", "years", 365.25, 0.0)),
-}
+#: Units that are often confused, with patterns in column names.
+UNITS: list[tuple[str, str, str, float, float]] = tomllib.loads(
+    (files("domainwise.evaluation") / "units.toml").read_text(encoding="utf-8")
+)["units"]
 
 
 @dataclass(frozen=True)
@@ -450,11 +436,10 @@ def _conversions(column_name: str, use_powers_of_ten: bool) -> Iterator[tuple[st
     for k in range(1, 7) if use_powers_of_ten else ():
         yield f"a factor of {10**k:,}", 10.0**k, 0.0
         yield f"a factor of 1/{10**k:,}", 10.0**-k, 0.0
-    for pattern, unit_pairs in UNITS.items():
+    for pattern, unit, other_unit, factor, offset in UNITS:
         if re.search(rf"(?<![a-z])(?:{pattern})|(?:{pattern})(?![a-z])", column_name.lower()):
-            for unit, other_unit, factor, offset in unit_pairs:
-                yield f"{unit} instead of {other_unit}", factor, offset
-                yield f"{other_unit} instead of {unit}", 1 / factor, -offset / factor
+            yield f"{unit} instead of {other_unit}", factor, offset
+            yield f"{other_unit} instead of {unit}", 1 / factor, -offset / factor
 
 
 def _find_reversals(
@@ -510,3 +495,21 @@ def correlations(X: Array) -> Array:
     Z = np.where(is_present, X - means, 0.0)
     Z /= np.maximum(np.sqrt((Z**2).sum(axis=0)), 1e-300)
     return np.asarray(Z.T @ Z)
+
+
+def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
+    """Explain why numbers look like row identifiers; return "" if they do not.
+
+    Numbers look like identifiers if they are at least 20 distinct integers, or if they are
+    monotonic in every domain with at least five rows and these domains have at least 20 rows in
+    total. ``domain_rows`` contains the row indices of each domain.
+    """
+    n_values = len(np.unique(values))
+    if n_values == len(values) >= 20 and np.array_equal(values, np.round(values)):
+        return "is a different whole number in every row"
+    large_domain_rows = [rows for rows in domain_rows if len(rows) >= 5]
+    steps_by_domain = (np.diff(values[rows]) for rows in large_domain_rows)
+    is_monotonic = all((steps > 0).all() or (steps < 0).all() for steps in steps_by_domain)
+    has_enough_rows = sum(map(len, large_domain_rows)) >= 20
+    text = "increases or decreases from row to row in every domain"
+    return text if has_enough_rows and is_monotonic else ""

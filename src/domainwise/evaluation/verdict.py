@@ -31,18 +31,11 @@ SIGNIFICANCE_LEVEL = 0.05
 MAX_FAULTS = 5
 #: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
-#: Names of methods in sentences, if they differ from the labels in tables.
-PHRASES = {
-    "constant": "the constant prediction",
-    "ensemble": "the ensemble",
-    "logistic": "logistic regression",
-    "ridge": "ridge regression",
-    "SVM": "the SVM",
-    "SVR": "the SVR",
-}
-TEXTS: dict[str, str] = tomllib.loads(
+TEXTS: dict[str, Any] = tomllib.loads(
     (files("domainwise.evaluation") / "texts.toml").read_text(encoding="utf-8")
 )
+#: Names of methods in sentences, if they differ from the labels in tables.
+PHRASES: dict[str, str] = TEXTS["phrases"]
 NO_FAULT = TEXTS["no_fault"]
 
 
@@ -75,8 +68,12 @@ class Answer:
         texts = (self.limits, *texts, self.labels, self.validation, command)
         return [text for text in texts if text]
 
-    def lines(self, width: int = 80, report: str = "the report", n_lines: int = 10) -> list[str]:
+    def lines(
+        self, width: int = 80, report: str | None = "the report", n_lines: int = 10
+    ) -> list[str]:
         """The sentences in at most ``n_lines`` lines; only names of files may be wider.
+
+        If ``report`` is None, details and limits are in notes above these lines.
 
         Recommendation, outlook, confidence and the first problem have as many whole clauses as fit;
         up to two other problems follow. A clause is cut only if there is no room for the first one.
@@ -97,7 +94,9 @@ class Answer:
         if "'" in self.command:
             command = [self.command]
         command = " \\\n".join(command).replace("\xa0", " ").splitlines()
-        n_text = n_lines - 1 - len(command)  # one line for the number of other problems
+        limits = wrap(self.limits, max_lines=1) if report else []
+        # One line is for the number of other problems.
+        n_text = n_lines - 1 - len(command) - len(limits)
         others = range(3, len(clauses))
         first = [*((i, 1) for i in range(4)), (2, 2)]  # the confidence with its reason
         for i, n_most in [*first, *((i, None) for i in (0, 2, 1, *others))]:
@@ -109,11 +108,11 @@ class Answer:
         n_hidden += self.more_faults
         problems = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
         last = f"{n_hidden} {problems} in" if n_hidden else "Details are in"
-        checks = [*chain(*sections[3:]), f"{last} {report}"]
-        titles = ("Recommended", "Expect", "Confidence", "Check first", "Next")
+        checks = [*chain(*sections[3:]), f"{last} {report or 'the notes above'}"]
+        titles = ("Limits", "Recommended", "Expect", "Confidence", "Check first", "Next")
         return [
             f"{'' if i else title:13}{line}"
-            for title, lines in zip(titles, (*sections[:3], checks, command), strict=True)
+            for title, lines in zip(titles, (limits, *sections[:3], checks, command), strict=True)
             for i, line in enumerate(lines)
         ]
 
@@ -226,19 +225,19 @@ def say(key: str, results: Results, /, **values: object) -> str:
         "method": in_sentence(method),
         "held_out": _held_out(results),
         "mean": results.show(method.mean),
+        "n_rows": results.facts.get("rows", 0),
+        "n_given": results.facts.get("rows_given", 0),
+        "n_scored": results.n_scored,
     }
     return TEXTS[key].format(**{**common_values, **values})
 
 
 def limits(results: Results) -> str:
     """What was left out to save time: rows, folds, and fits after an interruption."""
-    facts, sentences = results.facts, []
-    n_rows, n_given = facts.get("rows", 0), facts.get("rows_given", 0)
-    if "quick" in facts:
-        sentences.append(TEXTS["quick"])
-    if n_rows < n_given:
-        values = {"n_rows": n_rows, "n_given": n_given, "n_scored": results.n_scored}
-        sentences.append(say("rows", results, **values))
+    facts = results.facts
+    sentences = [facts["quick"]] if "quick" in facts else []
+    if not sentences and facts.get("rows", 0) < facts.get("rows_given", 0):
+        sentences.append(say("rows", results))
     if names := [r.label for r in results.results if r.n_rows < results.best.n_rows]:
         sentences.append(say("fewer_rows", results, names=listed(names)))
     return " ".join([*sentences, facts.get("stopped", "")]).strip()
@@ -475,16 +474,13 @@ def folds(results: Results, noun: str = "domain") -> str:
 
 def methods_paragraph(results: Results) -> str:
     """The methods of the evaluation in the words of TRIPOD-Cluster, for a publication."""
-    facts, labels = results.facts, [result.label for result in results.results]
+    labels = [result.label for result in results.results]
     number = f"{in_words(len(labels)).capitalize()} method{'s' * (len(labels) > 1)}"
     calibration = "calibration_numbers" if results.classes is None else "calibration_classes"
     return say(
         "methods",
         results,
         folds=folds(results, "site"),
-        n_rows=facts.get("rows", 0),
-        n_given=facts.get("rows_given", 0),
-        n_scored=results.n_scored,
         compared=f"{number} ({', '.join(labels)})",
         name=results.recommended.label,
         heterogeneity=heterogeneity(results),

@@ -25,7 +25,7 @@ from domainwise.estimators.ensemble.batches import Moments, random_numbers, row_
 from domainwise.estimators.ensemble.context import DomainContext, DomainStatistics
 from domainwise.models.table_model import TableModel
 from domainwise.tables.errors import Argument, TableError, import_pandas
-from domainwise.tables.files import CHUNK_ROWS, table_columns, writing_table
+from domainwise.tables.files import CHUNK_ROWS, open_table, writing_table
 from domainwise.tables.names import require_columns, split_names
 from domainwise.tables.shift.check import Finding, find_shifts, find_watch
 from domainwise.tables.shift.watch import ShiftStatistics, merge_statistics
@@ -256,7 +256,7 @@ def apply_to_file(
     decimal mark of numbers in text, ``encoding`` the encoding of a CSV file, and ``na`` lists
     further values that count as missing; by default, they are those of the training table.
     """
-    columns, model = table_columns(source, encoding=encoding), model.with_options(decimal, na)
+    columns, model = open_table(source, encoding=encoding).names, model.with_options(decimal, na)
     keep = split_names(keep, columns) or ()
     require_columns(keep, columns, str(source))
     domain_column = model.schema.domain

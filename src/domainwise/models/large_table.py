@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -218,8 +219,8 @@ class LargeTable:
         footers: list[parquet.Footer] = parquet.read_footers(path)
         schema, folder_columns = footers[0].schema, [*footers[0].folder_columns]
         column_names = [n for n in schema.names if n not in index_columns(schema)] + folder_columns
-        label_args: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-        feature_names, _ = choose_features(column_names, features=features, drop=drop, **label_args)
+        roles: dict[str, Any] = {"target": target, "domain": domain}
+        feature_names, _ = choose_features(column_names, roles, features, drop, where=str(path))
         columns = [*feature_names, target, domain]
         pieces = parquet.cut_pieces(footers, columns)
         piece_indices = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))
@@ -230,7 +231,12 @@ class LargeTable:
             frames.append(frame.iloc[np.unique(positions.astype(int))])
         sample = import_pandas().concat(frames, ignore_index=True)
         table = schemas.check_table(
-            sample, features=feature_names, drop_domains=drop_domains, **label_args, **options
+            sample,
+            features=feature_names,
+            drop_domains=drop_domains,
+            where=str(path),
+            **roles,
+            **options,
         )
         columns = [*table.schema.features, target, domain]
         excluded_domains = frozenset(table.dropped_domains)
@@ -359,9 +365,7 @@ def _apply(
     chunk_result = application(source.iloc[rows].reset_index(drop=True), first_row)
     if path is None:
         return chunk_result, None
-    writer = TableWriter(path, "parquet", None if first_result is None else first_result[1])
-    try:
+    schema = None if first_result is None else first_result[1]
+    with closing(TableWriter(path, "parquet", schema)) as writer:
         writer.write(chunk_result.frame)
-    finally:
-        writer.close()
     return replace(chunk_result, frame=None), writer.schema

@@ -138,8 +138,7 @@ class TableModel:
         ``encoding=None`` detects the encoding of a CSV file; an ambiguous file is read like the
         training table. The schema determines what the cells mean.
         """
-        options: dict[str, Any] = {"encoding": encoding, "fallback": self.schema.encoding}
-        table = open_table(path, in_chunks=chunk_rows is not None, **options)
+        table = open_table(path, encoding=encoding, fallback=self.schema.encoding)
         require_columns(columns, table.names, str(path), reason=", which the model needs")
         for note in table.notes:
             warn_caller(note)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from numbers import Real
 from typing import Any
 
@@ -26,20 +26,19 @@ from domainwise.base.messages import MAX_CHARACTERS
 from domainwise.tables.errors import (
     Argument,
     MessageParts,
+    check,
     import_pandas,
     problem,
-    refuse,
 )
 
 #: Text of missing cells: in any column, and in numeric columns, where "NA" is also missing.
 MISSING_TEXT = ("", "NaN", "nan", "-nan", "<NA>", "#N/A")
 MISSING_WORDS = (*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None")
-BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), 1.0)
-BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), 0.0)
+BOOLEANS = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
 #: Thousands separators. OTHER_MARK adds the comma if the decimal mark is a point, and vice versa.
 THOUSANDS = " '’\u00a0\u202f\u2009"
 OTHER_MARK = {".": ",", ",": ".", None: ""}
-MARKS = ("point", "comma")
+MARKS = {"comma": Argument("decimal", ","), "point": Argument("decimal", ".")}
 
 
 def _number_pattern(mark: str | None) -> re.Pattern[str]:
@@ -64,10 +63,11 @@ DATE = re.compile(
     rf"|[0-9]{{1,2}}[-. ]+{_MONTH}[-., ]+[0-9]{{2,4}}|{_MONTH} [0-9]{{1,2}}, ?[0-9]{{4}})"
     r"(?:[T ].*)?"
 )
-#: Formats of dates that can be read, by the order of day and month.
-DATE_FORMATS = {"": ["%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y"]}
-DATE_FORMATS["day"] = [*DATE_FORMATS[""], "%d/%m/%Y", "%d-%m-%Y"]
-DATE_FORMATS["month"] = [*DATE_FORMATS[""], "%m/%d/%Y", "%m-%d-%Y"]
+#: Formats of dates, by form: "date" if the order of day and month is unknown, or which is first.
+DATE_FORMATS = {"date": ["%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y"]}
+DATE_FORMATS["day"] = [*DATE_FORMATS["date"], "%d/%m/%Y", "%d-%m-%Y"]
+DATE_FORMATS["month"] = [*DATE_FORMATS["date"], "%m/%d/%Y", "%m-%d-%Y"]
+EPOCH = date(1970, 1, 1).toordinal()
 #: Pattern for numbers with symbols or units, such as <5, $5, (5), 5 mm, 1_000, 95:30 or 1.5D+03,
 #: and for the results of failed formulas.
 ANNOTATED_NUMBER = re.compile(
@@ -85,14 +85,7 @@ MAX_CATEGORIES, TEXT_WORDS = 50, 4
 MAX_NUMERIC_CODES = 20
 #: Numbers that can be computed from a date, and nouns for what a column contains, by form.
 DATE_PARTS = ("month", "weekday", "age")
-NOUNS = {"": "numbers", "censored": "numbers", "grouped": "numbers"}
-NOUNS |= {"percent": "percentages", "time": "times"}
-
-
-def check_mark(mark: str | None) -> None:
-    """Raise a TableError for an unknown decimal mark."""
-    if mark not in OTHER_MARK:
-        refuse("unknown mark", decimal=mark)
+NOUNS = {"percent": "percentages", "time": "times"} | dict.fromkeys(DATE_FORMATS, "dates")
 
 
 def number_in(text: str, mark: str | None = None, form: str = "") -> float:
@@ -107,6 +100,11 @@ def number_in(text: str, mark: str | None = None, form: str = "") -> float:
             return np.nan
         hours = sum(float(digits or 0) / 60**i for i, digits in enumerate(match.groups()[:3]))
         return hours if match[4] is None else hours % 12 + 12 * (match[4] in "pP")
+    if form in DATE_FORMATS:
+        for date_format in DATE_FORMATS[form]:
+            with suppress(ValueError):
+                return datetime.strptime(re.split("[T ]", text)[0], date_format).toordinal() - EPOCH
+        return np.nan
     if form == "percent":
         return number_in(text[:-1].rstrip(), mark) / 100 if text.endswith("%") else np.nan
     if form == "censored":
@@ -117,16 +115,9 @@ def number_in(text: str, mark: str | None = None, form: str = "") -> float:
     return float(digits.replace(",", ".") if mark == "," else digits)
 
 
-def day_in(text: str, order: str = "") -> date | None:
-    """Return the date in a text cell, without the time; ``order`` is "day" or "month" in 1/2/2024.
-
-    >>> day_in("31.5.2024"), day_in("5/31/2024", "month"), day_in("1/2/2024")
-    (datetime.date(2024, 5, 31), datetime.date(2024, 5, 31), None)
-    """
-    for date_format in DATE_FORMATS[order]:
-        with suppress(ValueError):
-            return datetime.strptime(re.split("[T ]", text)[0], date_format).date()
-    return None
+def is_number(text: str, mark: str | None = None, form: str = "") -> bool:
+    """Whether :func:`number_in` can read a text."""
+    return not np.isnan(number_in(text, mark, form))
 
 
 def text_of(cell: Any) -> str:
@@ -156,11 +147,6 @@ def plain(column: Any) -> Any:
         return plain(column.astype(column.cat.categories.dtype))
     if isinstance(column.dtype, pandas.SparseDtype):
         return plain(column.sparse.to_dense())
-    if isinstance(column.dtype, pandas.ArrowDtype) and not is_numeric(column):
-        import pyarrow
-
-        values = pyarrow.array(column).to_pandas()
-        return plain(pandas.Series(values.to_numpy(dtype=object), column.index, name=column.name))
     if isinstance(column.dtype, pandas.PeriodDtype):
         return column.dt.to_timestamp()
     if getattr(column.dtype, "byteorder", "=") not in "=|":
@@ -176,39 +162,40 @@ NESTED = (list, dict, tuple, set, bytes, complex, np.ndarray)
 class Cells:
     """The cells of a column, each distinct one of which is converted once.
 
-    ``na`` lists values that count as missing, in addition to ``MISSING_WORDS``.
+    ``na`` lists values that count as missing, in addition to ``MISSING_WORDS``. ``rows`` contains
+    the row numbers of the cells, from 0, for messages.
     """
 
-    def __init__(self, column: Any, na: Sequence[str] = ()) -> None:
+    def __init__(self, column: Any, na: Sequence[str] = (), rows: Array | None = None) -> None:
         self.column, self.na = plain(column), tuple(word.strip() for word in na)
+        self.rows = np.arange(len(column)) if rows is None else rows
         self.missing_words = {*MISSING_WORDS, *self.na}
-        self.is_numeric = is_numeric(self.column)
+        self.is_numeric = is_numeric(self.column) or self.column.dtype.kind == "m"
         self.numbers = cache(self._read_numbers)
         self._simple_numbers = cache(self._read_simple_numbers)
 
     @cached_property
     def _distinct(self) -> tuple[Array, list[Any]]:
         """The index of each cell among the distinct cells (-1 if missing), and these."""
-
-        # Lists have no hash, and 1 equals True, although their text differs.
-        def key(cell: Any) -> tuple[bool, Any]:
-            return isinstance(cell, bool), cell if isinstance(cell, Real) else str(cell)
-
         if self.column.dtype != object:
             codes, uniques = import_pandas().factorize(self.column)
             return codes, list(uniques)
-        codes, keys = import_pandas().factorize(self.column.map(key, na_action="ignore"))
-        return codes, [cell for _, cell in keys]
+        # Lists have no hash, and 1 equals True, although their text differs.
+        keys = self.column.map(lambda cell: (type(cell), str(cell)), na_action="ignore")
+        cells = dict(zip(keys, self.column, strict=True))
+        codes, uniques = import_pandas().factorize(keys)
+        return codes, [cells[key] for key in uniques]
+
+    @cached_property
+    def _stripped(self) -> Any:
+        """The cells as text without spaces around it; NaN if missing."""
+        texts = self.column.astype(str).str.strip()
+        return texts.mask(texts.isin(self.missing_words))
 
     @cached_property
     def counts(self) -> Counter[str]:
         """The number of each distinct cell, as text without spaces around it; no missing ones."""
-        codes, uniques = self._distinct
-        counts: Counter[str] = Counter()
-        for cell, count in zip(uniques, np.bincount(codes[codes >= 0], minlength=1), strict=False):
-            if (text := str(cell).strip()) not in self.missing_words:
-                counts[text] += int(count)
-        return counts
+        return Counter(self._stripped.value_counts(sort=False).to_dict())
 
     def _convert(self, convert: Callable[[Any], Any], missing: Any) -> tuple[Array, Array]:
         """Convert each distinct cell; also return a mask of those for which ``convert`` gave None.
@@ -220,59 +207,37 @@ class Cells:
         values[:] = [*map(convert, uniques), missing]
         return values[codes], np.array([value is None for value in values])[codes]
 
-    @cached_property
-    def _simple_texts(self) -> Any:
-        """Stripped text as an Arrow array, with null for missing cells; None for other cells."""
-        try:
-            import pyarrow
-            from pyarrow import compute
-
-            texts = compute.utf8_trim_whitespace(pyarrow.array(self.column))
-        except (ImportError, NotImplementedError, OverflowError, TypeError, ValueError):
+    def _read_simple_numbers(self, mark: str) -> Array | None:
+        """Return the numbers if all cells are simple, which is faster; None otherwise."""
+        if self.column.dtype != "str":
             return None
-        missing_words = pyarrow.array(sorted(self.missing_words), texts.type)
-        return compute.if_else(compute.is_in(texts, missing_words), None, texts)
-
-    def _read_simple_numbers(self, has_commas: bool) -> Array | None:
-        """Return the numbers if Arrow can read all cells, which is faster; None otherwise.
-
-        Such cells have a sign, digits, at most one decimal mark, and an exponent.
-        """
-        if (texts := self._simple_texts) is None:
+        texts = self._stripped
+        pattern = rf"[+-]?(?:[0-9]+(?:\{mark}[0-9]*)?|\{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+        if not texts.str.fullmatch(pattern, na=True).all():
             return None
-        from pyarrow import ArrowInvalid, compute
-
-        if has_commas:
-            if compute.any(compute.match_substring(texts, ".")).as_py():
-                return None
-            texts = compute.replace_substring(texts, ",", ".")
-        try:
-            values = np.array(texts.cast("float64"))
-        except ArrowInvalid:
-            return None
-        # Arrow also reads texts such as "NAN(1)" and "INF".
-        return values if np.isfinite(values).sum() == len(texts) - texts.null_count else None
+        return np.array(texts.str.replace(mark, ".", regex=False).tolist(), dtype=np.float64)
 
     def _read_numbers(self, mark: str | None, form: str = "") -> tuple[Array, Array]:
         """Return the numbers (NaN if missing), and a mask of cells that cannot be read."""
+        is_date = form in DATE_FORMATS
 
         def convert(cell: Any) -> float | None:
-            if isinstance(cell, Real):
-                with suppress(OverflowError):
-                    return float(cell)
-                return np.inf
             if (text := str(cell).strip()) in self.missing_words:
                 return np.nan
-            number = number_in(text, mark, form)
+            is_typed = isinstance(cell, Real) and not is_date
+            number = number_in(text) if is_typed else number_in(text, mark, form)
             return None if np.isnan(number) else number
 
         is_unreadable, values = np.zeros(len(self.column), dtype=bool), None
         if self.column.dtype.kind == "m":
             return self.column.dt.total_seconds().to_numpy() / 3600, is_unreadable
-        if self.is_numeric:
+        if is_date and self.column.dtype.kind == "M":
+            times = self.column.dt.tz_localize(None) - import_pandas().Timestamp(0)
+            values = times.dt.days.to_numpy(dtype=np.float64, na_value=np.nan)
+        elif self.is_numeric and not is_date:
             values = np.array(self.column.to_numpy(dtype=np.float64, na_value=np.nan))
         elif not form:
-            values = self._simple_numbers(mark == ",")
+            values = self._simple_numbers(mark or ".")
         if values is None:
             values, is_unreadable = self._convert(convert, np.nan)
             values = values.astype(np.float64)
@@ -281,24 +246,7 @@ class Cells:
             values[np.isin(values, numbers)] = np.nan
         return values, is_unreadable
 
-    def days(self, order: str) -> tuple[Any, Array]:
-        """Return the dates (NaT if missing), and a mask of cells that cannot be read."""
-        if self.column.dtype.kind == "M":
-            days = self.column.dt.tz_localize(None).dt.normalize().reset_index(drop=True)
-            return days.astype("datetime64[s]"), np.zeros(len(days), dtype=bool)
-        missing = np.datetime64("NaT")
-
-        def convert(cell: Any) -> Any:
-            text = str(cell).strip()
-            return missing if text in self.missing_words else day_in(text, order)
-
-        days, is_unreadable = self._convert(convert, missing)
-        days = import_pandas().Series(days.astype("datetime64[D]"))
-        return days.astype("datetime64[s]"), is_unreadable
-
-    def texts(
-        self, levels: Sequence[str] = (), missing_text: Sequence[str] = MISSING_TEXT
-    ) -> Array:
+    def texts(self, levels: Sequence[str] = (), missing: Sequence[str] = MISSING_TEXT) -> Array:
         """Return the cells as text, as they are written; None if missing.
 
         Among ``levels``, such as "01" or "TRUE", a typed number or boolean is the level with its
@@ -309,14 +257,13 @@ class Cells:
             levels_by_value.setdefault(number_in(level), []).append(level)
         for word in self.na:
             levels_by_value.setdefault(number_in(word), [word])
-        missing_words = {*missing_text, *self.na}
+        missing_words = {*missing, *self.na}
 
         def convert(cell: Any) -> str | None:
             is_typed = isinstance(cell, (Real, np.bool_))
             matches = levels_by_value.get(float(cell), []) if is_typed else []
-            if len(matches) > 1:
-                values = {"number": text_of(cell), "levels": " or ".join(map(repr, matches))}
-                refuse("ambiguous level", column=self.column.name, **values)
+            values = {"number": cell, "levels": " or ".join(map(repr, matches))}
+            check(len(matches) < 2, "ambiguous level", column=self.column.name, **values)
             text = matches[0] if matches else text_of(cell)
             return None if text.strip() in missing_words else text
 
@@ -335,6 +282,12 @@ class Cells:
 
         return self._convert(convert, None)[0]
 
+    def special_number(self) -> str:
+        """Return the first cell with a comma or other separators; "" if all numbers are simple."""
+        is_simple = self.is_numeric or self._simple_numbers(".") is not None
+        texts = () if is_simple else self.counts
+        return next((text for text in texts if _SEPARATORS["."].search(text)), "")
+
     def shown_mark(self) -> str | None:
         """Return the decimal mark that the cells show, or None.
 
@@ -343,16 +296,13 @@ class Cells:
         """
         if self.is_numeric:
             return None
-        for mark in ".,":
-            if self._simple_numbers(mark == ",") is not None:
-                from pyarrow import compute
-
-                texts = self._simple_texts
-                marked_texts = map(str, texts.filter(compute.match_substring(texts, mark)))
-                return mark if any(not _fits(t, OTHER_MARK[mark]) for t in marked_texts) else None
+        for mark, other_mark in (".,", ",."):
+            if self._simple_numbers(mark) is not None:
+                texts = self._stripped.dropna()
+                return mark if any(mark in t and not _fits(t, other_mark) for t in texts) else None
         numbers = {*filter(_looks_numeric, self.counts)}
         needed_marks = {m for t in numbers for m in ".," if not _fits(t, OTHER_MARK[m])}
-        is_shown = len(needed_marks) == 1 and _share(self.counts, numbers.__contains__) >= 0.5
+        is_shown = len(needed_marks) == 1 and _are_most(numbers, self.counts)
         return needed_marks.pop() if is_shown else None
 
 
@@ -362,10 +312,9 @@ def as_labels(texts: Array) -> Array:
     >>> as_labels(np.array(["1", "2"], dtype=object)), as_labels(np.array(["01"], dtype=object))
     (array([1, 2]), array(['01'], dtype='<U2'))
     """
-    if len(texts) and all(WHOLE_NUMBER.fullmatch(text) for text in set(texts.tolist())):
-        numbers = [int(text) for text in texts]
-        if min(numbers) >= -(2**63) and max(numbers) < 2**63:
-            return np.array(numbers, dtype=np.int64)
+    if len(texts) and all(map(WHOLE_NUMBER.fullmatch, {*texts.tolist()})):
+        with suppress(OverflowError):
+            return np.array([int(text) for text in texts], dtype=np.int64)
     return texts.astype(str)
 
 
@@ -385,29 +334,10 @@ def spelled_levels(texts: Iterable[str], na: Sequence[str] = ()) -> list[str]:
     return sorted(text for text, v in values.items() if counts[v] > 1 or text != text_of(v))
 
 
-def rewritten_example(cells: Cells, mark: str | None) -> str:
-    """Describe how the first number with a comma or separators is read; "" if there is none."""
-    is_simple = cells.is_numeric or (mark != "," and cells._simple_numbers(False) is not None)
-    for text in () if is_simple else cells.counts:
-        bare = text.removesuffix("%").rstrip()
-        if NUMBER[mark].fullmatch(bare) and ("," in bare or _SEPARATORS[mark].search(bare)):
-            return f"{text!r} is {number_in(bare, mark):.15g}{text[len(bare) :]}"
-    return ""
-
-
-def has_point_groups(cells: Cells, mark: str | None) -> bool:
-    """Whether a column contains whole numbers, and points separate thousands in some of them."""
-    if cells.is_numeric or mark != "," or not any("." in text for text in cells.counts):
-        return False
-    values, _ = cells.numbers(mark, "")
-    return not np.any(values % 1 > 0)
-
-
-def _share(texts: Counter[str], matches: Callable[[str], Any]) -> float:
-    """Return the share of the cells or, if larger, of the distinct cells for which this is true."""
-    matching_texts = [text for text in texts if matches(text)]
-    n_cells = sum(texts[text] for text in matching_texts)
-    return max(n_cells / max(texts.total(), 1), len(matching_texts) / max(len(texts), 1))
+def _are_most(matching_texts: Collection[str], texts: Counter[str]) -> bool:
+    """Whether these are at least half of the cells, or of the distinct cells; False if empty."""
+    n_cells, n_texts = sum(texts[text] for text in matching_texts), len(matching_texts)
+    return n_texts > 0 and (2 * n_cells >= texts.total() or 2 * n_texts >= len(texts))
 
 
 def _fits(text: str, mark: str) -> bool:
@@ -427,115 +357,108 @@ def learn_marks(
     The mark of a table is the only one that its columns show. If there is none or more than one, it
     is None.
     """
+    check(mark in OTHER_MARK, "unknown mark", decimal=mark)
     if mark is not None:
         return mark, {}
     shown_marks = {name: m for name, cells in columns.items() if (m := cells.shown_mark())}
-    table_mark = next(iter({*shown_marks.values()})) if len({*shown_marks.values()}) == 1 else None
-    return table_mark, {name: m for name, m in shown_marks.items() if m != table_mark}
+    has_one_mark = len({*shown_marks.values()}) == 1
+    return (next(iter(shown_marks.values())), {}) if has_one_mark else (None, shown_marks)
 
 
 def learn_kind(cells: Cells, mark: str | None = None) -> tuple[str, str, list[str]]:
     """Return the kind of a column, the form of its cells, and the texts that do not fit.
 
     Kinds are "number", "text", "date", "empty", and "nested" (lists or bytes, for example). Forms
-    of numbers are those of :func:`number_in`; that of dates is the order of day and month.
+    of numbers are those of :func:`number_in`, and "grouped" for whole numbers some of which have
+    points between thousands; that of dates is the order of day and month.
     """
     column = cells.column
-    if column.dtype.kind in "mM":
-        return ("number" if column.dtype.kind == "m" else "date"), "", []
+    if column.dtype.kind == "M":
+        return "date", "date", []
     for cell in column if column.dtype == object else ():
         if isinstance(cell, NESTED):
             return "nested", type(cell).__name__, []
-    values, is_unreadable = cells.numbers(mark, "")
+    values, is_unreadable = cells.numbers(mark)
+    if np.isnan(values).all() and not is_unreadable.any():
+        return "empty", "", []
+    if cells.is_numeric:
+        return "number", "", []
+    is_whole = np.array_equal(values, np.round(values), equal_nan=True)
+    texts = cells.counts if is_whole or mark is None or is_unreadable.any() else Counter[str]()
     if not is_unreadable.any():
-        if np.isnan(values).all():
-            return "empty", "", []
-        is_whole = not cells.is_numeric and np.array_equal(values, np.round(values), equal_nan=True)
-        texts = cells.counts if is_whole else Counter()
-        are_codes = any(map(CODE.fullmatch, texts)) and all(map(DIGITS.fullmatch, texts))
-        ambiguous_texts = [] if cells.is_numeric or mark else _ambiguous_texts(cells.counts)
-        return ("text" if are_codes else "number"), "", ambiguous_texts
-    texts = cells.counts
-
-    def is_percent(text: str) -> bool:
-        return not np.isnan(number_in(text, mark, "percent"))
-
-    for kind, form, matches in (
-        ("date", "", DATE.fullmatch),
-        ("number", "time", TIME.fullmatch),
-        ("number", "percent", is_percent),
-    ):
-        if any(map(matches, texts)) and _share(texts, matches) >= 0.5:
-            form = _date_order(texts) if kind == "date" else form
-            return kind, form, [text for text in texts if not matches(text)]
-    unmatched = [text for text in texts if np.isnan(number_in(text, mark))]
+        if is_whole and any(map(CODE.fullmatch, texts)) and all(map(DIGITS.fullmatch, texts)):
+            return "text", "", []
+        pointed_texts = [text for text in texts if "." in text]
+        # Numbers with three decimals have a point in all cells, or a zero before it in some.
+        is_ambiguous = len(pointed_texts) < len(texts) and all(_fits(t, ",") for t in pointed_texts)
+        form = "grouped" if mark == "," and pointed_texts else ""
+        return "number", form, pointed_texts if mark is None and is_ambiguous else []
+    is_percent = partial(is_number, mark=mark, form="percent")
+    forms = ("date", "", DATE.fullmatch), ("number", "time", TIME.fullmatch)
+    for kind, form, matches in (*forms, ("number", "percent", is_percent)):
+        matching_texts = {*filter(matches, texts)}
+        if _are_most(matching_texts, texts):
+            unmatched = [text for text in texts if text not in matching_texts]
+            return kind, form or _date_form(texts), unmatched
+    unmatched = [text for text in texts if not is_number(text, mark)]
     numbers = {*filter(_looks_numeric, texts)}
-    numbers_or_errors = numbers | {*filter(EXCEL_ERROR.fullmatch, texts)}
-    has_numbers = numbers and _share(texts, numbers_or_errors.__contains__) >= 0.5
-    quantities = [t for t in texts if t in numbers or ANNOTATED_NUMBER.fullmatch(t)]
-    has_quantities = sum(texts[text] for text in quantities) >= texts.total() / 2
-    if (has_numbers and not numbers_or_errors.isdisjoint(unmatched)) or (
-        has_quantities and len(quantities) > MAX_NUMERIC_CODES
-    ):
-        return "number", "", unmatched
-    return "text", "", []
+    numbers_or_errors = numbers | {*filter(EXCEL_ERROR.fullmatch, texts)} if numbers else numbers
+    quantities = numbers | {*filter(ANNOTATED_NUMBER.fullmatch, texts)}
+    has_numbers = _are_most(numbers_or_errors, texts)
+    has_numbers = has_numbers and not numbers_or_errors.isdisjoint(unmatched)
+    has_quantities = 2 * sum(texts[text] for text in quantities) >= texts.total()
+    has_quantities = has_quantities and len(quantities) > MAX_NUMERIC_CODES
+    return ("number", "", unmatched) if has_numbers or has_quantities else ("text", "", [])
 
 
-def _ambiguous_texts(texts: Counter[str]) -> list[str]:
-    """Return numbers such as 1.234 if a point may separate thousands in all cells that have one.
-
-    Among numbers with three decimals, at least one has a zero before the point, or all have one.
-    """
-    pointed_texts = [text for text in texts if "." in text]
-    is_ambiguous = len(pointed_texts) < len(texts) and all(_fits(t, ",") for t in pointed_texts)
-    return pointed_texts if is_ambiguous else []
-
-
-def _date_order(texts: Counter[str]) -> str:
-    """Return "day" or "month", whichever comes first in dates like 13/2/2024; "" if unknown."""
+def _date_form(texts: Counter[str]) -> str:
+    """Return "day" or "month", whichever comes first in dates like 13/2/2024, otherwise "date"."""
     matches = (re.match(r"([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}", text) for text in texts)
     pairs = [[int(digits) > 12 for digits in match.groups()] for match in matches if match]
     first_is_day, second_is_day = (any(pair[i] for pair in pairs) for i in (0, 1))
-    return "" if first_is_day == second_is_day else "day" if first_is_day else "month"
+    return "date" if first_is_day == second_is_day else "day" if first_is_day else "month"
 
 
-def problem_of(
-    kind: str,
-    form: str,
-    unmatched_texts: list[str],
-    mark: str | None,
-    *,
-    use_dates: bool = False,
-) -> MessageParts | None:
-    """Describe why a column from :func:`learn_kind` cannot be used; None if it can."""
+def learn_column(
+    cells: Cells, mark: str | None = None, *, use_dates: bool = False, read_limits: bool = False
+) -> tuple[str, str, MessageParts | None]:
+    """Return the kind of a column, the form of its cells, and why it cannot be used, or None.
+
+    With ``read_limits``, censored values are read as their limit if they are a minority.
+    """
+    kind, form, unmatched = learn_kind(cells, mark)
     if kind == "nested":
-        return problem("nested", form=form)
+        return kind, form, problem("nested", form=form)
     if kind == "date" and not use_dates:
-        return problem("dates", dates=list(DATE_PARTS))
-    if not unmatched_texts:
-        return None
-    if kind == "number" and not form and all(map(_looks_numeric, unmatched_texts)):
-        comma, point = Argument("decimal", ","), Argument("decimal", ".")
-        values = {"cell": unmatched_texts[0], "comma": comma, "point": point}
-        return problem("ambiguous mark", mark=MARKS["," in unmatched_texts[0]], **values)
-    noun = NOUNS[form] if kind == "number" else "dates"
-    name = "censored cells" if are_censored(unmatched_texts, mark) else "unreadable cells"
-    short_texts = [text for text in unmatched_texts if len(text) <= MAX_CHARACTERS]
-    return problem(name, noun=noun, examples=unmatched_texts[:3], na=short_texts[:3])
+        return kind, form, problem("dates", dates=list(DATE_PARTS))
+    are_limits = [CENSORED.match(t) and is_number(t, mark, "censored") for t in unmatched]
+    n_unmatched = sum(cells.counts[text] for text in unmatched)
+    if n_unmatched and read_limits and all(are_limits) and 2 * n_unmatched <= cells.counts.total():
+        form, unmatched = "censored", []
+    if unmatched and kind == "number" and not form and all(map(_looks_numeric, unmatched)):
+        mark_name = "comma" if "," in unmatched[0] else "point"
+        return kind, form, problem("ambiguous mark", mark=mark_name, cell=unmatched[0], **MARKS)
+    if unmatched:
+        name = "censored cells" if all(are_limits) else "unreadable cells"
+        values = {"noun": NOUNS.get(form, "numbers"), "examples": unmatched[:3]}
+        na = [text for text in unmatched if len(text) <= MAX_CHARACTERS][:3]
+        return kind, form, problem(name, **values, na=na)
+    if kind == "date" and cells.numbers(mark, form)[1].any():
+        return kind, form, problem("ambiguous dates")
+    return kind, form, size_problem(cells, mark, form) if kind == "number" else None
 
 
-def are_censored(texts: Sequence[str], mark: str | None) -> bool:
-    """Whether all texts are numbers with a sign such as ">" or "<"."""
-    return bool(texts) and all(
-        CENSORED.match(text) and not np.isnan(number_in(text, mark, "censored")) for text in texts
-    )
+def mark_advice(cell: str, form: str) -> MessageParts:
+    """Return advice to set a decimal mark with which a cell can be read; () if there is none."""
+    marks = [name for name in MARKS if is_number(cell.strip(), MARKS[name].value, form)]
+    return problem(f"set {' or '.join(marks)}", **MARKS) if marks else ()
 
 
-def size_problem(values: Array, rows: Array) -> MessageParts | None:
+def size_problem(cells: Cells, mark: str | None, form: str) -> MessageParts | None:
     """Describe numbers that are infinite or too large, with their row; None if there are none."""
-    if np.isinf(values).any():
-        row = rows[int(np.flatnonzero(np.isinf(values))[0])]
-        return problem("infinite", row=row + 1)
+    values, _ = cells.numbers(mark, form)
+    for i in np.flatnonzero(np.isinf(values)):
+        return problem("infinite", row=cells.rows[i] + 1)
     return problem("too large", limit=LARGEST_NUMBER) if too_large(values) else None
 
 
@@ -548,12 +471,12 @@ def text_problem(counts: Counter[str]) -> MessageParts | None:
     return problem(kind, n_values=len(counts), n_rows=counts.total())
 
 
-def date_numbers(days: Any, name: str, parts: Sequence[str], reference: str) -> dict[str, Array]:
+def date_numbers(days: Array, name: str, parts: Sequence[str], reference: str) -> dict[str, Array]:
     """Return features computed from dates: month (from 1), weekday (0 is Monday) and age.
 
     Their names contain the column name. Ages are the years from each date to ``reference``.
     """
-    age_seconds = (import_pandas().Timestamp(reference) - days).dt.total_seconds()
-    numbers_by_part = {"month": days.dt.month, "weekday": days.dt.day_of_week}
-    numbers_by_part["age"] = age_seconds.astype(float) / (365.25 * 86400)
-    return {f"{name} ({part})": numbers_by_part[part].to_numpy(dtype=np.float64) for part in parts}
+    dates = import_pandas().Series(days.astype("M8[D]").astype("M8[s]")).dt
+    numbers = {"month": dates.month, "weekday": dates.day_of_week}
+    numbers["age"] = (float(np.datetime64(reference, "D").astype(int)) - days) / 365.25
+    return {f"{name} ({part})": np.asarray(numbers[part], dtype=np.float64) for part in parts}

@@ -56,29 +56,32 @@ def problem(kind: str, /, **values: Any) -> MessageParts:
     return tuple(parts)
 
 
+def describe(kind: str, /, **values: Any) -> str:
+    """Return a text of ``problems.toml`` for a note."""
+    return "".join(map(str, problem(kind, **values)))
+
+
 def refuse(kind: str, /, **values: Any) -> NoReturn:
     """Raise a TableError with a text of ``problems.toml``."""
     raise TableError(*problem(kind, **values)) from None
+
+
+def check(condition: object, kind: str, /, **values: Any) -> None:
+    """Raise a TableError with a text of ``problems.toml`` unless the condition is true."""
+    if not condition:
+        refuse(kind, **values)
 
 
 class ColumnError(TableError):
     """Raised for columns that cannot be used; ``problems`` maps names to descriptions."""
 
     def __init__(self, problems: Mapping[str, MessageParts]) -> None:
-        is_one = len(problems) == 1
         parts: list[str | Argument] = []
         for name, text in problems.items():
-            parts += [
-                "column " if is_one else "  ",
-                quoted(str(name)),
-                " ",
-                *text,
-                "" if is_one else "\n",
-            ]
-        heading = "" if is_one else f"{len(problems)} columns cannot be used:\n"
-        advice = ". To leave it out, pass " if is_one else "To leave them out, pass "
+            parts += [f"column {quoted(str(name))} ", *text, ".\n"]
+        subject = "This column" if len(problems) == 1 else f"{len(problems)} columns"
         remedy = Argument("drop", list(problems)), " or ", Argument("auto_drop", True)
-        super().__init__(heading, *parts, advice, *remedy)
+        super().__init__(*parts, f"{subject} cannot be used. To continue without, pass ", *remedy)
         self.problems = dict(problems)
 
     def __reduce__(self) -> Any:

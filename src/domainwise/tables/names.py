@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import combinations, count
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -15,8 +15,7 @@ import numpy as np
 
 from domainwise.base.arrays import Array
 from domainwise.base.messages import listed
-from domainwise.tables.cells import is_numeric
-from domainwise.tables.errors import describe_names, import_pandas, refuse
+from domainwise.tables.errors import check, describe, describe_names, refuse
 
 #: Name for a first column without a name, which is usually an index written by pandas or R. If
 #: another column already has this name, ".1" is added.
@@ -29,10 +28,10 @@ MAX_NAME_LENGTH = 1000
 def check_names(names: Iterable[str], where: str) -> None:
     """Raise a TableError if several columns have the same name, or if a name is very long."""
     counts = Counter(names)
-    if duplicates := [name for name, count in counts.items() if count > 1]:
-        refuse("duplicate names", where=where, names=duplicates)
-    if long_names := [name for name in counts if len(name) > MAX_NAME_LENGTH]:
-        refuse("long name", where=where, name=long_names[0], limit=MAX_NAME_LENGTH)
+    duplicates = [name for name, count in counts.items() if count > 1]
+    check(not duplicates, "duplicate names", where=where, names=duplicates)
+    name = max(counts, key=len, default="")
+    check(len(name) <= MAX_NAME_LENGTH, "long name", where=where, name=name, limit=MAX_NAME_LENGTH)
 
 
 def require_columns(
@@ -65,54 +64,46 @@ def split_names(entries: Sequence[str] | None, names: Iterable[str]) -> list[str
 
 def choose_features(
     names: Sequence[str],
-    *,
-    target: str,
-    domain: str,
-    weight: str | None = None,
+    roles: Mapping[str, str],
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
     where: str = "the table",
 ) -> tuple[list[str], list[str]]:
     """Return the feature columns, and a note if a column without a name is left out.
 
-    They are ``features``, or all columns except target, domain and weight. Those in ``drop`` are
-    excluded. Entries may contain several names, separated by commas.
+    They are ``features``, or all columns except those in ``roles``. Those in ``drop`` are excluded.
+    Entries may contain several names, separated by commas.
 
-    >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
+    >>> choose_features(["age", "site", "ill"], {"target": "ill", "domain": "site"})
     (['age'], [])
     """
     features, drop = split_names(features, names), split_names(drop, names)
-    listed_names = [*(features or ()), *(drop or ())]
-    roles = {"target": target, "domain": domain} | ({} if weight is None else {"weight": weight})
-    require_columns([*roles.values(), *listed_names], names, where)
-    for first, second in combinations(roles, 2):
-        if roles[first] == roles[second]:
-            refuse("same column", first=first, second=second, column=roles[first])
-    if label_names := sorted({*roles.values()}.intersection(listed_names)):
-        refuse("label as feature", roles=listed([*roles]), names=label_names)
-    excluded_names, notes = {*roles.values(), *(drop or ())}, []
-    if features is None:
-        features = [name for name in names if not is_unnamed(name)]
-        if any(is_unnamed(name) for name in {*names} - excluded_names):
-            notes = [UNNAMED_NOTE]
-    feature_names = [name for name in dict.fromkeys(features) if name not in excluded_names]
-    if not feature_names:
-        refuse("no features left", where=where)
-    return feature_names, notes
+    label_names, listed_names = {*roles.values()}, {*(features or ()), *(drop or ())}
+    require_columns([*roles.values(), *sorted(listed_names)], names, where)
+    same = [role for role, name in roles.items() if [*roles.values()].count(name) > 1]
+    check(not same, "same column", roles=listed(same), columns=[roles[role] for role in same[:1]])
+    invalid_names = sorted(label_names & listed_names)
+    check(not invalid_names, "label as feature", roles=listed([*roles]), names=invalid_names)
+    excluded_names = {*label_names, *(drop or ())}
+    chosen_names = names if features is None else dict.fromkeys(features)
+    feature_names = [name for name in chosen_names if name not in excluded_names]
+    named_features = [n for n in feature_names if features is not None or not is_unnamed(n)]
+    check(named_features, "no features left", where=where)
+    return named_features, [UNNAMED_NOTE] if len(named_features) < len(feature_names) else []
 
 
 def named_frame(frame: Any) -> Any:
     """Convert a data frame to pandas, with text as names and a new index."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
-    if not hasattr(frame, "set_axis") or frame.ndim != 2:
-        refuse("not a frame", type=type(frame).__name__)
+    is_frame = hasattr(frame, "set_axis") and frame.ndim == 2
+    check(is_frame, "not a frame", type=type(frame).__name__)
     return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
 
 
 def complete_names(names: list[str], path: Path, place: str) -> list[str]:
     """Return the column names of a file; a first column without a name gets a unique one."""
-    if unnamed_columns := [i for i, name in enumerate(names[1:], 2) if not name.strip()]:
-        refuse("unnamed column", path=path, column=unnamed_columns[0], place=place)
+    for i, name in enumerate(names[1:], 2):
+        check(name.strip(), "unnamed column", path=path, column=i, place=place)
     unused_names = (n for i in count() if (n := f"{UNNAMED}.{i}" if i else UNNAMED) not in names)
     return names if names[0].strip() else [next(unused_names), *names[1:]]
 
@@ -122,48 +113,20 @@ def is_unnamed(name: str) -> bool:
     return re.fullmatch(rf"{UNNAMED}(\.[0-9]+)?", name) is not None
 
 
-#: Maximum number of rows that are sorted to find columns that identify the domain.
-MAX_SORTED_ROWS = 20_000
-#: Copied rows within domains are reported if two rows of a domain are equal more than this many
-#: times as often as two rows of different domains.
-COPY_RATIO = 10
-
-
 def similar_label_notes(labels: Array, noun: str) -> list[str]:
     """Return notes on labels that look the same but are not merged."""
     label_groups: dict[str, list[str]] = defaultdict(list)
     for label in map(str, labels.tolist()):
         label_groups[" ".join(normalize("NFKC", label).split()).casefold()].append(label)
-    return [
-        f"{describe_names(group)} are different {noun}, although they differ only in spaces, "
-        "capitalization or Unicode form; if they mean the same thing, write them the same way"
-        for group in label_groups.values()
-        if len(group) > 1
-    ]
-
-
-def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
-    """Explain why numbers look like row identifiers; return "" if they do not.
-
-    Numbers look like identifiers if they are at least 20 distinct integers, or if they are
-    monotonic in every domain with at least five rows and these domains have at least 20 rows in
-    total. ``domain_rows`` contains the row indices of each domain.
-    """
-    n_values = len(np.unique(values))
-    if n_values == len(values) >= 20 and np.array_equal(values, np.round(values)):
-        return "is a different whole number in every row"
-    large_domain_rows = [rows for rows in domain_rows if len(rows) >= 5]
-    steps_by_domain = (np.diff(values[rows]) for rows in large_domain_rows)
-    is_monotonic = all((steps > 0).all() or (steps < 0).all() for steps in steps_by_domain)
-    has_enough_rows = sum(map(len, large_domain_rows)) >= 20
-    text = "increases or decreases from row to row in every domain"
-    return text if has_enough_rows and is_monotonic else ""
+    groups = [group for group in label_groups.values() if len(group) > 1]
+    return [describe("similar labels", labels=group, noun=noun) for group in groups]
 
 
 def site_columns(X: Any, domain_codes: Array) -> list[str]:
     """Return the columns that are constant within every domain, such as the beds of a hospital.
 
-    >>> X = import_pandas().DataFrame({"beds": [80, 80, 200], "age": [51, 60, 44]})
+    >>> import pandas
+    >>> X = pandas.DataFrame({"beds": [80, 80, 200], "age": [51, 60, 44]})
     >>> site_columns(X, np.array([0, 0, 1]))
     ['beds']
     """
@@ -174,53 +137,3 @@ def site_columns(X: Any, domain_codes: Array) -> list[str]:
         n_values = X[names][:n_rows].groupby(codes[:n_rows]).nunique()
         names = [name for name in names if (n_values[name] <= 1).all()]
     return names
-
-
-def feature_notes(X: Any, y: Array, site_level: Sequence[str], domains: Array) -> list[str]:
-    """Return notes on columns that describe domains or look like identifiers, and on copied rows.
-
-    Up to ``MAX_SORTED_ROWS`` rows are sorted by each feature, with ties in random order. A feature
-    identifies the domain if the share of adjacent rows from the same domain, minus the share
-    expected by chance, is at least 90 % of this difference in a table sorted by domain.
-    """
-    domain_names, all_codes = np.unique(domains, return_inverse=True)
-    notes, advice = [], "Drop it unless it has the same meaning in new domains"
-    if site_level:
-        n, text = len(domain_names), listed(site_level, 20, ", ")
-        notes.append(
-            f"columns that are constant within every domain: {text}; they describe the domain, so "
-            f"{n} domains provide only {n} of their values"
-        )
-    domain_rows = [np.flatnonzero(all_codes == d) for d in range(len(domain_names))]
-    rows = np.random.default_rng(0).permutation(len(domains))[:MAX_SORTED_ROWS]
-    codes = all_codes[rows]
-    share_if_sorted = 1 - (len(np.unique(codes)) - 1) / max(len(codes) - 1, 1)
-    share_by_chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
-    identifying_notes, X = [], X.drop(columns=list(site_level))
-    for name, column in X.items():
-        values = column.to_numpy() if is_numeric(column) else column.factorize()[0]
-        if is_numeric(column) and (reason := identifier_reason(values, domain_rows)):
-            text = f"feature {name!r} {reason}: it looks like an identifier or a time"
-            notes.append(f"{text}. {advice}")
-        sorted_codes = codes[np.argsort(values[rows], kind="stable")]
-        excess_share = float(np.mean(sorted_codes[1:] == sorted_codes[:-1])) - share_by_chance
-        if 0 < 0.9 * (share_if_sorted - share_by_chance) <= excess_share:
-            text = f"feature {name!r} alone identifies the domain, so it may not generalize"
-            identifying_notes.append(f"{text}. {advice}")
-    return notes + identifying_notes + _copy_notes(X.assign(**{"": y}), domains)
-
-
-def _copy_notes(rows: Any, domains: Array) -> list[str]:
-    """Return a note if rows are exact copies of other rows of their domain, more than by chance."""
-    hashes = import_pandas().util.hash_pandas_object(rows, index=False)
-    keys = import_pandas().DataFrame({"row": hashes, "domain": domains})
-    n_within, n_total = (((n := keys.value_counts(by)) * (n - 1.0)).sum() for by in (None, "row"))
-    share_within = (keys["domain"].value_counts(normalize=True) ** 2).sum()  # of all pairs of rows
-    if n_within * (1 - share_within) <= COPY_RATIO * (n_total - n_within) * share_within:
-        return []
-    n_copies = keys["domain"][keys.duplicated()].value_counts().sort_index()
-    extents = [f"{n} in {name}" for name, n in n_copies.items()]
-    return [
-        "rows that are exact copies of another row of the same domain: "
-        f"{listed(extents, 5, ', ')}; remove them if they were recorded twice"
-    ]

@@ -22,18 +22,17 @@ from domainwise.base.inputs import MAX_CLASSES, is_quantity
 from domainwise.base.messages import MAX_CHARACTERS, listed, quoted
 from domainwise.tables import cells, errors, names
 from domainwise.tables.cells import Cells
-from domainwise.tables.errors import Argument, import_pandas, problem, refuse
+from domainwise.tables.errors import Argument, check, describe, import_pandas, problem, refuse
 from domainwise.tables.files import OpenTable, open_table
 
 #: Maximum number of features of each type that a note lists.
-MAX_LISTED_FEATURES = 50
+MAX_LISTED = 50
 #: A categorical column is encoded with at most MAX_LEVELS categories; the others, and those with
 #: fewer than MIN_LEVEL_ROWS rows, are pooled. So are categories that a fit has not seen.
 MAX_LEVELS, MIN_LEVEL_ROWS = 50, 5
 #: Notes on columns whose numbers are written in a special form.
 FORM_NOTES = {"percent": "read as percentages (12% is 0.12)", "time": "read as times, in hours"}
 TASKS = ("auto", "classification", "regression")
-ONE_CLASS_NOTE = "domains with only one class are used for training"
 
 
 @dataclass(frozen=True)
@@ -75,10 +74,8 @@ class Schema:
 
     def with_options(self, decimal: str | None = None, na: Sequence[str] = ()) -> Schema:
         """Return the schema of a table with another decimal mark, or more missing values."""
-        cells.check_mark(decimal)
-        marks = {} if decimal else self.marks
-        na = (*self.na, *map(str, na))
-        return replace(self, decimal=decimal or self.decimal, marks=marks, na=na)
+        decimal, marks = cells.learn_marks({}, decimal) if decimal else (self.decimal, self.marks)
+        return replace(self, decimal=decimal, marks=marks, na=(*self.na, *map(str, na)))
 
     def prepare(self, frame: Any, *, first_row: int = 0, rows: Array | None = None) -> Any:
         """Return the features of a data frame in the form that models are fitted to.
@@ -89,85 +86,70 @@ class Schema:
         rows before this chunk of a table.
         """
         names.require_columns(self.features, list(frame.columns), "the table")
-        row_numbers = np.arange(len(frame)) if rows is None else rows
-        columns = cells_of(frame, self.features, self.na, rows)
-        return self.convert(columns, row_numbers + first_row)
+        return self.convert(cells_of(frame, self.features, self.na, rows, first_row))
 
-    def convert(self, columns: Mapping[str, Cells], row_numbers: Array) -> Any:
+    def convert(self, columns: Mapping[str, Cells]) -> Any:
         """Return the features, as described in :meth:`prepare`."""
-        arrays = {
-            name: self.read_numbers(columns[name], name, row_numbers) for name in self.numeric
-        }
+        arrays: dict[str, Any] = {n: self.read_numbers(columns[n], n) for n in self.numeric}
         for name in self.dates:
-            days, is_unreadable = columns[name].days(self.forms.get(name, ""))
-            self._refuse(columns[name], name, is_unreadable, row_numbers)
+            days = self.read_numbers(columns[name], name)
             arrays |= cells.date_numbers(days, name, self.date_parts, self.reference)
         for name in self.categorical:
             texts = columns[name].texts(self.levels.get(name, ()))
             texts = np.where(import_pandas().isna(texts), np.nan, texts)
             arrays[name] = import_pandas().Series(texts, dtype=object)
-        return import_pandas().DataFrame(arrays, index=range(len(row_numbers)))
+        return import_pandas().DataFrame(arrays)
 
     def mark(self, name: str) -> str | None:
         """Return the decimal mark of a column."""
         return self.marks.get(name, self.decimal)
 
-    def read_numbers(self, column: Cells, name: str, row_numbers: Array) -> Array:
-        """Return a numeric column as float64, with NaN for missing values."""
-        mark, form = self.mark(name), self.forms.get(name, "")
-        values, is_unreadable = column.numbers(mark, form)
-        self._refuse(column, name, is_unreadable, row_numbers)
-        if form == "grouped" and mark == "," and column.is_numeric and np.any(values % 1 > 0):
-            i = int(np.flatnonzero(values % 1 > 0)[0])
-            refuse("typed groups", column=name, row=row_numbers[i] + 1, number=values[i])
-        if size_problem := cells.size_problem(values, row_numbers):
-            raise errors.TableError(f"column {quoted(str(name))} ", *size_problem)
-        return values
+    def read_numbers(self, column: Cells, name: str) -> Array:
+        """Return a numeric column as float64, with NaN for missing values; dates as days.
 
-    def _refuse(self, column: Cells, name: str, is_unreadable: Array, row_numbers: Array) -> None:
-        """Raise a TableError if a cell could not be read; it gives the option that helps."""
-        if not is_unreadable.any():
-            return
-        i, form = int(np.flatnonzero(is_unreadable)[0]), self.forms.get(name, "")
-        cell = str(column.column.iloc[i])
-        noun = "dates" if name in self.dates else cells.NOUNS[form]
-        marks = [m for m in ",." if not np.isnan(cells.number_in(cell.strip(), m, form))]
-        advice = problem("write a date" if name in self.dates else "correct the cell")
-        if marks and name not in self.dates:
-            first, second = Argument("decimal", marks[0]), Argument("decimal", marks[-1])
-            advice = problem("set the mark" if len(marks) == 1 else "set a mark", a=first, b=second)
-        if len(cell) <= MAX_CHARACTERS and "," not in cell:  # --na a,b lists two values
-            advice += problem("treat as missing", na=[cell])
-        values = {"noun": noun, "row": row_numbers[i] + 1, "cell": cell}
-        raise errors.TableError(*problem("unreadable cell", column=name, **values), *advice)
+        Raises a TableError if a cell cannot be read; it gives the option that helps.
+        """
+        mark, form = self.mark(name), self.forms.get(name, "")
+        numbers, is_unreadable = column.numbers(mark, form)
+        if is_unreadable.any():
+            i = int(np.flatnonzero(is_unreadable)[0])
+            cell, noun = str(column.column.iloc[i]), cells.NOUNS.get(form, "numbers")
+            advice = problem("write a date" if noun == "dates" else "correct the cell")
+            advice = cells.mark_advice(cell, form) or advice
+            if len(cell) <= MAX_CHARACTERS and "," not in cell:  # --na a,b lists two values
+                advice += problem("treat as missing", na=[cell])
+            values = {"column": name, "noun": noun, "row": column.rows[i] + 1, "cell": cell}
+            raise errors.TableError(*problem("unreadable cell", **values), *advice)
+        if form == "grouped" and mark == "," and column.is_numeric and np.any(numbers % 1 > 0):
+            i = int(np.flatnonzero(numbers % 1 > 0)[0])
+            refuse("typed groups", column=name, row=column.rows[i] + 1, number=numbers[i])
+        if size_problem := cells.size_problem(column, mark, form):
+            raise errors.TableError(f"column {quoted(str(name))} ", *size_problem)
+        return numbers
 
     def read_domains(self, frame: Any) -> Array | None:
         """Return the domain of each row as text, None if it is missing; None without a column."""
         if self.domain not in frame.columns:
             return None
-        return Cells(frame[self.domain], self.na).texts(missing_text=[""])
+        return Cells(frame[self.domain], self.na).texts(missing=[""])
 
-    def read_labels(
-        self, frame: Any, classes: Iterable[Any] | None
-    ) -> tuple[Array, Array, Array | None]:
+    def read_labels(self, frame: Any, classes: Iterable[Any] | None) -> tuple[Array, Array, Any]:
         """Return the indices of rows with a target and a domain, and their targets and domains.
 
         Targets are floats, or class names as text. If ``classes`` are whole numbers, so is a cell
         such as "1.0". Domains are text; None without a domain column.
         """
         column, domains = Cells(frame[self.target], self.na), self.read_domains(frame)
+        labels = [*(classes or ())]
         if self.task == "regression":
-            y = self.read_numbers(column, self.target, np.arange(len(frame)))
-            has_labels = ~np.isnan(y)
+            y = self.read_numbers(column, self.target)
+        elif labels and all(isinstance(label, (int, np.integer)) for label in labels):
+            y = column.whole_numbers(self.mark(self.target))
         else:
-            labels = [*(classes or ())]
-            if labels and all(isinstance(label, (int, np.integer)) for label in labels):
-                y = column.whole_numbers(self.mark(self.target))
-            else:
-                y = column.texts([str(label) for label in labels])
-            has_labels = np.array([label is not None for label in y], dtype=bool)
+            y = column.texts([str(label) for label in labels])
+        has_labels = ~import_pandas().isna(y)
         if domains is not None:
-            has_labels &= np.array([name is not None for name in domains], dtype=bool)
+            has_labels &= ~import_pandas().isna(domains)
             domains = domains[has_labels].astype(str)
         y = y[has_labels] if self.task == "regression" else y[has_labels].astype(str)
         return np.flatnonzero(has_labels), y, domains
@@ -271,104 +253,87 @@ def check_table(
     Raises a TableError, or one ColumnError about all features that cannot be used.
     """
     for name, entries, choices in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
-        if isinstance(entries, str) or not set(entries) <= set(choices):
-            refuse("unsupported", value=Argument(name, entries), choices=", ".join(choices))
-    cells.check_mark(decimal)
+        is_valid = not isinstance(entries, str) and set(entries) <= {*choices}
+        check(is_valid, "unsupported", value=Argument(name, entries), choices=", ".join(choices))
     file = frame if isinstance(frame, OpenTable) else None
     frame, na = names.named_frame(frame) if file is None else None, tuple(map(str, na))
     column_names = list(frame.columns) if file is None else file.names
-    feature_names, notes = names.choose_features(
-        column_names,
-        target=target,
-        domain=domain,
-        weight=weight,
-        features=features,
-        drop=drop,
-        where=where,
-    )
+    roles = {"target": target, "domain": domain} | ({"weight": weight} if weight else {})
+    feature_names, notes = names.choose_features(column_names, roles, features, drop, where=where)
     if file is not None:
-        labels = [target, domain, *(() if weight is None else (weight,))]
-        (frame,) = file.frames([*feature_names, *labels])
+        (frame,) = file.frames([*feature_names, *roles.values()])
     schema = Schema((), (), target, domain, task, {}, na=na)
     domain_texts: Any = schema.read_domains(frame)
-    has_domain = np.array([text is not None for text in domain_texts], dtype=bool)
-    if not has_domain.any():
-        refuse("no values", role="domain", column=domain)
-    dropped_domains = _find_domains(drop_domains or (), domain_texts[has_domain], where)
+    has_domain = ~import_pandas().isna(domain_texts)
+    check(has_domain.any(), "no values", role="domain", column=domain)
+    domain_names = sorted({*domain_texts[has_domain]})
+    dropped_domains = names.split_names(drop_domains, domain_names) or []
+    unknown = [name for name in dropped_domains if name not in domain_names]
+    check(not unknown, "unknown domains", where=where, names=unknown, domains=domain_names)
     rows = np.flatnonzero(has_domain & ~np.isin(domain_texts, dropped_domains))
-    if not len(rows):
-        refuse("no rows left", where=where)
+    check(len(rows), "no rows left", where=where)
     columns = cells_of(frame, [*feature_names, target], na, rows)
     decimal, marks = cells.learn_marks(columns, decimal)
     schema = replace(schema, decimal=decimal, marks=marks)
-    task, form, y = learn_target(columns.pop(target), task, schema, rows)
+    task, form, y = learn_target(columns.pop(target), task, schema)
     has_target = ~import_pandas().isna(y)
-    if not has_target.any():
-        refuse("no values", role="target", column=target)
-    for role, has_label in (("target", has_target), ("domain", has_domain)):
-        if not has_label.all():
-            extent = f"{len(has_label) - has_label.sum()} of {len(has_label)}"
-            notes.append(f"{extent} rows have no {role} and are left out")
-    weights = None
+    check(has_target.any(), "no values", role="target", column=target)
+    is_used, weights = has_target, None
     if weight is not None:
-        weights = _read_weights(frame, weight, schema, rows[has_target])
-        if not weights.all():
-            extent = f"{np.sum(weights == 0)} of {len(weights)}"
-            notes.append(f"{extent} rows have the weight 0 and are left out")
-            has_target[has_target] = weights > 0
-            weights = weights[weights > 0]
-    if not has_target.all():
-        rows, y = rows[has_target], y[has_target]
+        (column,) = cells_of(frame, [weight], na, rows[has_target]).values()
+        weights = schema.read_numbers(column, weight)
+        for i in np.flatnonzero(~(weights >= 0)):
+            cell = "none" if np.isnan(weights[i]) else weights[i]
+            refuse("invalid weight", column=weight, row=column.rows[i] + 1, cell=cell)
+        check(weights.any(), "zero weights", column=weight)
+        is_used = has_target.copy()
+        is_used[has_target], weights = weights > 0, weights[weights > 0]
+    has_weight = is_used[has_target]
+    masks = {"no target": has_target, "no domain": has_domain, "the weight 0": has_weight}
+    for reason, mask in masks.items():
+        if n_rows := len(mask) - mask.sum():
+            notes.append(f"{n_rows} of {len(mask)} rows have {reason} and are left out")
+    if not is_used.all():
+        rows, y = rows[is_used], y[is_used]
         columns = cells_of(frame, feature_names, na, rows)
     y = y if task == "regression" else cells.as_labels(y)
     domains = cells.as_labels(domain_texts[rows])
     notes += _check_target(y, task, target)
     notes += _check_domains(domains, y, task, domain)
     schema = replace(schema, task=task, forms={target: form} if form else {})
-    schema, X = learn_features(
-        columns, schema, row_numbers=rows, dates=dates, auto_drop=auto_drop, notes=notes
-    )
-    if not schema.features:
-        refuse("no usable features", where=where, notes="; ".join(notes))
+    schema, X = learn_features(columns, schema, notes, dates=dates, auto_drop=auto_drop)
+    check(schema.features, "no usable features", where=where, notes="; ".join(notes))
     domain_codes = np.unique(domains, return_inverse=True)[1]
     schema = replace(schema, site_level=tuple(names.site_columns(X, domain_codes)))
-    notes += names.feature_notes(X, y, schema.site_level, domains)
+    if schema.site_level:
+        names_text = listed(schema.site_level, 20, ", ")
+        notes.append(describe("site level", names=names_text, n=domain_codes.max() + 1))
     groups = {"numeric": schema.numeric, "categorical": schema.categorical, "date": schema.dates}
-    lists = [
-        f"{k} features: {listed(v, MAX_LISTED_FEATURES, ', ')}" for k, v in groups.items() if v
-    ]
+    lists = [f"{k} features: {listed(v, MAX_LISTED, ', ')}" for k, v in groups.items() if v]
     notes.append("; ".join(lists))
     return Table(X, y, domains, schema, tuple(notes), weights, tuple(dropped_domains))
 
 
-def _read_weights(frame: Any, name: str, schema: Schema, rows: Array) -> Array:
-    """Return the weights of rows; raise a TableError if one is missing or negative."""
-    column = cells_of(frame, [name], schema.na, rows)[name]
-    weights = schema.read_numbers(column, name, rows)
-    if len(invalid_rows := np.flatnonzero(~(weights >= 0))):
-        cell, row = weights[invalid_rows[0]], rows[invalid_rows[0]] + 1
-        refuse("invalid weight", column=name, row=row, cell="none" if np.isnan(cell) else cell)
-    if not weights.any():
-        refuse("zero weights", column=name)
-    return weights
-
-
 def cells_of(
-    frame: Any, names: Sequence[str], na: Sequence[str] = (), rows: Array | None = None
+    frame: Any,
+    names: Sequence[str],
+    na: Sequence[str] = (),
+    rows: Array | None = None,
+    first_row: int = 0,
 ) -> dict[str, Cells]:
-    """Return the cells of columns, by name; ``rows`` selects rows by position."""
+    """Return the cells of columns, by name; see :meth:`Schema.prepare`."""
     all_rows = slice(None) if rows is None or len(rows) == len(frame) else rows
-    return {name: Cells(cells.plain(frame[name]).iloc[all_rows], na) for name in names}
+    row_numbers = first_row + (np.arange(len(frame)) if rows is None else rows)
+    return {n: Cells(cells.plain(frame[n]).iloc[all_rows], na, row_numbers) for n in names}
 
 
 def learn_features(
     columns: Mapping[str, Cells],
     schema: Schema,
+    notes: list[str],
     *,
-    row_numbers: Array,
     dates: Sequence[str] = (),
     auto_drop: bool = False,
-    notes: list[str],
 ) -> tuple[Schema, Any]:
     """Learn what the columns of a table contain; return the schema and the features.
 
@@ -378,92 +343,71 @@ def learn_features(
     used: dict[str, list[str]] = defaultdict(list)  # columns by kind
     noted: dict[str, list[str]] = defaultdict(list)  # columns by what a note says about them
     problems: dict[str, errors.MessageParts] = {}
-    forms, levels, latest_days = dict(schema.forms), dict(schema.levels), dict[str, str]()
+    forms, levels = dict(schema.forms), dict[str, list[str]]()
+    options = {"use_dates": bool(dates), "read_limits": auto_drop}
     for name, column in columns.items():
-        mark, is_constant, counts = schema.mark(name), False, Counter[str]()
-        kind, form, unmatched = cells.learn_kind(column, mark)
-        reason = cells.problem_of(kind, form, unmatched, mark, use_dates=bool(dates))
-        if auto_drop and (kind, form) == ("number", "") and cells.are_censored(unmatched, mark):
-            values, is_censored = column.numbers(mark, "")
-            if (n_cells := is_censored.sum()) <= np.isfinite(values).sum():
-                reason, form = None, "censored"
-                example = f"{name} ({n_cells} cells, such as {unmatched[0]!r})"
-                noted["with censored values, which are read as their limit"].append(example)
-        if reason is None and kind == "number":
-            values, _ = column.numbers(mark, form)
-            reason = cells.size_problem(values, row_numbers)
-            is_constant = np.nanmin(values) == np.nanmax(values)
-            form = form or ("grouped" if cells.has_point_groups(column, mark) else "")
-        elif reason is None and kind == "text":
-            counts.update(text for text in column.texts() if text is not None)
-            reason, is_constant = cells.text_problem(counts), len(counts) == 1
-        elif reason is None and kind == "date":
-            days, is_unreadable = column.days(form)
-            reason = problem("ambiguous dates") if is_unreadable.any() else None
-            is_constant, latest_days[name] = days.nunique() == 1, str(days.max())[:10]
-        if reason is not None:
+        mark = schema.mark(name)
+        kind, form, reason = cells.learn_column(column, mark, **options)
+        texts = column.texts() if kind == "text" else ()
+        counts = Counter(text for text in texts if text is not None)
+        if reason := reason or cells.text_problem(counts):
             problems[name] = reason
             continue
-        if kind == "empty" or is_constant:
-            noted[f"left out because they are {'constant' if is_constant else 'empty'}"] += [name]
+        values = column.numbers(mark, form)[0] if kind != "text" else [*counts]
+        if (n_values := import_pandas().Series(values).nunique()) <= 1:
+            noted[f"left out because they are {'constant' if n_values else 'empty'}"].append(name)
             continue
         used[kind].append(name)
         forms |= {name: form} if form else {}
-        levels |= {name: texts} if (texts := cells.spelled_levels(counts, schema.na)) else {}
-        if len(counts) > MAX_LEVELS:
-            extent = f"{name} ({len(counts)} in {counts.total()} rows)"
-            noted["with many categories, of which rare ones are pooled"].append(extent)
+        levels |= {name: spelled} if (spelled := cells.spelled_levels(counts, schema.na)) else {}
+        if form == "censored":
+            is_limit = column.numbers(mark)[1]
+            example = column.column[is_limit].iloc[0]
+            example = f"{name} ({is_limit.sum()} cells, such as {example!r})"
+            noted["with censored values, which are read as their limit"].append(example)
         elif form in FORM_NOTES:
             noted[FORM_NOTES[form]].append(name)
-        elif kind == "number" and (example := cells.rewritten_example(column, mark)):
-            noted["with decimal commas or thousands separators"].append(f"{name} ({example})")
+        elif kind == "number" and (text := column.special_number()):
+            example = f"{name} ({text!r} is {cells.number_in(text, mark):.15g})"
+            noted["with decimal commas or thousands separators"].append(example)
     if problems and not auto_drop:
         raise errors.ColumnError(problems)
     if problems:
         noted["left out because they cannot be used"] = list(problems)
-    latest_day = max((latest_days[name] for name in used["date"]), default="")
+    numeric, categorical = (tuple(used[k]) for k in ("number", "text"))
+    schema = replace(schema, numeric=numeric, categorical=categorical, forms=forms, levels=levels)
     if used["date"]:
+        days = [columns[name].numbers(schema.mark(name), forms[name])[0] for name in used["date"]]
+        latest_day = str(np.float64(max(map(np.nanmax, days))).astype("M8[D]"))
         age_note = f" (age on {latest_day})" if "age" in dates else ""
         noted[f"with dates, converted to {', '.join(dates)}{age_note}"] = used["date"]
+        dated: Any = {"dates": tuple(used["date"]), "date_parts": tuple(dates)}
+        schema = replace(schema, **dated, reference=latest_day)
     notes += [f"columns {text}: {', '.join(entries)}" for text, entries in noted.items()]
-    numeric, categorical, used_dates = (tuple(used[k]) for k in ("number", "text", "date"))
-    schema = replace(schema, numeric=numeric, categorical=categorical, forms=forms, levels=levels)
-    if used_dates:
-        schema = replace(schema, dates=used_dates, date_parts=tuple(dates), reference=latest_day)
-    return schema, schema.convert(columns, row_numbers)
+    return schema, schema.convert(columns)
 
 
-def learn_target(
-    column: Cells, task: str, schema: Schema, row_numbers: Array
-) -> tuple[str, str, Array]:
+def learn_target(column: Cells, task: str, schema: Schema) -> tuple[str, str, Array]:
     """Return the task, the form of the target's cells, and the targets; None or NaN if missing.
 
     Targets are floats, or class names as text. ``task`` is "auto" or the task.
     """
-    mark = schema.mark(schema.target)
-    kind, form, unmatched = cells.learn_kind(column, mark)
-    if kind == "date":
-        refuse("unusual target", target=schema.target, noun="dates")
-    if reason := cells.problem_of(kind, form, unmatched, mark):
-        subject = f"the target {quoted(str(schema.target))} "
-        raise errors.TableError(subject, *reason, ", or choose another target")
+    mark, target = schema.mark(schema.target), schema.target
+    kind, form, reason = cells.learn_column(column, mark)
+    check(kind != "date", "unusual target", target=target, noun="dates")
+    if reason:
+        subject, advice = f"the target {quoted(str(target))} ", ", or choose another target"
+        raise errors.TableError(subject, *reason, advice)
     values, _ = column.numbers(mark, form)
-    present_values = values[~np.isnan(values)]
     are_numbers = kind == "number" and not {*column.counts} <= {*cells.BOOLEANS}
-    if are_numbers:
-        replace(schema, forms={schema.target: form}).read_numbers(
-            column, schema.target, row_numbers
-        )
     if task == "auto":
-        is_continuous = are_numbers and is_quantity(present_values)
+        is_continuous = are_numbers and is_quantity(values[~np.isnan(values)])
         task = "regression" if is_continuous else "classification"
     if task == "regression":
-        if kind != "number":
-            refuse("text as target", target=schema.target, task="classification")
+        check(kind == "number", "text as target", target=target, task="classification")
         return task, form, values
-    if form:
-        refuse("unusual target", target=schema.target, noun=cells.NOUNS[form])
-    if are_numbers and np.all(present_values == np.round(present_values)):
+    check(form not in cells.NOUNS, "unusual target", target=target, noun=cells.NOUNS.get(form))
+    if are_numbers and np.array_equal(values, np.round(values), equal_nan=True):
         return task, "", column.whole_numbers(mark)
     return task, "", column.texts()
 
@@ -471,47 +415,27 @@ def learn_target(
 def _check_target(y: Array, task: str, name: str) -> list[str]:
     """Raise a TableError if targets cannot be used, and return notes on unusual classes."""
     classes, counts = np.unique(y, return_counts=True)
-    if len(classes) < 2:
-        noun = "value" if task == "regression" else "class"
-        value = f"{classes[0]:g}" if task == "regression" else quoted(str(classes[0]))[1:-1]
-        refuse("one class", target=name, noun=noun, value=value)
+    value = f"{classes[0]:g}" if task == "regression" else quoted(str(classes[0]))[1:-1]
+    noun = "value" if task == "regression" else "class"
+    check(len(classes) > 1, "one class", target=name, noun=noun, value=value)
     if task == "regression":
         return []
-    if len(classes) > max(MAX_CLASSES, len(y) // 3):
-        extent = {"n_classes": len(classes), "n_rows": len(y)}
-        refuse("many classes", target=name, task="regression", **extent)
-    subject = f"the target {name!r}"
+    extent = {"n_classes": len(classes), "n_rows": len(y)}
+    has_few_classes = len(classes) <= max(MAX_CLASSES, len(y) // 3)
+    check(has_few_classes, "many classes", target=name, task="regression", **extent)
     return [
-        f"{label!r} is a class of {subject}, with {n_rows} rows; if it means a missing value, add "
-        "it to na"
+        describe("missing word", label=label, target=name, n_rows=n_rows)
         for label, n_rows in zip(classes.tolist(), counts, strict=True)
         if label in cells.MISSING_WORDS
-    ] + names.similar_label_notes(classes, f"classes of {subject}")
-
-
-def _find_domains(entries: Sequence[str], domains: Array, where: str) -> list[str]:
-    """Return the domains in ``entries``, which may contain several names, separated by commas."""
-    domain_names = sorted({*domains.tolist()})
-    excluded_names = names.split_names([str(entry) for entry in entries], domain_names) or []
-    if unknown_names := [name for name in excluded_names if name not in domain_names]:
-        refuse("unknown domains", where=where, names=unknown_names, domains=domain_names)
-    return excluded_names
+    ] + names.similar_label_notes(classes, f"classes of the target {name!r}")
 
 
 def _check_domains(domains: Array, y: Array, task: str, column: str) -> list[str]:
-    """Raise a TableError if the domains cannot be used, and return notes on unusual domains."""
+    """Raise a TableError if the domains cannot be used, and return notes on similar names."""
     domain_names, domain_codes, sizes = np.unique(domains, return_inverse=True, return_counts=True)
-    if len(domain_names) < 2:
-        refuse("one domain", column=column, domain=str(domain_names[0]))
-    if len(domain_names) > 2 and sizes.max() == 1:
-        refuse("domain in every row", column=column)
-    notes = names.similar_label_notes(domain_names, f"domains of column {column!r}")
+    check(len(domain_names) > 1, "one domain", column=column, domain=str(domain_names[0]))
+    check(len(domain_names) == 2 or sizes.max() > 1, "domain in every row", column=column)
     if task == "classification":
         n_classes = [len(np.unique(y[domain_codes == k])) for k in range(len(domain_names))]
-        one_class_domains = [str(d) for d, n in zip(domain_names, n_classes, strict=True) if n == 1]
-        if len(one_class_domains) == len(domain_names):
-            refuse("one class per domain", column=column)
-        if one_class_domains:
-            listed_domains = errors.describe_names(one_class_domains)
-            notes.append(f"{ONE_CLASS_NOTE}, but not scored: {listed_domains}")
-    return notes
+        check(max(n_classes) > 1, "one class per domain", column=column)
+    return names.similar_label_notes(domain_names, f"domains of column {column!r}")

@@ -22,7 +22,7 @@ from domainwise import DomainContext, DomainEnsembleClassifier, DomainEnsembleRe
 from domainwise.base.inputs import Labels
 from domainwise.estimators.ensemble import members
 from domainwise.estimators.ensemble.context import DomainStatistics
-from domainwise.estimators.ensemble.held_out import member_weights
+from domainwise.estimators.ensemble.held_out import HeldOutScore, member_weights
 from domainwise.held_out.calibration.curves import equal_weights, fit_curve
 from domainwise.held_out.search import grids
 from domainwise.selection import LeaveDomainsOut
@@ -514,14 +514,14 @@ def many_rows(monkeypatch):
     sizes = replace(grids.ensemble_sizes(20_000), max_rows=np.inf, landmarks=(30, 50))
     monkeypatch.setattr(grids, "ENSEMBLE", (sizes,))
     monkeypatch.setattr(members, "KERNEL_ROWS", 60)
-    monkeypatch.setattr(members._Boosting, "histogram_rounds", 32)
+    monkeypatch.setattr(members._Boosting, "max_rounds", 32)
 
 
 def test_members_depend_on_the_number_of_rows():
     few, many = grids.ensemble_sizes(600), grids.ensemble_sizes(20_000)
     assert set(many.members) < set(few.members)
-    assert not few.boosting_leaves
-    assert not many.symmetric_depths
+    assert all("max_depth" in shape for shape in few.boosting["classes"])
+    assert all("max_leaf_nodes" in shape for shape in many.boosting["classes"])
     assert few.landmarks < many.landmarks < grids.ensemble_sizes(10**6).landmarks
     limits = [sizes.max_rows for sizes in grids.ENSEMBLE]
     assert limits == sorted(limits)
@@ -574,6 +574,33 @@ def test_the_number_of_rounds_is_chosen_from_a_single_fit(many_rows):
     for candidate, values in zip(batch, outputs, strict=True):
         fitted = kind.fit_candidate(data, candidate, train)
         np.testing.assert_allclose(values[:, 0], fitted.predict(X[test]), rtol=1e-5)
+
+
+class Constant(members.MemberType):
+    """Candidates that predict a constant."""
+
+    name, n_average, may_average_fewer = "constant", 2, True
+
+    def candidates(self, data):
+        return [{"value": 0.0}, {"value": 1.0}]
+
+    def outputs(self, data, train, test, batch, score):
+        return [np.full((len(test), 1), candidate["value"]) for candidate in batch]
+
+
+@pytest.mark.parametrize(("target", "chosen"), [(0.4, [0.0, 1.0]), (0.1, [0.0]), (0.9, [1.0])])
+def test_two_candidates_are_averaged_if_this_is_better_on_held_out_domains(target, chosen):
+    codes = np.repeat(np.arange(4), 5)
+    y = np.full(20, target)
+    labels = {"target": Labels(values=y[:, None]), "domain": Labels(codes, np.arange(4))}
+    data = members.MemberData(np.zeros((20, 1)), y, **labels)
+    splits = [(np.flatnonzero(codes != code), np.flatnonzero(codes == code)) for code in range(4)]
+    score = HeldOutScore(y, None, codes, 4, np.arange(20), None)
+    options = {"in_context": False, "n_jobs": None}
+    member, predictions = Constant().search(data, splits, score, "constant", **options)
+    assert [candidate["value"] for candidate in member.parameters] == chosen
+    within_targets = np.clip(np.mean(chosen), target, target)
+    np.testing.assert_allclose(predictions[:, 0], within_targets)
 
 
 def test_predictions_stay_within_what_held_out_domains_show_to_be_safe():

@@ -9,7 +9,6 @@ from sklearn.ensemble import (
     ExtraTreesRegressor,
     HistGradientBoostingRegressor,
 )
-from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor
 
 from domainwise import DomainEnsembleClassifier
 from domainwise.base.inputs import Labels
@@ -133,13 +132,13 @@ def test_candidates_are_compared_on_the_trees_of_scikit_learn(monkeypatch, n_cla
         np.arange(150, 200),
         {"min_samples_leaf": 5, "max_features": 1.0},
     )
-    monkeypatch.setattr(members, "COMPARED_TREES", 1)
+    monkeypatch.setattr(members, "COMPARED_TREES", 3)
     (values,) = kind.outputs(data, train, test, [candidate], None)
-    single = ExtraTreeClassifier if n_classes else ExtraTreeRegressor
+    forest_type = ExtraTreesClassifier if n_classes else ExtraTreesRegressor
     weights = None if options["class_weight"] is None else np.where(y[train] == 1, 3.0, 1.0)
-    tree = single(random_state=3, **candidate).fit(X[train], y[train], weights)
+    forest = forest_type(3, random_state=3, **candidate).fit(X[train], y[train], weights)
     if n_classes:
-        expected = np.log(np.maximum(tree.predict_proba(X[test]), MIN_PROBABILITY))
+        expected = np.log(np.maximum(forest.predict_proba(X[test]), MIN_PROBABILITY))
     else:
-        expected = tree.predict(X[test])[:, None]
+        expected = forest.predict(X[test])[:, None]
     np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)

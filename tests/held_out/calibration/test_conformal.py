@@ -18,6 +18,7 @@ from domainwise import SiteAdapter
 from domainwise.datasets import make_synthetic
 from domainwise.held_out.calibration.quantiles import (
     DomainQuantiles,
+    approximate_thresholds,
     needed_domains,
     reported_coverage,
     scores_by_class,
@@ -154,9 +155,35 @@ def test_approximate_thresholds_are_finite_and_nested(n_domains, seed):
     thresholds = [quantiles.threshold(c) for c in np.linspace(0.005, 0.999, 300)]
     assert np.isfinite(thresholds).all()
     assert (np.diff(thresholds) >= 0).all()
-    if n_domains >= 9:  # as without the rule for few domains, up to a coverage of K / (K + 1)
-        assert quantiles.threshold(0.9) == brute_threshold(scores, domains, 0.9)
-        assert quantiles.threshold(0.99) == scores.max()
+    # Without a guarantee, thresholds are never larger than with it.
+    for coverage in (0.5, 0.8, 0.9, 0.92):
+        assert quantiles.threshold(coverage) <= brute_threshold(scores, domains, coverage)
+
+
+def test_standard_errors_of_shares_are_those_over_domains():
+    """The threshold, computed for each candidate factor from the shares of all domains."""
+    rng = np.random.default_rng(3)
+    domains = np.repeat(np.arange(11), rng.integers(2, 30, 11))
+    scores = np.abs(rng.normal(size=len(domains))) * np.exp(rng.normal(size=11))[domains]
+    groups = [np.sort(scores[domains == code]) for code in range(11)]
+
+    def quantile(kept):
+        values, weights = (
+            np.concatenate(kept),
+            np.concatenate([[1 / len(g)] * len(g) for g in kept]),
+        )
+        order = np.argsort(values)
+        return values[order][np.searchsorted(np.cumsum(weights[order]), 0.9 * len(kept) - 1e-9)]
+
+    others = [quantile(groups[:code] + groups[code + 1 :]) for code in range(11)]
+    pairs = [*zip(groups, others, strict=True)]
+    candidates = {max(g / q, 1.0) for group, q in pairs for g in group}
+    for factor in sorted(candidates):
+        shares = [np.mean(g <= factor * q * (1 + 1e-12)) for g, q in pairs]
+        if np.mean(shares) - 0.5 * np.std(shares, ddof=1) / np.sqrt(11) >= 0.9 - 1e-9:
+            break
+    (threshold,) = approximate_thresholds([(g, np.ones(len(g))) for g in groups], np.array([0.9]))
+    assert threshold == pytest.approx(factor * quantile(groups))
 
 
 def test_a_perfect_model_has_a_small_threshold():
@@ -170,7 +197,9 @@ def test_a_perfect_model_has_a_small_threshold():
     assert quantiles.threshold(0.9) == 0.5  # the smallest positive score
 
 
-@pytest.mark.parametrize(("n_domains", "spread"), [(3, 0.3), (4, 0.0), (6, 0.5), (8, 0.2)])
+@pytest.mark.parametrize(
+    ("n_domains", "spread"), [(3, 0.3), (4, 0.0), (6, 0.5), (8, 0.2), (9, 0.2), (20, 0.3)]
+)
 def test_approximate_coverage_with_few_domains(n_domains, spread):
     """Residuals with a domain effect and a domain scale; 90 % of a new domain's are covered."""
     rng = np.random.default_rng(5)

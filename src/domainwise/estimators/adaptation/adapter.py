@@ -37,7 +37,6 @@ from domainwise.estimators.adaptation.corrections import (
 from domainwise.estimators.conformal import DomainMetaEstimator, fit_rows
 from domainwise.held_out.calibration.curves import Curve, class_columns, fit_domain_curve
 from domainwise.held_out.calibration.decisions import DecisionRule, Decisions
-from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.folds import domain_folds, without_rows
 from domainwise.held_out.scoring.measures import choose_measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import true_score_range
@@ -432,15 +431,7 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         scorer = corrections.outputs_score(self.scoring, classes, self._rule)
         self.domain_scores_ = corrections.domain_scores(source_outputs["plain"], scorer, n_domains)
         self.expected_score_ = expected_score(self.domain_scores_, 0, self.scoring)
-        self._quantiles = {
-            mode: DomainQuantiles.approximately(
-                corrections.nonconformity(held_out.outputs, held_out.y),
-                held_out.domain_codes,
-                held_out.weights,
-                are_probabilities=classes is not None,
-            )
-            for mode, held_out in source_outputs.items()
-        }
+        self._quantiles = {m: corrections.domain_quantiles(o) for m, o in source_outputs.items()}
         return self
 
     def _held_out_outputs(self, *args: Any) -> dict[str, Array]:

@@ -93,6 +93,16 @@ def nonconformity(outputs: Array, y: Array) -> Array:
     return np.asarray(1.0 - outputs[np.arange(len(y)), y])
 
 
+def domain_quantiles(held_out: SourceOutputs, *, guaranteed: bool = False) -> DomainQuantiles:
+    """Return quantiles of the nonconformity scores of held-out outputs."""
+    scores = nonconformity(held_out.outputs, held_out.y)
+    arguments = scores, held_out.domain_codes, held_out.weights
+    if guaranteed:
+        return DomainQuantiles.from_scores(*arguments)
+    are_probabilities = held_out.outputs.shape[1] > 1
+    return DomainQuantiles.approximately(*arguments, are_probabilities=are_probabilities)
+
+
 @dataclass(frozen=True)
 class Spread:
     """Variance of outputs within a domain, used to give less weight to labels of similar rows.

@@ -29,9 +29,10 @@ from domainwise.base.inputs import (
     rows_with_weight,
     validate_rows,
 )
-from domainwise.base.messages import ContextWarning, warn_caller
+from domainwise.base.messages import ContextWarning, listed, warn_caller
 from domainwise.base.signatures import arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
+from domainwise.estimators.adaptation.corrections import domain_quantiles
 from domainwise.estimators.conformal import calibration_split
 from domainwise.estimators.ensemble.batches import (
     Batch,
@@ -166,21 +167,18 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         named_score = replace(score, rows=score.rows[order], domain_codes=codes)
         self.held_out_ = named_score.held_out(weighting.plain, weighting.context, members)
         score = self._with_rule(score)
-        self._quantiles = {"plain": score.quantiles(weighting.plain)}
-        scores = score.scores(weighting.plain)
-        self.domain_scores_ = table.by_name(scores)
-        self.expected_score_ = expected_score(scores, self._seed, self.scoring)
+        mixes = [mix for mix in (weighting.plain, weighting.context) if mix is not None]
+        quantiles = [domain_quantiles(score.source_outputs(mix)) for mix in mixes]
+        self._quantiles = dict(zip(("plain", "context"), quantiles, strict=False))
+        scores = [table.by_name(score.scores(mix)) for mix in mixes]
+        expected_scores = [expected_score(values, self._seed, self.scoring) for values in scores]
+        self.domain_scores_, self.context_domain_scores_ = scores[0], scores[-1]
+        self.expected_score_, self.context_expected_score_ = expected_scores[0], expected_scores[-1]
         scored_domains = np.unique(score.domain_codes[score.rows])
         self.calibration_domains_ = self.domains_[np.sort(table.positions[scored_domains])]
         self.promise_ = promise(self.calibration, len(self.calibration_domains_))
-        self.context_domain_scores_ = self.domain_scores_
-        self.context_expected_score_ = self.expected_score_
         self._shares = self._plain_shares = self._source_range = None
         if weighting.context is not None:
-            self._quantiles["context"] = score.quantiles(weighting.context)
-            scores = score.scores(weighting.context)
-            self.context_domain_scores_ = table.by_name(scores)
-            self.context_expected_score_ = expected_score(scores, self._seed, self.scoring)
             domain_args = (table.domain.codes, table.domain.n_categories)
             columns = features.context.relative_features_
             self._source_range = SourceRange.of_sources(
@@ -189,58 +187,54 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             if score.classes is not None:
                 rows = problem.scores[True].rows
                 share_args = (score.domain_codes[rows], problem.context_domains)
-                mixes = (weighting.context_mix, weighting.plain_mix)
-                relative = [mix[rows] / self._source_shares for mix in mixes]
+                scored_mixes = (weighting.context_mix[rows], weighting.plain_mix[rows])
+                relative = [mix / self._source_shares for mix in scored_mixes]
                 self._shares = ShareRange.of_sources(relative[0], *share_args)
                 self._plain_shares = ShareRange.of_sources(relative[1], *share_args)
 
     def _calibrate(self, table: Table) -> None:
         """Calibrate prediction sets on domains that were not used for anything else."""
-        domains = table.domain.names[table.domain.codes]
         y, codes = self._encode_target(table.y), table.domain.codes
         score = replace(self._held_out_score(y, codes, np.arange(len(y))), weights=table.weights)
-        self._quantiles = {"plain": score.quantiles(self._predict(table.X, None), guaranteed=True)}
-        if self.uses_context:
+        for mode in self._quantiles:
+            domains = None if mode == "plain" else table.domain.names[codes]
             predictions = self._predict(table.X, domains)
-            self._quantiles["context"] = score.quantiles(predictions, guaranteed=True)
+            if is_classifier(self):  # classes that were not seen in fit have the last code
+                predictions = np.column_stack([predictions, np.zeros(len(y))])
+            outputs = score.source_outputs(predictions)
+            self._quantiles[mode] = domain_quantiles(outputs, guaranteed=True)
         self.calibration_domains_ = table.by_name(table.domain.names)
 
     def _member_types(self, sizes: EnsembleSizes) -> list[MemberType]:
         """Return a member type for each name or estimator in ``members``."""
-        member_types: list[MemberType] = []
         members: Any = sizes.members if isinstance(self.members, str) else self.members
-        for member in members:
-            if isinstance(member, str) and member in MEMBER_TYPES:
-                member_types.append(MEMBER_TYPES[member]())
-            elif (
-                isinstance(member, tuple)
-                and len(member) == 2
-                and hasattr(member[1], "fit")
-                and not isinstance(member[1], type)
-            ):
-                self._check_member(*member)
-                member_types.append(UserMember(str(member[0]), member[1]))
-            else:
-                raise ValueError(
-                    f"members contains {member!r}. Choose from {', '.join(MEMBER_TYPES)}, or pass "
-                    "your own estimators as (name, estimator) pairs."
-                )
-        member_names = [member_type.name for member_type in member_types]
-        if not member_names or len(set(member_names)) < len(member_names):
+        member_types = [self._member_type(member) for member in members]
+        names = {member_type.name for member_type in member_types}
+        if not names or len(names) < len(member_types):
             raise ValueError(
                 f"members must list at least one member, and each name once; got {self.members!r}"
             )
         return member_types
 
-    def _check_member(self, name: Any, estimator: Any) -> None:
-        """Refuse a regressor among classifiers, and a classifier among regressors."""
+    def _member_type(self, member: Any) -> MemberType:
+        """Return the type of a named member, or of a pair of a name and an estimator."""
+        if isinstance(member, str) and member in MEMBER_TYPES:
+            return MEMBER_TYPES[member]()
+        is_pair = isinstance(member, tuple) and len(member) == 2
+        name, estimator = member if is_pair else ("", None)
+        if not hasattr(estimator, "fit") or isinstance(estimator, type):
+            raise ValueError(
+                f"members contains {member!r}. Choose from {', '.join(MEMBER_TYPES)}, or pass your "
+                "own estimators as (name, estimator) pairs."
+            )
         needed_type, wrong_type = ("classifier", "regressor")[:: 1 if is_classifier(self) else -1]
-        has_tags = hasattr(estimator, "__sklearn_tags__")
-        if has_tags and estimator.__sklearn_tags__().estimator_type == wrong_type:
+        get_tags: Any = getattr(estimator, "__sklearn_tags__", None)
+        if get_tags is not None and get_tags().estimator_type == wrong_type:
             raise ValueError(
                 f"members contains {name!r}, a {type(estimator).__name__}, which is a "
                 f"{wrong_type}. Pass a {needed_type} to {type(self).__name__}."
             )
+        return UserMember(str(name), estimator)
 
     def _member_outputs(self, features: Array, *, in_context: bool) -> dict[str, Array]:
         """Return the predictions of all members that use context, or of all that do not."""
@@ -355,10 +349,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return self.on_target_scale(predictions)[: len(labeled_rows)]
 
     @property
-    def _source_shares(self) -> Array | float:
-        """Class frequencies of the source domains; 1 in models that older versions saved."""
-        counts = getattr(self, "_class_counts", None)
-        return 1.0 if counts is None else source_shares(counts)
+    def _source_shares(self) -> Array:
+        """Class frequencies of the source domains."""
+        return source_shares(self._class_counts)
 
     @property
     def feature_limits(self) -> Array:
@@ -395,20 +388,17 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
     def _warn_without_context(self, unusual_domains: OutlierByCode, domain: Labels) -> None:
         """Warn about unusual domains, which are predicted without context."""
-        domain_names = np.asarray(domain.names)
-        column_names = getattr(self, "feature_names_in_", None)
-        reasons = []
-        for code, outlier in list(unusual_domains.items())[:5]:
-            reason = "the shares of predicted classes are outside the range of the source domains"
-            if outlier is not None:
-                i = outlier.feature
-                reason = outlier.describe(i if column_names is None else column_names[i])
-            reasons.append(f"{domain_names[code]} ({reason})")
-        more_text = f" and {len(unusual_domains) - 5} more" if len(unusual_domains) > 5 else ""
+        columns = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        other_shares = "the shares of predicted classes are outside the range of the source domains"
+        reasons = {
+            code: other_shares if outlier is None else outlier.describe(columns[outlier.feature])
+            for code, outlier in unusual_domains.items()
+        }
+        names = [f"{domain.names[code]} ({reason})" for code, reason in reasons.items()]
         warn_caller(
-            f"Context was not used for these domains: {', '.join(reasons)}{more_text}. Their rows "
-            "were predicted one by one. Pass all rows of each domain together, check the units of "
-            "the columns, or omit sample_domain.",
+            f"Context was not used for these domains: {listed(names, 5, ', ')}. Their rows were "
+            "predicted one by one. Pass all rows of each domain together, check the units of the "
+            "columns, or omit sample_domain.",
             ContextWarning,
         )
 

@@ -34,6 +34,9 @@ class Moments:
     mean: Any
     squares: Any  #: sum of squared deviations from the mean
 
+    def __iter__(self) -> Iterator[Any]:
+        yield from (self.count, self.mean, self.squares)
+
     @classmethod
     def of_rows(
         cls, X: Any, group_codes: Any, n_groups: int, weights: Array | None = None
@@ -64,13 +67,11 @@ class Moments:
     @classmethod
     def stacked(cls, moments: Sequence[Moments]) -> Moments:
         """Concatenate the groups of several :class:`Moments` objects."""
-        arrays = zip(*((m.count, m.mean, m.squares) for m in moments), strict=True)
-        return cls(*map(np.concatenate, arrays))
+        return cls(*map(np.concatenate, zip(*moments, strict=True)))
 
     def by_group(self) -> list[Moments]:
         """Split into the moments of individual groups."""
-        arrays_by_group = zip(self.count, self.mean, self.squares, strict=True)
-        return [Moments(*(array[None] for array in arrays)) for arrays in arrays_by_group]
+        return [Moments(*(array[None] for array in arrays)) for arrays in zip(*self, strict=True)]
 
     @property
     def variance(self) -> Any:
@@ -121,10 +122,8 @@ def rows_moments(X: Any, weights: Array | None = None) -> tuple[Moments, Feature
     """Return the moments and ranges of all rows, on the host."""
     xp = namespace(X)
     group_codes = cast(as_type_of(np.zeros(len(X)), X), xp.int64)
-    device_moments = Moments.of_rows(cast(X, xp.float64), group_codes, 1, weights)
-    arrays = (device_moments.count, device_moments.mean, device_moments.squares)
-    moments = Moments(*map(to_host, arrays))
-    return moments, FeatureRanges.of_rows(X)
+    moments = Moments.of_rows(cast(X, xp.float64), group_codes, 1, weights)
+    return Moments(*map(to_host, moments)), FeatureRanges.of_rows(X)
 
 
 def source_limits(X: Array, domain_codes: Array, n_domains: int) -> Array:
@@ -228,8 +227,7 @@ class Part:
         row_moments = Moments(is_observed.astype(float), np.where(is_observed, Z, 0.0), zeros)
         moments_with_row = self.moments_without_last.merged(row_moments)
         is_in_part = np.isin(keys, self.keys)[:, None]
-        field_names = ("count", "mean", "squares")
-        pairs = ((getattr(self.moments, n), getattr(moments_with_row, n)) for n in field_names)
+        pairs = zip(self.moments, moments_with_row, strict=True)
         return Moments(*(np.where(is_in_part, *pair) for pair in pairs))
 
 
@@ -277,9 +275,7 @@ class Batch:
         """Return, for each row, the moments of the part with this index."""
         if self.parts:
             return self.parts[part_index].context_moments(Z, keys)
-        moments = self.moments
-        arrays = (moments.count, moments.mean, moments.squares)
-        return Moments(*(np.broadcast_to(array, Z.shape) for array in arrays))
+        return Moments(*(np.broadcast_to(array, Z.shape) for array in self.moments))
 
 
 def context_moments(
@@ -467,8 +463,8 @@ class SourceRange:
 
     def outlier(self, moments: Moments) -> Outlier | None:
         """Return the statistic that is farthest outside the range; None if all are inside."""
-        arrays = (a[:, self.features] for a in (moments.count, moments.mean, moments.squares))
-        statistics, counts = (array[..., 0, :] for array in _statistics(Moments(*arrays)))
+        checked = Moments(*(array[:, self.features] for array in moments))
+        statistics, counts = (array[..., 0, :] for array in _statistics(checked))
         counts = np.minimum(counts, self.sizes[-1])  # limits for larger batches are unknown
         summary = (self.mean, self.between, self.within, self.n_domains)
         z = _z_scores(statistics, counts, *summary)

@@ -178,7 +178,7 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
     >>> model = model.fit(heart.data, heart.target, sample_domain=heart.sample_domain)
     >>> low, high = model.expected_range_
     >>> print(f"balanced accuracy at one new hospital: {low:.1f} to {high:.1f}")
-    balanced accuracy at one new hospital: 0.5 to 0.9
+    balanced accuracy at one new hospital: 0.5 to 1.0
     >>> model.predict_proba(heart.data[:3]).shape
     (3, 2)
     """

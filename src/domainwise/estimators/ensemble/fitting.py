@@ -117,8 +117,7 @@ class Features:
 class Problem:
     """Everything that the search for members, their weights and the trust in context needs."""
 
-    title: str  #: name of the estimator, for progress lines
-    member_types: list[MemberType]
+    model: Any  #: the ensemble, with its arguments
     features: Features
     Z: Array  #: all standardized rows
     domain: Labels  #: domains of all rows
@@ -130,10 +129,6 @@ class Problem:
     scores: dict[bool, HeldOutScore]  #: with context, only for domains that allow it
     context_domains: Array  #: codes of the domains on which context is scored
     batch_size: int  #: typical number of rows in a source domain
-    seed: int
-    n_jobs: int | None
-    time_budget: float | None
-    verbose: int
 
 
 def prepare(model: Any, table: Table, y: Array, target: Labels) -> Problem:
@@ -141,53 +136,31 @@ def prepare(model: Any, table: Table, y: Array, target: Labels) -> Problem:
     domain, seed, features = table.domain, model._seed, Features.of_sources(table)
     Z = features.context._standardized(table.X)
     context_domains = model._domains_for_context(target, domain)
-    features_by_context = {False: features.plain(Z)}
+    X = {False: features.plain(Z)}
     if len(context_domains):
         moments = features.context._moments_of(Z, domain)
-        features_by_context[True] = features.in_context(
-            Z, features_by_context[False], domain.codes, moments
-        )
+        X[True] = features.in_context(Z, X[False], domain.codes, moments)
     if target.codes is not None:  # class weights refer to class codes
         target = Labels(target.codes, np.arange(target.n_categories))
-    training_rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), seed)
-    options = {"class_weight": model._code_weights(), "seed": seed, "weights": table.weights}
-    all_data = {
-        in_context: MemberData(
-            X, y, target=target, domain=domain, sizes=ensemble_sizes(len(y)), **options
-        )
-        for in_context, X in features_by_context.items()
-    }
-    data = {in_context: rows.at(training_rows) for in_context, rows in all_data.items()}
-    splits = held_out_splits(table.cv, data[False], table.rows[training_rows], seed)
+    rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), seed)
+    options: Any = {"target": target, "domain": domain, "weights": table.weights, "seed": seed}
+    options |= {"class_weight": model._code_weights(), "sizes": ensemble_sizes(len(y))}
+    final_data = {in_context: MemberData(X[in_context], y, **options) for in_context in X}
+    data = {in_context: final_data[in_context].at(rows) for in_context in X}
+    splits = held_out_splits(table.cv, data[False], table.rows[rows], seed)
     y, codes, weights = data[False].y, data[False].domain.codes, data[False].weights
     fewer_splits = splits
     if table.cv is None:
         fewer_splits = joined_splits(splits, y, target.codes is not None)
-    scored_rows = np.unique(np.concatenate([test for _, test in splits]))
-    context_rows = scored_rows[np.isin(codes[scored_rows], context_domains)]
-    rows_by_context = {False: scored_rows, True: context_rows}
-    return Problem(
-        type(model).__name__,
-        model._member_types(data[False].sizes),
-        features,
-        Z,
-        domain,
-        training_rows,
-        data,
-        all_data,
-        splits,
-        fewer_splits,
-        {
-            key: replace(model._held_out_score(y, codes, rows), weights=weights)
-            for key, rows in rows_by_context.items()
-        },
-        context_domains,
+    scored = np.unique(np.concatenate([test for _, test in splits]))
+    score = replace(model._held_out_score(y, codes, scored), weights=weights)
+    context_score = replace(score, rows=scored[np.isin(codes[scored], context_domains)])
+    scores, batch_size = (
+        {False: score, True: context_score},
         int(np.median(np.bincount(domain.codes))),
-        seed,
-        model.n_jobs,
-        model.time_budget,
-        model.verbose,
     )
+    data_args = (features, Z, domain, rows, data, final_data, splits, fewer_splits)
+    return Problem(model, *data_args, scores, context_domains, batch_size)
 
 
 def held_out_splits(cv: Any, data: MemberData, rows: Array, seed: int) -> list[Split]:
@@ -293,8 +266,8 @@ class Weighting:
 
 def search_members(problem: Problem) -> Search:
     """Choose candidates of each member type on held-out domains, while time remains."""
-    start = time.monotonic()
-    types = problem.member_types
+    start, model = time.monotonic(), problem.model
+    types, budget = model._member_types(problem.data[False].sizes), model.time_budget
     searches = [(t, t.name, False) for t in types]
     if len(problem.context_domains):
         searches += [(t, CONTEXT_PREFIX + t.name, True) for t in types if t.in_context]
@@ -305,7 +278,6 @@ def search_members(problem: Problem) -> Search:
         member_start = time.monotonic()
         # With context there are twice as many features, so a fit takes about twice as long.
         expected_seconds = member_start - start + 2 * seconds_by_name.get(kind.name, 0.0)
-        budget = problem.time_budget
         if candidates and budget is not None and expected_seconds > budget:
             dropped.append(name)
             continue
@@ -317,15 +289,15 @@ def search_members(problem: Problem) -> Search:
             problem.scores[in_context],
             name,
             in_context=in_context,
-            n_jobs=problem.n_jobs,
+            n_jobs=model.n_jobs,
         )
         candidates[name] = Candidate(kind, member, predictions)
         seconds = seconds_by_name[name] = time.monotonic() - member_start
-        if problem.verbose:
-            print(f"{problem.title}: compared {name} in {seconds:.1f} s", flush=True)
+        if model.verbose:
+            print(f"{type(model).__name__}: compared {name} in {seconds:.1f} s", flush=True)
     if dropped:
         warn_caller(
-            f"time_budget={problem.time_budget} s is too short to fit all members. These were "
+            f"time_budget={budget} s is too short to fit all members. These were "
             f"not fitted: {', '.join(dropped)}. Increase time_budget to fit them."
         )
     return Search(problem, candidates, dropped)
@@ -390,7 +362,7 @@ def learn_trust(weighting: Weighting) -> Trust | None:
         if search.candidates[n].member.in_context and weight > MIN_WEIGHT
     ]
     results_by_half = []
-    for held_out_domains, batches in samples.halves(problem.seed) if candidates else ():
+    for held_out_domains, batches in samples.halves(problem.model._seed) if candidates else ():
         is_held_out = np.isin(data.domain.codes, held_out_domains)
         train = data.sample(np.flatnonzero(~is_held_out), TRUST_TRAINING_ROWS)
         has_one_domain = len(np.unique(data.domain.codes[train])) < 2

@@ -17,7 +17,6 @@ from domainwise.estimators.adaptation.corrections import (
 )
 from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve
 from domainwise.held_out.calibration.decisions import DecisionRule
-from domainwise.held_out.calibration.quantiles import DomainQuantiles
 from domainwise.held_out.folds import Split, draw_rows
 from domainwise.held_out.scoring.predictions import HeldOut
 from domainwise.held_out.search.driver import outputs_by_row
@@ -186,22 +185,10 @@ class HeldOutScore:
             held_out_mixture[is_in_domain] = np.tensordot(other_weights, domain_predictions, 1)
         return dict(zip(predictions, weights.tolist(), strict=True)), mixture, held_out_mixture
 
-    def quantiles(self, predictions: Array, guaranteed: bool = False) -> DomainQuantiles:
-        """Return quantiles of nonconformity scores: 1 - p(true class), or absolute errors."""
-        y, predictions = self.y[self.rows], predictions[self.rows]
-        if self.classes is None:
-            scores = self.deviation * np.abs(y - predictions[:, 0])
-        else:
-            # A class that was not seen in fit has the last code and the probability 0.
-            all_probabilities = np.column_stack([predictions, np.zeros(len(y))])
-            scores = 1.0 - all_probabilities[np.arange(len(y)), y]
-        domain_codes = self.domain_codes[self.rows]
-        if guaranteed:
-            return DomainQuantiles.from_scores(scores, domain_codes, self._scored_weights)
-        are_probabilities, weights = self.classes is not None, self._scored_weights
-        return DomainQuantiles.approximately(
-            scores, domain_codes, weights, are_probabilities=are_probabilities
-        )
+    def source_outputs(self, predictions: Array) -> SourceOutputs:
+        """Return predictions for the scored rows, on the scale of the target."""
+        y, values = (self.on_target_scale(array[self.rows]) for array in (self.y, predictions))
+        return SourceOutputs(y, self.domain_codes[self.rows], values, weights=self._scored_weights)
 
     def held_out(
         self, plain: Array, context: Array | None, member_predictions: dict[str, Array]
@@ -223,11 +210,8 @@ class HeldOutScore:
 
         Undefined scores are NaN.
         """
-        y, values = (self.on_target_scale(array[self.rows]) for array in (self.y, predictions))
-        codes = self.domain_codes[self.rows]
-        outputs = SourceOutputs(y, codes, values, weights=self._scored_weights)
         score = outputs_score(self.scoring, self.classes, self.rule)
-        scores = domain_scores(outputs, score, self.n_domains)
+        scores = domain_scores(self.source_outputs(predictions), score, self.n_domains)
         if self.scoring is not None and np.isnan(scores).all():
             raise ValueError(
                 f"scoring={self.scoring!r} is not defined on any held-out domain, perhaps because "

@@ -9,7 +9,7 @@ To add a type, write a class and add it to ``_TYPES``; grids are in ``held_out/s
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -20,7 +20,6 @@ import numpy as np
 from sklearn import ensemble
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.tree import ExtraTreeRegressor
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import has_fit_parameter
 
@@ -141,6 +140,8 @@ class MemberType:
     #: Arguments that the candidates of a batch share; None puts each candidate in its own batch.
     shared_arguments: ClassVar[tuple[str, ...] | None] = None
     n_average: ClassVar[int] = 1
+    #: Whether fewer candidates are averaged if this is better on held-out domains.
+    may_average_fewer: ClassVar[bool] = False
     #: Maximum number of rows to which estimators are fitted; None for no limit.
     max_rows: ClassVar[int | None] = 20_000
     #: Whether fits are so slow that domains are held out in fewer groups.
@@ -171,8 +172,11 @@ class MemberType:
         race = Race() if score.scoring is None else None
         with one_thread():
             search_result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
-            assert search_result.held_out is not None
-            mean = search_result.held_out.mean(axis=0, dtype=np.float64)
+            values: Any = search_result.held_out
+            counts = range(1 if self.may_average_fewer else len(values), len(values) + 1)
+            means = [values[:n].mean(axis=0, dtype=np.float64) for n in counts]
+            scores = [np.nanmean(score.selection_scores(mean)) for mean in means]
+            mean, n_chosen = means[np.argmax(scores)], counts[np.argmax(scores)]
             curve = bounds = None
             if score.n_classes:
                 curve = score.curve(mean)
@@ -180,7 +184,8 @@ class MemberType:
             else:
                 bounds, predictions = score.safe_bounds(mean)
         output_settings = (score.n_classes, self.clip, curve, bounds)
-        return Member(name, in_context, search_result.chosen, [], *output_settings), predictions
+        chosen = search_result.chosen[:n_chosen]
+        return Member(name, in_context, chosen, [], *output_settings), predictions
 
     def fit_member(self, member: Member, data: dict[bool, MemberData]) -> Member:
         """Fit the selected candidates to all rows, given without and with context."""
@@ -317,20 +322,15 @@ class _ExtraTrees(MemberType):
         # For classes coded as 0 and 1, regression trees have the same splits as classification
         # trees, because the variance is half the Gini impurity. They take half as long to fit.
         rows = data.sample(train, self.max_rows)
-        X, X_test = (data.X[indices].astype(np.float32) for indices in (rows, test))
-        y = data.y[rows].astype(np.float64)[:, None]
-        sample_weight = data.row_weights(rows, with_classes=True)
+        arguments = {"n_estimators": COMPARED_TREES, "random_state": data.seed}
         batch_outputs = []
         for candidate in batch:
-            output_sum = np.zeros(len(test))
-            for i in range(COMPARED_TREES):
-                tree = ExtraTreeRegressor(**candidate, random_state=data.seed + i)
-                tree.fit(X, y, sample_weight, check_input=False)
-                output_sum += tree.predict(X_test, check_input=False)
-            mean_outputs = (output_sum / COMPARED_TREES)[:, None]
+            forest = ensemble.ExtraTreesRegressor(**arguments, **candidate)
+            forest.fit(data.X[rows], data.y[rows], data.row_weights(rows, with_classes=True))
+            values = forest.predict(data.X[test])[:, None]
             if data.n_classes:
-                mean_outputs = log_probabilities(np.hstack([1.0 - mean_outputs, mean_outputs]))
-            batch_outputs.append(mean_outputs.astype(np.float32))
+                values = log_probabilities(np.hstack([1.0 - values, values]))
+            batch_outputs.append(values.astype(np.float32))
         return batch_outputs
 
     def fit_candidate(self, data: Any, candidate: Candidate, rows: Array) -> Any:
@@ -349,29 +349,46 @@ class _Boosting(MemberType):
     """
 
     name, path, max_rows, expensive = "boosting", "max_iter", None, True
+    n_average, may_average_fewer = 2, True  #: shapes of trees
     shared_arguments: ClassVar[tuple[str, ...]] = ("max_depth", "max_leaf_nodes")
-    #: Largest numbers of rounds for symmetric trees, and for HistGradientBoosting.
-    max_rounds: ClassVar[int] = 120
-    histogram_rounds: ClassVar[int] = 100
+    max_rounds: ClassVar[int] = 120  #: largest number of rounds for all shapes of trees
     settings: ClassVar[Candidate] = {}  #: arguments that all candidates share
 
     def candidates(self, data: Any) -> list[Candidate]:
-        round_counts = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]
-        candidates = grid(max_depth=data.sizes.symmetric_depths, max_iter=round_counts)
-        round_counts = [max(2, self.histogram_rounds // divisor) for divisor in (8, 4, 2, 1)]
-        for leaves, rate in data.sizes.boosting_leaves.items():
-            candidates += grid(max_leaf_nodes=[leaves], learning_rate=[rate], max_iter=round_counts)
+        candidates = [
+            {**shape, self.path: max(2, min(shape[self.path], self.max_rounds) // divisor)}
+            for shape in self.shapes(data)
+            for divisor in (8, 4, 2, 1)
+        ]
         most_rounds = max((2 * hint[self.path] for hint in data.hints), default=np.inf)
         candidates = [c for c in candidates if c[self.path] <= most_rounds]
-        return restrict(candidates, data.hints, self.shared_arguments)
+        # With context, boosting takes twice as long, and one shape fewer is compared.
+        hints = data.hints[: max(1, len(self.shapes(data)) - 1)]
+        return restrict(candidates, hints, self.shared_arguments)
+
+    def shapes(self, data: Any) -> Sequence[Mapping[str, Any]]:
+        """Return the shapes of trees to compare, with the largest number of rounds for each."""
+        shapes: Sequence[Mapping[str, Any]]
+        shapes = data.sizes.boosting["classes" if data.n_classes else "numbers"]
+        return shapes
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         model = self.fit_candidate(data, batch[-1], data.sample(train, self.max_rows))
-        stage_outputs = staged_outputs(model, data.X[test], [c[self.path] for c in batch])
+        stages = self.stages(model, data.X[test], [c[self.path] for c in batch])
         if data.n_classes:
             classes, n_classes = model.classes_, data.n_classes
-            stage_outputs = (decision_outputs(v, classes, n_classes) for v in stage_outputs)
-        return [values.astype(np.float32) for values in stage_outputs]
+            stages = (decision_outputs(values, classes, n_classes) for values in stages)
+        return [values.astype(np.float32) for values in stages]
+
+    def stages(self, model: Any, X: Array, round_counts: Sequence[int]) -> Iterator[Array]:
+        """Yield decision values or predictions after each of these numbers of rounds."""
+        if hasattr(model, "staged"):
+            yield from model.staged(X, set(round_counts))
+            return
+        stages = getattr(model, "staged_decision_function", None) or model.staged_predict
+        for n_rounds, values in enumerate(stages(X), 1):
+            if n_rounds in round_counts:
+                yield values.reshape(len(values), -1).copy()
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         arguments = {"random_state": data.seed, **self.settings, **candidate}
@@ -383,54 +400,32 @@ class _Boosting(MemberType):
         return model_type(**arguments)
 
 
-def staged_outputs(model: Any, X: Array, round_counts: Sequence[int]) -> Iterator[Array]:
-    """Yield decision values or predictions of a boosting model after each of these rounds."""
-    if hasattr(model, "staged"):
-        yield from model.staged(X, set(round_counts))
-        return
-    stages = getattr(model, "staged_decision_function", None) or model.staged_predict
-    for n_rounds, values in enumerate(stages(X), 1):
-        if n_rounds in round_counts:
-            yield values.reshape(len(values), -1).copy()
-
-
-@dataclass(frozen=True)
-class _Rounds:
-    """A boosting model from another package that predicts with its first rounds only."""
-
-    model: Any
-    predict_arguments: dict[str, int]  #: the argument that sets the number of rounds
-
-    @property
-    def classes_(self) -> Array:
-        return np.asarray(self.model.classes_)
-
-    def predict(self, X: Array) -> Array:
-        return np.asarray(self.model.predict(X, **self.predict_arguments))
-
-    def predict_proba(self, X: Array) -> Array:
-        return np.asarray(self.model.predict_proba(X, **self.predict_arguments))
-
-
 class _OtherBoosting(_Boosting):
     """Gradient boosting from a package that the ``boosting`` extra installs."""
 
     rounds_argument: ClassVar[str]  #: argument of predict that sets the number of rounds
     sizes: ClassVar[tuple[int, ...]]  #: sizes of trees
+    model_types: ClassVar[tuple[str, str]]  #: names of the regressor and the classifier
 
     def __init__(self) -> None:
         with needs_extra(f"the member {self.name!r}", "boosting"):
             import_module(self.name)
 
-    def candidates(self, data: Any) -> list[Candidate]:
-        round_counts = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]
-        candidates = grid(**{self.shared_arguments[0]: self.sizes, self.path: round_counts})
-        return restrict(candidates, data.hints, self.shared_arguments)
+    def shapes(self, data: Any) -> list[Candidate]:
+        """Return the sizes of trees to compare, with the largest number of rounds."""
+        return [{self.shared_arguments[0]: n, self.path: self.max_rounds} for n in self.sizes]
 
-    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        full_model = self.fit_candidate(data, batch[-1], data.sample(train, self.max_rows))
-        models = (_Rounds(full_model, {self.rounds_argument: c[self.path]}) for c in batch)
-        return [score.outcome(model, data.X[test], data.y[test]) for model in models]
+    def stages(self, model: Any, X: Array, round_counts: Sequence[int]) -> Iterator[Array]:
+        """Yield log-probabilities or predictions after each of these numbers of rounds."""
+        predict = getattr(model, "predict_proba", model.predict)
+        for n_rounds in round_counts:
+            values = np.asarray(predict(X, **{self.rounds_argument: n_rounds}))
+            yield values[:, None] if values.ndim == 1 else log_probabilities(values)
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        model_type = getattr(import_module(self.name), self.model_types[data.n_classes > 0])
+        options = {"random_state": data.seed, "learning_rate": 0.1, **self.settings}
+        return model_type(**options, **candidate)
 
 
 class _LightGBM(_OtherBoosting):
@@ -438,14 +433,8 @@ class _LightGBM(_OtherBoosting):
 
     name, path, rounds_argument = "lightgbm", "n_estimators", "num_iteration"
     shared_arguments, sizes = ("num_leaves",), (4, 16)
-    settings: ClassVar[Candidate] = {"reg_lambda": 1.0}
-
-    def estimator(self, data: Any, candidate: Candidate) -> Any:
-        import lightgbm
-
-        model_type = lightgbm.LGBMClassifier if data.n_classes else lightgbm.LGBMRegressor
-        fixed_args = {"n_jobs": 1, "verbose": -1, "random_state": data.seed, "deterministic": True}
-        return model_type(**{**fixed_args, **self.settings, **candidate})
+    model_types = ("LGBMRegressor", "LGBMClassifier")
+    settings: ClassVar = {"reg_lambda": 1.0, "n_jobs": 1, "verbose": -1, "deterministic": True}
 
 
 class _CatBoost(_OtherBoosting):
@@ -453,14 +442,8 @@ class _CatBoost(_OtherBoosting):
 
     name, path, rounds_argument = "catboost", "iterations", "ntree_end"
     shared_arguments, sizes = ("depth",), (2, 6)
-    settings: ClassVar[Candidate] = {"learning_rate": 0.1}
-
-    def estimator(self, data: Any, candidate: Candidate) -> Any:
-        import catboost
-
-        model_type = catboost.CatBoostClassifier if data.n_classes else catboost.CatBoostRegressor
-        fixed_args: Candidate = {"thread_count": 1, "verbose": 0, "allow_writing_files": False}
-        return model_type(**fixed_args, random_seed=data.seed, **self.settings, **candidate)
+    model_types = ("CatBoostRegressor", "CatBoostClassifier")
+    settings: ClassVar = {"thread_count": 1, "verbose": 0, "allow_writing_files": False}
 
 
 class _InvariantSVM(MemberType):
@@ -507,14 +490,11 @@ class _InvariantRidge(MemberType):
             return super().search(data, splits, score, name, **options)
         if not data.hints:
             rows = data.sample(np.arange(len(data.X)), KERNEL_ROWS)
-            sample = data.at(rows)
-            sample = replace(sample, X=soft_clip(sample.X, self.clip))
             sets = (tuple(np.flatnonzero(np.isin(rows, indices)) for indices in s) for s in splits)
-            sample_splits: list[Any] = [s for s in sets if len(s[0]) and len(s[1])]
-            rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
-            with one_thread():
-                chosen = search(self, sample, sample_splits, score.take(rows), rule).chosen
-            data = replace(data, hints=chosen)
+            used_splits: list[Any] = [s for s in sets if len(s[0]) and len(s[1])]
+            sample, sample_score = data.at(rows), score.take(rows)
+            member, _ = super().search(sample, used_splits, sample_score, name, **options)
+            data = replace(data, hints=member.parameters)
         kernels = list(dict.fromkeys((c["kernel"], c["gamma"]) for c in data.hints))[:n_kernels]
         hints = [c for c in data.hints if (c["kernel"], c["gamma"]) in kernels]
         return super().search(replace(data, hints=hints), splits, score, name, **options)
@@ -582,18 +562,13 @@ def restrict(
     """
 
     def distance(reference: Candidate, candidate: Candidate) -> float:
-        return sum(
-            abs(float(np.log(candidate[name] / reference[name])))
-            if name == "gamma"
-            else 1e3 * (candidate.get(name) != reference.get(name))
-            for name in names
-        )
+        ratio = candidate.get("gamma", 1.0) / reference.get("gamma", 1.0)
+        n_different = sum(candidate.get(n) != reference.get(n) for n in names if n != "gamma")
+        return abs(float(np.log(ratio))) + 1e3 * n_different
 
     closest_candidates = [min(candidates, key=partial(distance, reference)) for reference in chosen]
-    allowed_values = [
-        {name: candidate.get(name) for name in names} for candidate in closest_candidates
-    ]
-    return [c for c in candidates if not chosen or {n: c.get(n) for n in names} in allowed_values]
+    allowed_values = [[candidate.get(name) for name in names] for candidate in closest_candidates]
+    return [c for c in candidates if not chosen or [c.get(n) for n in names] in allowed_values]
 
 
 _TYPES = (_Linear, _Boosting, _ExtraTrees, _InvariantRidge, _InvariantSVM, _LightGBM, _CatBoost)

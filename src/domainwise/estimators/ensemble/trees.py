@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.tree import ExtraTreeRegressor
 
 from domainwise.base.arrays import Array
+from domainwise.base.signatures import arguments
 
 FOREST_TYPES = (ExtraTreesClassifier, ExtraTreesRegressor)
 INVALID_TREE = "a tree refers to nodes, features or values that do not exist"
@@ -129,6 +131,7 @@ MAX_SPLIT_ROWS = 2000
 MAX_SPLIT_FEATURES = 24
 
 
+@arguments
 class SymmetricBoosting(BaseEstimator, ABC):
     """Base class of the boosting classifier and regressor.
 
@@ -149,22 +152,12 @@ class SymmetricBoosting(BaseEstimator, ABC):
         that trees differ.
     """
 
-    def __init__(
-        self,
-        max_iter: int = 120,
-        *,
-        max_depth: int = 4,
-        learning_rate: float = 0.1,
-        l2_regularization: float = 3.0,
-        max_bins: int = 32,
-        random_state: int = 0,
-    ) -> None:
-        self.max_iter = max_iter
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.l2_regularization = l2_regularization
-        self.max_bins = max_bins
-        self.random_state = random_state
+    max_iter: int = field(default=120, kw_only=False)
+    max_depth: int = 4
+    learning_rate: float = 0.1
+    l2_regularization: float = 3.0
+    max_bins: int = 32
+    random_state: int = 0
 
     def _fit(self, X: Array, target: Array, sample_weight: Array | None, start: Array) -> None:
         """Fit trees one after the other, each to the residuals (negative gradients of the loss).

@@ -199,9 +199,8 @@ class DomainScoresDisplay(style.Display):
         """
         highlighted_names = list(highlight or self.scores)
         style.check_known(highlighted_names, self.scores, "highlight")
-        first_scores, sign = self.scores[highlighted_names[0]], 1 if self.greater_is_better else -1
-        sort_keys = {d: np.nan_to_num(sign * s, nan=np.inf) for d, s in first_scores.items()}
-        self.order_ = sorted(sort_keys, key=lambda domain: sort_keys[domain])
+        first_scores = self.scores[highlighted_names[0]]
+        self.order_ = self._order(first_scores, self.greater_is_better)
         n_domains = len(self.order_)
         heights = -np.arange(n_domains, dtype=np.float64)
         ax = style.axes_for(ax, 7.2, 1.3 + 0.34 * n_domains)
@@ -222,10 +221,8 @@ class DomainScoresDisplay(style.Display):
         ax.set_yticks(heights, [style.short(domain) + suffixes[domain] for domain in self.order_])
         if n_domains > 1:
             ax.axhspan(-0.5, 0.5, color=style.ACCENT, alpha=0.12, linewidth=0)
-            ax.get_yticklabels()[0].set(fontweight="bold", color=style.ACCENT)
         ax.set_ylim(0.4 - n_domains, 0.6)
-        direction = "larger" if self.greater_is_better else "smaller"
-        ax.set_xlabel(f"{self.label} ({direction} is better)")
+        self._label_scores(ax, self.label, self.greater_is_better, n_domains)
         return self._finish(ax, n_columns=6, reverse=True)
 
 

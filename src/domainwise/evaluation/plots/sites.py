@@ -506,10 +506,8 @@ class ForestDisplay(style.Display):
         display : ForestDisplay
             The same object, with ``ax_`` and ``figure_``.
         """
-        sign = 1 if self.greater_is_better else -1
         self._format = style.number_format(self.scores.values(), self.intervals.values())
-        keys = {name: np.nan_to_num(sign * s, nan=np.inf) for name, s in self.scores.items()}
-        self.order_ = sorted(keys, key=lambda name: keys[name])
+        self.order_ = self._order(self.scores, self.greater_is_better)
         rows: list[Sequence[Any]] = [[name] for name in self.order_]
         if len(rows) > MAX_SITES:
             middle = self.order_[N_EXTREME:-N_EXTREME]
@@ -549,8 +547,7 @@ class ForestDisplay(style.Display):
             y -= 1
         ax.set_yticks(heights, labels)
         ax.set_ylim(y + 0.4, 1.4)
-        if len(rows) > 1:
-            ax.get_yticklabels()[0].set(color=style.ACCENT, fontweight="bold")
+        self._label_scores(ax, self.label, self.greater_is_better, len(rows))
         right = ax.secondary_yaxis("right")
         heading = " · ".join(filter(None, ("score (95 %)", self.notes_label)))
         right.set_yticks([1.0, *heights], [heading, *texts])
@@ -558,8 +555,6 @@ class ForestDisplay(style.Display):
         right.spines["right"].set_visible(False)
         ax.tick_params(axis="y", length=0)
         ax.spines[["left", "top", "right"]].set_visible(False)
-        direction = "larger" if self.greater_is_better else "smaller"
-        ax.set_xlabel(f"{self.label} ({direction} is better)")
         return self._finish(ax)
 
     def _text(self, score: float, ends: Ends | None, note: str) -> str:

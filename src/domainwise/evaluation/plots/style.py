@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -71,6 +71,19 @@ class Display:
 
     ax_: axes.Axes
     figure_: figure.Figure
+
+    def _order(self, scores: Mapping[Any, float], greater_is_better: bool) -> list[Any]:
+        """Names from the worst to the best score; those without a score are last."""
+        sign = 1 if greater_is_better else -1
+        keys = {name: np.nan_to_num(sign * s, nan=np.inf) for name, s in scores.items()}
+        return sorted(keys, key=lambda name: keys[name])
+
+    def _label_scores(self, ax: Any, label: str, greater_is_better: bool, n_names: int) -> None:
+        """Label the axis of scores, and mark the worst of several names, which is the first."""
+        direction = "larger" if greater_is_better else "smaller"
+        ax.set_xlabel(f"{label} ({direction} is better)")
+        if n_names > 1:
+            ax.get_yticklabels()[0].set(color=ACCENT, fontweight="bold")
 
     def _finish(
         self, ax: Any, *, n_columns: int = 3, title: str | None = None, reverse: bool = False

@@ -49,17 +49,13 @@ def equal_weights(domain_codes: Array, sample_weight: Array | None = None) -> Ar
 
 
 def fit_curve(
-    values: Array,
-    class_codes: Array,
-    weights: Array,
-    *,
-    sample_weight: Array | None = None,
+    values: Array, class_codes: Array, weights: Array, *, sample_weight: Array | None = None
 ) -> tuple[Curve, float]:
     """Fit a curve by penalized maximum likelihood, and return it with its weighted log loss.
 
-    ``values``, of shape (n, n_classes), are log-probabilities or decision values. If the values
-    predict worse than the class shares, the curve returns the shares for every row.
-    ``weights`` are those of :func:`equal_weights`; ``sample_weight`` says how often rows count.
+    ``values``, of shape (n, n_classes), are log-probabilities or decision values. If they predict
+    worse than the class shares, the curve returns the shares for every row. ``weights`` are those
+    of :func:`equal_weights`; ``sample_weight`` says how often rows count.
     """
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()

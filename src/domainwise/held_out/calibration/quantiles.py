@@ -25,11 +25,12 @@ from domainwise.held_out.scoring.predictions import Outputs, codes_of
 TOLERANCE = 1e-9
 #: The coverage in reports.
 REPORTED_COVERAGE = 0.9
-#: Numbers of domains for which the rule for few domains is used: below, there is no threshold for
-#: large coverages, and above, the quantiles are finite for a coverage of 90 %.
+#: Numbers of domains that are called few. Approximate thresholds need at least the first of them;
+#: with more than the last, guaranteed ones are finite for a coverage of 90 %.
 FEW_DOMAINS = range(3, 9)
-#: Scores per domain from which the rule for few domains is computed, and the largest finite score.
-MAX_SCORES, LARGEST = 500, 1e300
+#: Numbers of scores per domain, and of all domains, from which approximate thresholds are computed,
+#: and the largest finite score.
+MAX_SCORES, MAX_ALL_SCORES, LARGEST = 500, 50_000, 1e300
 #: Thresholds are stored for coverages of 1 / COVERAGE_STEPS, 2 / COVERAGE_STEPS, and so on.
 COVERAGE_STEPS = 100
 
@@ -102,29 +103,24 @@ class DomainQuantiles(Thresholds):
     ) -> DomainQuantiles:
         """Create quantiles that are finite from three domains on, without a guarantee.
 
-        With three to eight domains, thresholds are at most those of :func:`few_domain_thresholds`;
-        with more, a coverage that would need even more domains gets the largest score.
-        ``are_probabilities`` tells whether scores are 1 - p; they are then scaled as -log(p).
+        Thresholds are at most those of :func:`approximate_thresholds`. ``are_probabilities`` tells
+        whether scores are 1 - p; they are then scaled as -log(p).
         """
         quantiles = cls.from_scores(scores, domains, weights)
-        n, scores = quantiles.n_domains, np.nan_to_num(scores, nan=np.inf)
-        coverages = np.arange(1, COVERAGE_STEPS + 1) / COVERAGE_STEPS
-        if n < FEW_DOMAINS[0]:
+        if quantiles.n_domains < FEW_DOMAINS[0]:
             return quantiles
-        if n in FEW_DOMAINS:
-            if are_probabilities:
-                with np.errstate(divide="ignore"):
-                    scores = -np.log1p(-scores)
-            weights = np.ones(len(scores)) if weights is None else weights
-            order = np.argsort(scores, kind="stable")
-            rows_by_domain = [order[domains[order] == domain] for domain in np.unique(domains)]
-            groups = [(scores[rows], weights[rows]) for rows in rows_by_domain]
-            thresholds = few_domain_thresholds(groups, coverages)
-            if are_probabilities:
-                thresholds = -np.expm1(-thresholds)
-        else:
-            is_finite = coverages * (n + 1) <= n + TOLERANCE
-            thresholds = np.where(is_finite, np.inf, quantiles.scores[-1])
+        scores = np.nan_to_num(scores, nan=np.inf)
+        if are_probabilities:
+            with np.errstate(divide="ignore"):
+                scores = -np.log1p(-scores)
+        weights = np.ones(len(scores)) if weights is None else weights
+        order = np.argsort(scores, kind="stable")
+        rows_by_domain = [order[domains[order] == domain] for domain in np.unique(domains)]
+        groups = [(scores[rows], weights[rows]) for rows in rows_by_domain]
+        coverages = np.arange(1, COVERAGE_STEPS + 1) / COVERAGE_STEPS
+        thresholds = approximate_thresholds(groups, coverages)
+        if are_probabilities:
+            thresholds = -np.expm1(-thresholds)
         return replace(quantiles, approximate=thresholds)
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
@@ -151,8 +147,8 @@ def warn_few_domains(coverage: float, n_domains: int, needed: str) -> None:
     )
 
 
-def few_domain_thresholds(groups: Sequence[tuple[Array, Array]], coverages: Array) -> Array:
-    """Return approximate thresholds from a few domains, for each coverage (theory 16.2).
+def approximate_thresholds(groups: Sequence[tuple[Array, Array]], coverages: Array) -> Array:
+    """Return approximate thresholds for each coverage (theory 16.2).
 
     ``groups`` contains the scores of each domain, ascending, and the weights of its rows. The
     quantile of all scores is multiplied by the smallest factor of at least 1 for which the other
@@ -160,13 +156,18 @@ def few_domain_thresholds(groups: Sequence[tuple[Array, Array]], coverages: Arra
     standard error.
     """
     # Evenly spaced scores, with the largest one, represent a domain with many rows.
-    spaced = [evenly_spaced(len(scores), MAX_SCORES) for scores, _ in groups]
+    n_domains = len(groups)
+    n_most = min(MAX_SCORES, max(MAX_ALL_SCORES // n_domains, 10))
+    spaced = [evenly_spaced(len(scores), n_most) for scores, _ in groups]
     pairs = [(group[0][i], group[1][i]) for group, i in zip(groups, spaced, strict=True)]
-    n_domains, codes = len(groups), np.repeat(np.arange(len(groups)), [len(i) for i in spaced])
+    codes = np.repeat(np.arange(n_domains), [len(i) for i in spaced])
     scores = np.minimum(np.concatenate([scores for scores, _ in pairs]), LARGEST)
+    # Each domain's share of scores up to and including a score.
+    shares = np.concatenate([np.cumsum(weights) / weights.sum() for _, weights in pairs])
     weights = np.concatenate([weights / weights.sum() for _, weights in pairs])
     order = np.argsort(scores, kind="stable")
-    codes, scores, weights = codes[order], scores[order], weights[order]
+    codes, scores, weights, shares = codes[order], scores[order], weights[order], shares[order]
+    squares = shares**2 - (shares - weights) ** 2  # what a score adds to the square of its share
     smallest = min(scores[scores > 0], default=1.0)
 
     def quantiles(is_kept: Array) -> Array:
@@ -180,12 +181,13 @@ def few_domain_thresholds(groups: Sequence[tuple[Array, Array]], coverages: Arra
     for i, coverage in enumerate(coverages):
         factors = np.maximum(scores / other_quantiles[codes, i], 1.0)
         order = np.argsort(factors, kind="stable")
-        shares = np.zeros((len(order), n_domains))
-        shares[np.arange(len(order)), codes[order]] = weights[order]
-        shares = np.cumsum(shares, axis=0)  # share of each domain that a factor covers
-        errors = shares.std(axis=1, ddof=1) / np.sqrt(n_domains)
-        is_enough = shares.mean(axis=1) - 0.5 * errors >= coverage - TOLERANCE
+        # Mean and standard error, over domains, of the share that a factor covers.
+        means = np.cumsum(weights[order]) / n_domains
+        variances = (np.cumsum(squares[order]) - n_domains * means**2) / (n_domains - 1)
+        errors = np.sqrt(np.maximum(variances, 0.0) / n_domains)
+        is_enough = means - 0.5 * errors >= coverage - TOLERANCE
         is_enough &= np.append(np.diff(factors[order]) > 0, True)  # the last of equal factors
+        is_enough[-1] = True
         with np.errstate(over="ignore"):  # infinite scores
             thresholds.append(factors[order][np.argmax(is_enough)] * pooled_quantiles[i])
     # Larger coverages have larger sets.

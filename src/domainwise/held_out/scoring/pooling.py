@@ -303,8 +303,10 @@ def pool_transformed(values: Array, errors: Array, scale: str, level: float = 0.
 
 def typical_variance(variances: Array) -> float:
     """Return the typical sampling variance of Higgins and Thompson, on which I² is based."""
-    weights = 1.0 / variances
-    return float((len(weights) - 1) * weights.sum() / (weights.sum() ** 2 - (weights**2).sum()))
+    *others, largest = np.sort(1.0 / variances)
+    rest = np.sum(others)  # if one weight is much larger, (Σ w)² and Σ w² cannot be subtracted
+    products = rest**2 - np.sum(np.square(others)) + 2 * largest * rest
+    return float((len(variances) - 1) * (largest + rest) / products)
 
 
 def _weighted(y: Array, variances: Array, tau2: Any) -> tuple[Array, Array, Array]:

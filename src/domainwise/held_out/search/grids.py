@@ -36,9 +36,9 @@ class EnsembleSizes:
 
     max_rows: float  #: largest number of training rows for which this entry is used
     members: tuple[str, ...]  #: members that ``members="auto"`` tries
-    symmetric_depths: tuple[int, ...]  #: depths of symmetric trees that boosting tries
-    #: Largest numbers of leaves that HistGradientBoosting tries, with their learning rates.
-    boosting_leaves: Mapping[int, float]
+    #: Shapes of trees that boosting compares for "classes" and for "numbers", with the largest
+    #: number of rounds for each: symmetric trees of a depth, or those of HistGradientBoosting.
+    boosting: Mapping[str, tuple[Mapping[str, Any], ...]]
     tree_leaves: tuple[
         int, ...
     ]  #: smallest numbers of rows in a leaf of extremely randomized trees
@@ -48,15 +48,21 @@ class EnsembleSizes:
 
 _ALL = ("linear", "boosting", "extra_trees", "invariant_ridge", "invariant_svm")
 _MANY = ("linear", "boosting", "invariant_ridge")
-_LEAVES = {8: 0.2, 31: 0.1}
+_SMALL, _SYMMETRIC = {"max_depth": 4, "max_iter": 120}, {"max_depth": 5, "max_iter": 120}
+_LEAVES_8 = {"max_leaf_nodes": 8, "learning_rate": 0.2, "max_iter": 100}
+_LEAVES_31 = {"max_leaf_nodes": 31, "learning_rate": 0.1, "max_iter": 100}
+_FEW_ROWS = {"classes": (_SMALL,), "numbers": (_SMALL, _LEAVES_8)}
+_ALL_SHAPES = dict.fromkeys(("classes", "numbers"), (_SYMMETRIC, _LEAVES_8, _LEAVES_31))
+_MANY_ROWS = dict.fromkeys(("classes", "numbers"), (_LEAVES_8, _LEAVES_31))
+_ONE_SHAPE = dict.fromkeys(("classes", "numbers"), (_LEAVES_31,))
 #: Members are compared on held-out domains at every size. With many rows, those that cannot use all
 #: rows are left out.
 ENSEMBLE = (
-    EnsembleSizes(1500, _ALL, (4,), {}, (1, 5), (200, 400), None),
-    EnsembleSizes(2500, _ALL, (5,), _LEAVES, (5,), (200, 400), None),
-    EnsembleSizes(5000, _ALL[:4], (5,), _LEAVES, (5,), (200, 600), 2),
-    EnsembleSizes(50_000, _MANY, (), _LEAVES, (5,), (300, 800), 1),
-    EnsembleSizes(np.inf, _MANY, (), {31: 0.1}, (5,), (300, 2000), 1),
+    EnsembleSizes(1500, _ALL, _FEW_ROWS, (1, 5), (200, 400), None),
+    EnsembleSizes(2500, _ALL, _ALL_SHAPES, (5,), (200, 400), None),
+    EnsembleSizes(5000, _ALL[:4], _ALL_SHAPES, (5,), (200, 600), 2),
+    EnsembleSizes(50_000, _MANY, _MANY_ROWS, (5,), (300, 800), 1),
+    EnsembleSizes(np.inf, _MANY, _ONE_SHAPE, (5,), (300, 2000), 1),
 )
 
 
