@@ -1,6 +1,7 @@
 """The answer in sentences: the recommended method, what to expect, and the confidence."""
 
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -555,6 +556,15 @@ def test_limits_are_empty_if_nothing_was_left_out():
     evaluation.facts |= {"stopped": "Interrupted after 3 of 8 fits."}
     assert evaluation.answer.limits == "Interrupted after 3 of 8 fits."
     assert evaluation.verdict().startswith("Interrupted after 3 of 8 fits. Use SVM:")
+
+
+@pytest.mark.parametrize("folder", [".", "plots"])
+def test_every_message_of_an_error_is_used(folder):
+    folder = Path(verdict.__file__).parent / folder
+    code = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    messages = tomllib.loads((folder / "errors.toml").read_text("utf-8"))
+    assert [key for key in messages if f'"{key}"' not in code] == []
+    assert set(re.findall(r'require\([^"]*"([^"]+)"', code)) <= {*messages, "sample_weight"}
 
 
 def test_every_sentence_of_the_template_file_is_used():
