@@ -1,9 +1,11 @@
 """The answer in sentences: the recommended method, what to expect, and the confidence."""
 
+import ast
 import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from string import Formatter
 
 import numpy as np
 import pytest
@@ -559,12 +561,20 @@ def test_limits_are_empty_if_nothing_was_left_out():
 
 
 @pytest.mark.parametrize("folder", [".", "plots"])
-def test_every_message_of_an_error_is_used(folder):
+def test_every_message_of_an_error_is_used_and_exists(folder):
     folder = Path(verdict.__file__).parent / folder
-    code = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    nodes = [
+        node
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("require", "style.require")
+    ]
     messages = tomllib.loads((folder / "errors.toml").read_text("utf-8"))
-    assert [key for key in messages if f'"{key}"' not in code] == []
-    assert set(re.findall(r'require\([^"]*"([^"]+)"', code)) <= {*messages, "sample_weight"}
+    assert {node.args[1].value for node in nodes} == messages.keys()
+    for node in nodes:
+        names = {keyword.arg for keyword in node.keywords}
+        fields = {field for _, field, _, _ in Formatter().parse(messages[node.args[1].value])}
+        assert None in names or fields - {None} == names
 
 
 def test_every_sentence_of_the_template_file_is_used():
