@@ -44,7 +44,7 @@ def test_the_wheel_contains_all_toml_files(wheel):
 def test_the_wheel_contains_one_data_file_with_its_attribution(wheel):
     data = [name for name in wheel.namelist() if name.endswith((".gz", ".csv", ".parquet"))]
     assert data == ["domainwise/datasets/heart_hospitals.csv.gz"]
-    about = wheel.read("domainwise/datasets/loaders.py").decode()
+    about = wheel.read("domainwise/datasets/heart_hospitals.txt").decode()
     assert "Creative Commons Attribution 4.0" in about
     assert "Janosi" in about
 

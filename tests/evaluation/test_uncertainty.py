@@ -126,7 +126,7 @@ def test_intervals_for_a_domain_have_about_their_nominal_coverage(scoring):
         for name in range(n_sites):
             site = drawn(n)
             scores[name] = measure.score_outputs(classes, site)
-            errors[name] = score_error(measure, classes, site, scores[name])
+            errors[name] = score_error(measure, classes, site, scores[name], n_draws=40)
         result = MethodResult("linear", "", "baseline", "", scores, errors=errors)
         counts = dict.fromkeys(scores, n)
         results = Results([result], [*scores], measure, {}, {"classes": None}, row_counts=counts)

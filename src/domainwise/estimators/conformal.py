@@ -288,13 +288,10 @@ class DomainConformal(DomainMetaEstimator):
         domain_codes, weights = domain.codes[rows], None if weights is None else weights[rows]
         self.calibration_domains_ = domain.names[np.unique(domain_codes)]
         self.promise_ = promise(self.calibration, len(self.calibration_domains_))
-        quantiles = (
-            DomainQuantiles.from_scores
-            if self.calibration == "split"
-            else partial(
-                DomainQuantiles.approximately, are_probabilities=output_name == "probabilities"
-            )
-        )
+        quantiles: Any = DomainQuantiles.from_scores
+        if self.calibration == "cv":
+            options: Any = {"are_probabilities": output_name == "probabilities"}
+            quantiles = partial(DomainQuantiles.approximately, **options)
         self._quantiles = {
             mode: quantiles(np.concatenate(split_scores), domain_codes, weights)
             for mode, split_scores in scores_by_mode.items()

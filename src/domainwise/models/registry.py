@@ -6,9 +6,11 @@ an entry to ``METHODS``.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from typing import Any
 
 from sklearn.base import clone, is_classifier, is_regressor
@@ -85,8 +87,7 @@ class Method:
     grids: tuple[Grid, Grid] | None  #: candidates for classification and for regression
     #: "baseline" (a standard method), "projection", "machine" (other methods), or a user's "own".
     kind: str
-    #: One-line descriptions, for classification and for regression.
-    descriptions: tuple[str, str] = ("", "")
+    description: str = ""  #: one line; those of most methods are in ``methods.toml``
     searches: bool = False  #: whether the estimator is a search, to which the grid is passed
     is_default: bool = False  #: whether `evaluate` runs the method by default
     #: Whether `evaluate` reports a second row, with predictions that use the domains of new rows.
@@ -110,7 +111,8 @@ class Method:
 
     def about(self, classification: bool) -> str:
         """Return a one-line description, with the tuned parameters."""
-        return self.descriptions[0 if classification else 1]
+        text = self.description or DESCRIPTIONS[self.key]
+        return text if isinstance(text, str) else text[0 if classification else 1]
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
         """Return (key, name, whether predictions use domains) for each row in a table."""
@@ -201,7 +203,7 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
         partial(_clone, estimator),
         None if grid is None else (grid, grid),
         "own",
-        (description, description),
+        description,
         prepare=prepare,
         context=uses_context,
     )
@@ -308,49 +310,13 @@ _linear = partial(_by_task, partial(LogisticRegression, max_iter=1000), Ridge)
 # Iterative solvers converge slowly for DICA (theory 5.2).
 _dica = partial(_by_n_rows, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
-_DCM_TEXT = "domain-based covariance minimization (DCM)"
-_LINEAR_TEXT = "followed by a linear model, with tuned"
-_SCATTER_TEXT = f"{_LINEAR_TEXT} gamma, ridge and domain_weight"
 #: One-line description of each method, or a pair for classification and for regression.
-DESCRIPTIONS: dict[str, str | tuple[str, str]] = {
-    "constant": (
-        "predicts the most frequent class in the source domains for every row",
-        "predicts the mean target in the source domains for every row",
-    ),
-    "svm": "support vector machine with an RBF kernel and tuned C and gamma",
-    "linear": ("logistic regression with a tuned penalty", "ridge regression with a tuned penalty"),
-    "boosting": "gradient boosting with 100 trees and a tuned number of leaves",
-    "coir": f"{_DCM_TEXT} with domain_weight 0 {_LINEAR_TEXT} gamma and ridge",
-    "dica": f"domain-invariant component analysis {_LINEAR_TEXT} gamma and lam",
-    "dcm": f"{_DCM_TEXT} with domain_weight 1, as in its paper, {_LINEAR_TEXT} gamma and ridge",
-    "fastdcm": f"{_DCM_TEXT} with landmarks {_SCATTER_TEXT}",
-    "dcmcv": f"{_DCM_TEXT}, which reduces differences between domains, {_SCATTER_TEXT}",
-    "invariant": "mean of the five best SVMs, whose kernels reduce differences between domains",
-    "invariantridge": (
-        "kernel ridge regression, averaged over the ten best kernels; the kernels reduce "
-        "differences between domains"
-    ),
-    "ensemble": (
-        "weighted average of kernel methods, trees, boosting and a linear model; weights are "
-        "chosen on held-out source domains"
-    ),
-    "fastdcmcv": "DCMCV with at most 500 landmarks, for large tables",
-    "fastcoir": "COIR with landmarks",
-    "fastdica": "DICA with landmarks",
-    **{
-        (prefix + name).lower(): f"{entry.title}{note} {_LINEAR_TEXT} {listed([*entry.grid])}"
-        for prefix, note in (("", ""), ("Fast", " with landmarks"))
-        for name, entry in REGISTERED.items()
-    },
-}
+DESCRIPTIONS: dict[str, str | list[str]] = tomllib.loads(
+    (files("domainwise.models") / "methods.toml").read_text(encoding="utf-8")
+)
 
 _baseline: Callable[..., Method] = partial(Method, kind="baseline", is_default=True)
 _machine: Callable[..., Method] = partial(Method, kind="machine", searches=True)
-
-
-def _for_tasks(description: str | tuple[str, str]) -> tuple[str, str]:
-    """Return the descriptions for classification and for regression."""
-    return (description, description) if isinstance(description, str) else description
 
 
 def _projection(label: str, *task_grids: Grid, build: Any = None, **options: Any) -> Method:
@@ -365,12 +331,16 @@ def _projection(label: str, *task_grids: Grid, build: Any = None, **options: Any
 
 def _registered(label: str) -> Method:
     """Return a projection from ``estimators/projections/exact.py``, or its fast variant."""
-    registration = REGISTERED[label.removeprefix("Fast")]
-    return _projection(label, registration.grid, classes_only=registration.classes_only)
+    entry = REGISTERED[label.removeprefix("Fast")]
+    note = " with landmarks" if label.startswith("Fast") else ""
+    tuned = listed([*entry.grid])
+    description = f"{entry.title}{note} followed by a linear model, with tuned {tuned}"
+    options: Any = {"classes_only": entry.classes_only, "description": description}
+    return _projection(label, entry.grid, **options)
 
 
 METHODS: dict[str, Method] = {
-    method.key: replace(method, descriptions=_for_tasks(DESCRIPTIONS[method.key]))
+    method.key: method
     for method in (
         _baseline("constant", ("constant",) * 2, _constant, None, cost=0.1, trivial=True),
         _baseline("svm", ("SVM", "SVR"), _svm, grids.SVM, cost=5.0),

@@ -77,20 +77,3 @@ def test_separated_classes_have_a_finite_curve():
     curve, loss = fit_curve(values, np.array([0, 1] * 10), np.ones(20))
     assert np.isfinite(curve.slope)
     assert loss < 0.1
-
-
-def test_a_curve_without_biases_keeps_the_order_of_values():
-    rng = np.random.default_rng(0)
-    codes = rng.integers(3, size=400)
-    values = rng.standard_normal((400, 3)) + np.eye(3)[codes]
-    curve, loss = fit_curve(values, codes, np.ones(400), fit_bias=False)
-    slopes = np.linspace(0.5, 3, 2001) * curve.slope
-    losses = [-np.mean(log_softmax(s * values, axis=1)[np.arange(400), codes]) for s in slopes]
-    assert abs(slopes[np.argmin(losses)] / curve.slope - 1) < 0.02
-    assert loss == pytest.approx(min(losses), abs=1e-4)
-    np.testing.assert_array_equal(curve.bias, 0.0)
-    # Values that predict worse than class shares.
-    noise = rng.standard_normal((400, 3))
-    rare = (rng.random(400) < 0.1).astype(int)
-    curve, _ = fit_curve(noise, rare, np.ones(400), fit_bias=False)
-    np.testing.assert_allclose(curve.probabilities(noise)[:, 1], rare.mean(), atol=1e-5)

@@ -121,7 +121,8 @@ def test_chance_in_the_number_of_events_is_no_difference_between_sites(scoring):
     """With few events, accuracy and log loss of a site depend on how many it happens to have."""
     rng, n_different = np.random.default_rng(0), 0
     measure = choose_measure(scoring, CLASSES, True)
-    for _ in range(30):
+    n_repeats = 10 if scoring == "neg_log_loss" else 30  # its errors are bootstrap estimates
+    for _ in range(n_repeats):
         records = []
         for _ in range(8):
             p = np.clip(rng.beta(0.7, 9.0, size=150), 0.001, 0.99)
@@ -134,7 +135,7 @@ def test_chance_in_the_number_of_events_is_no_difference_between_sites(scoring):
         ]
         shown = measure.sign * scores
         n_different += pool_measure(measure, shown, np.array(errors), np.full(8, 150)).differ
-    assert n_different <= 4
+    assert n_different <= n_repeats / 7
 
 
 def test_the_range_of_the_true_score_is_narrower_than_that_of_measured_scores():

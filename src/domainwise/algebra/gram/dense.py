@@ -13,14 +13,8 @@ from domainwise.algebra.gram.rows import RowsGram, constant_part
 from domainwise.algebra.kernels.functions import check_finite
 from domainwise.algebra.labels import RowLabels
 from domainwise.algebra.methods.contract import Images, Matrix, RitzPairs, Solution, pairs_within
-from domainwise.base.arrays import (
-    Array,
-    available_memory,
-    cast,
-    cholesky_solver,
-    column_norms,
-    namespace,
-)
+from domainwise.base import arrays
+from domainwise.base.arrays import Array, available_memory
 from domainwise.base.messages import warn_caller
 
 #: Up to this number of rows, a full eigendecomposition is faster than an iteration with products.
@@ -49,7 +43,7 @@ class DenseGram(RowsGram):
         super().__init__(labels, len(matrix), dtype, matrix.device, **options)
         self.lapack = lapack or len(matrix) <= LAPACK_ROWS
         self._leading_pairs: RitzPairs | None = None
-        self.K = cast(matrix, self.xp.float64)
+        self.K = arrays.cast(matrix, self.xp.float64)
         means = self.K.mean(1) if self.roots is None else self._average(self.K)
         self._row_means = check_finite(means, self.dtype)
         self.K -= means
@@ -89,9 +83,9 @@ class DenseGram(RowsGram):
                     "rounding errors. Pass a positive ridge."
                 )
         KX = self.uncentred_product(X)
-        V_norms, info["residual"] = column_norms(V), largest_residual(V - KX - shift * X, V)
+        V_norms, info["residual"] = arrays.column_norms(V), largest_residual(V - KX - shift * X, V)
         # K X is imprecise if X is large, and V - shift X is imprecise if its two terms cancel.
-        terms_cancel = column_norms(KX) < 1e-3 * V_norms
+        terms_cancel = arrays.column_norms(KX) < 1e-3 * V_norms
         image = self.xp.where(terms_cancel, KX, V - shift * X) if shift > 0 else KX
         return Solution(X, image - self.constant_part(image), info)
 
@@ -116,10 +110,10 @@ class DenseGram(RowsGram):
     def first_block(self, k: int) -> Matrix:
         """Return random columns after a few power iterations with K in float32."""
         block, K32 = super().first_block(k + 10), self._float32_solver.K32
-        block = cast(block - self.constant_part(block), K32.dtype)
+        block = arrays.cast(block - self.constant_part(block), K32.dtype)
         for _ in range(POWER_ITERATIONS if self._float32_solver.is_in_range else 0):
             block = (block.T @ K32).T / self._float32_solver.trace
-        return cast(block, self.xp.float64)
+        return arrays.cast(block, self.xp.float64)
 
     def leading(self, k: int, deflation: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return leading eigenpairs; those of K itself are stored, for further calls."""
@@ -180,10 +174,10 @@ def cholesky_inverse(K: Any, shift: float, roots: Any = None) -> Callable[[Any],
     Adding a constant to K (with weights, times the square ``roots`` of weights) makes the zero
     eigenvalue positive and does not affect the result.
     """
-    n, constants = len(K), 1.0 if roots is None else cast(roots * roots.T, K.dtype)
-    A = K + max(float(namespace(K).trace(K)), shift) / n * constants
+    n, constants = len(K), 1.0 if roots is None else arrays.cast(roots * roots.T, K.dtype)
+    A = K + max(float(arrays.namespace(K).trace(K)), shift) / n * constants
     A.reshape(-1)[:: n + 1] += shift
-    apply_inverse = cholesky_solver(A)
+    apply_inverse = arrays.cholesky_solver(A)
     if apply_inverse is None:
         return None
 
@@ -202,9 +196,9 @@ class RefinedCholesky:
     """
 
     def __init__(self, K: Any, roots: Any = None) -> None:
-        self.K, self.roots, self.trace = K, roots, float(namespace(K).trace(K))
+        self.K, self.roots, self.trace = K, roots, float(arrays.namespace(K).trace(K))
         self.is_in_range = MIN_TRACE < self.trace < MAX_TRACE
-        self.K32 = cast(K, namespace(K).float32) if self.is_in_range else K
+        self.K32 = arrays.cast(K, arrays.namespace(K).float32) if self.is_in_range else K
         self._inverses: dict[float, Callable[[Any], Any] | None] = {}
 
     def inverse(self, shift: float) -> Callable[[Any], Any] | None:
@@ -218,9 +212,9 @@ class RefinedCholesky:
             return None
 
         def apply_inverse(V: Any) -> Any:
-            V_norms = column_norms(V)
+            V_norms = arrays.column_norms(V)
             V_norms = V_norms + (V_norms == 0)
-            X = apply_float32(cast(V / V_norms, self.K32.dtype)) * V_norms
+            X = apply_float32(arrays.cast(V / V_norms, self.K32.dtype)) * V_norms
             return X - constant_part(X, self.roots)
 
         return apply_inverse
@@ -248,7 +242,7 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
     Eigenvalues up to N eps times the largest one count as zero. Return the solution and the number
     of other eigenvalues, which is the numerical rank.
     """
-    xp = namespace(K)
+    xp = arrays.namespace(K)
     d, U = xp.linalg.eigh(K)
     if float(d[0]) < -MAX_NEGATIVE * float(d[-1]) - shift:
         warn_caller(
@@ -264,6 +258,6 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
 
 def largest_residual(R: Any, V: Any) -> float:
     """Return the largest norm of a column of R, relative to that of the same column of V."""
-    V_norms = column_norms(V)
-    relative_norms = column_norms(R) / (V_norms + (V_norms == 0))
+    V_norms = arrays.column_norms(V)
+    relative_norms = arrays.column_norms(R) / (V_norms + (V_norms == 0))
     return float(relative_norms.max()) if len(relative_norms) else 0.0

@@ -14,16 +14,8 @@ from scipy.linalg import solve_triangular
 from domainwise.algebra.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.algebra.gram.tiles import in_threads, panels, use_compiled
 from domainwise.algebra.labels import LabelSpace, category_space
-from domainwise.base.arrays import (
-    Array,
-    available_memory,
-    cast,
-    group_sums,
-    is_tensor,
-    namespace,
-    to_device_of,
-    to_host,
-)
+from domainwise.base import arrays
+from domainwise.base.arrays import Array, available_memory
 
 #: Number of rows in a batch; their features take a few megabytes.
 BATCH_ROWS = 4096
@@ -86,40 +78,40 @@ class NystromSums:
         ``moments=False`` sets the second moments of ``features`` to zero.
         """
         (n_rows, m), n = features.shape, features.shape[0] if weights is None else weights.sum()
-        xp, columns, dtype = namespace(features), features, features.dtype
-        shares = None if weights is None else cast(weights / n, dtype)
+        xp, columns, dtype = arrays.namespace(features), features, features.dtype
+        shares = None if weights is None else arrays.cast(weights / n, dtype)
 
         def average(columns: Any) -> Any:
             if shares is None:
                 return columns.mean(0, dtype=xp.float64)
-            return cast(shares @ columns, xp.float64)
+            return arrays.cast(shares @ columns, xp.float64)
 
         if label_features is not None:
-            if not is_tensor(label_features):
-                label_features = to_device_of(label_features, features)
-            columns = xp.hstack([features, cast(label_features, dtype)])
+            if not arrays.is_tensor(label_features):
+                label_features = arrays.to_device_of(label_features, features)
+            columns = xp.hstack([features, arrays.cast(label_features, dtype)])
         mean = average(columns)
-        columns -= cast(mean, dtype)
+        columns -= arrays.cast(mean, dtype)
         # The rounding errors of the means that were subtracted above.
         mean_errors = average(columns)
-        mean = cast(cast(mean, dtype), xp.float64)
-        roots = None if weights is None else cast(xp.sqrt(weights), dtype)[:, None]
+        mean = arrays.cast(arrays.cast(mean, dtype), xp.float64)
+        roots = None if weights is None else arrays.cast(xp.sqrt(weights), dtype)[:, None]
         if roots is not None:
             columns *= roots
         second_moments = xp.zeros((len(mean), len(mean)), dtype=xp.float64, device=columns.device)
         start = 0 if moments else m
-        second_moments[start:] = cast(columns[:, start:].T @ columns, xp.float64)
+        second_moments[start:] = arrays.cast(columns[:, start:].T @ columns, xp.float64)
         second_moments[start:] -= n * xp.outer(mean_errors[start:], mean_errors)
         second_moments[:start, start:] = second_moments[start:, :start].T
-        counts = to_host(xp.bincount(group_codes, weights, minlength=len(group_keys)))
+        counts = arrays.to_host(xp.bincount(group_codes, weights, minlength=len(group_keys)))
         nonempty_codes = np.flatnonzero(counts).tolist()
         if len(nonempty_codes) == 1:
             sums = n * (mean + mean_errors)[None]
         else:
-            renumbered_codes = to_device_of(np.cumsum(counts > 0) - 1, columns)[group_codes]
+            renumbered_codes = arrays.to_device_of(np.cumsum(counts > 0) - 1, columns)[group_codes]
             columns = columns if roots is None else columns * roots
-            sums = group_sums(columns, renumbered_codes, len(nonempty_codes))
-            sums += to_device_of(counts[nonempty_codes], columns)[:, None] * mean
+            sums = arrays.group_sums(columns, renumbered_codes, len(nonempty_codes))
+            sums += arrays.to_device_of(counts[nonempty_codes], columns)[:, None] * mean
         groups = {
             group_keys[g]: (counts[g].item(), s) for g, s in zip(nonempty_codes, sums, strict=True)
         }
@@ -205,12 +197,12 @@ def sum_rows(
 
         return reduce(NystromSums.merge, map(sum_batch, batches[thread::pool_size]))
 
-    return reduce(NystromSums.merge, in_threads(len(batches), work, sequential=is_tensor(X)))
+    return reduce(NystromSums.merge, in_threads(len(batches), work, sequential=arrays.is_tensor(X)))
 
 
 def _batch_memory(nystrom: NystromMap, X: Any) -> Array | None:
     """Return memory for the features of a batch, to be reused by a thread; None for tensors."""
-    return None if is_tensor(X) else np.empty(BATCH_ROWS * nystrom.n_features)
+    return None if arrays.is_tensor(X) else np.empty(BATCH_ROWS * nystrom.n_features)
 
 
 Cells = dict[Any, NystromSums]  #: sums over the rows of each cell, by cell key
@@ -266,9 +258,11 @@ class CellRows:
 
     def batches(self, batch_rows: int) -> Iterator[tuple[Hashable, Any]]:
         """Yield (cell key, row indices) for each batch of each cell."""
-        xp = namespace(self.cell_codes)
+        xp = arrays.namespace(self.cell_codes)
         order = xp.argsort(self.cell_codes, stable=True)
-        ends = np.cumsum(to_host(xp.bincount(self.cell_codes, minlength=len(self.cell_keys))))
+        ends = np.cumsum(
+            arrays.to_host(xp.bincount(self.cell_codes, minlength=len(self.cell_keys)))
+        )
         for key, start, end in zip(self.cell_keys, [0, *ends[:-1]], ends, strict=True):
             for batch_start in range(start, end, batch_rows):
                 yield key, order[batch_start : min(batch_start + batch_rows, end)]
@@ -283,7 +277,7 @@ class CellSums:
     def merge(self, other: CellSums) -> CellSums:
         """Merge the sums of two sets of rows, on the device of ``other``."""
         like = next((cell.mean for cell in other.maps[0].values()), None)
-        moved_sums = self.mapped(lambda array: to_device_of(to_host(array), like))
+        moved_sums = self.mapped(lambda array: arrays.to_device_of(arrays.to_host(array), like))
         pairs = zip(moved_sums.maps, other.maps, strict=True)
         return CellSums([merged_cells(a, b) for a, b in pairs])
 
@@ -308,7 +302,7 @@ class CellSums:
 
     def __getstate__(self) -> dict[str, Any]:
         # Return lists, because saved models cannot contain a dict with tuples as keys.
-        host_sums = self.mapped(to_host)  # the machine that loads a file may lack the device
+        host_sums = self.mapped(arrays.to_host)  # the machine that loads a file may lack the device
         return {
             "keys": [list(cells) for cells in host_sums.maps],
             "cells": [list(cells.values()) for cells in host_sums.maps],
@@ -369,7 +363,7 @@ def sum_cells(
     nystrom: NystromMap, X: Any, rows: CellRows, *, batch_rows: int | None = None
 ) -> Cells:
     """Sum over the rows of X in each cell, in threads whose results are merged in order."""
-    xp, batches = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
+    xp, batches = arrays.namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     use_numba = use_compiled(len(X) * nystrom.n_features)
 
     def work(thread: int, pool_size: int) -> Cells:
@@ -378,18 +372,18 @@ def sum_cells(
         cells: Cells = {}
         for key, indices in batches[start:stop]:
             # A slice of contiguous rows is not copied.
-            is_contiguous = not is_tensor(X) and indices[-1] - indices[0] + 1 == len(indices)
+            is_contiguous = not arrays.is_tensor(X) and indices[-1] - indices[0] + 1 == len(indices)
             batch = X[indices[0] : indices[-1] + 1] if is_contiguous else X[indices]
             extra_columns = None if rows.extra_columns is None else rows.extra_columns[indices]
             weights = None if rows.weights is None else rows.weights[indices]
             label_args = rows.group_codes[indices], rows.group_keys, extra_columns, weights
-            summands = cast(nystrom.summands(batch, memory, compiled=use_numba), xp.float64)
+            summands = arrays.cast(nystrom.summands(batch, memory, compiled=use_numba), xp.float64)
             sums = NystromSums.partial(summands, *label_args)
             cells[key] = cells[key].merge(sums) if key in cells else sums
         return cells
 
-    total = reduce(merged_cells, in_threads(len(batches), work, sequential=is_tensor(X)))
-    unconverted_keys = list(total) if nystrom.direct and not is_tensor(X) else []
+    total = reduce(merged_cells, in_threads(len(batches), work, sequential=arrays.is_tensor(X)))
+    unconverted_keys = list(total) if nystrom.direct and not arrays.is_tensor(X) else []
 
     def convert_to_features(thread: int, pool_size: int) -> None:
         for key in unconverted_keys[thread::pool_size]:

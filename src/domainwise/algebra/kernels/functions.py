@@ -20,19 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.lib import introspect
 
-from domainwise.base.arrays import (
-    Array,
-    as_type_of,
-    cast,
-    cross_distances,
-    evenly_spaced,
-    is_tensor,
-    median_distance,
-    namespace,
-    precision_name,
-    squared_norms,
-    to_host,
-)
+from domainwise.base import arrays
+from domainwise.base.arrays import Array
 from domainwise.base.messages import NotAKernelWarning, warn_caller
 
 #: The median rule uses all rows, or this number of evenly spaced rows if there are more.
@@ -77,7 +66,7 @@ def expm1(X: Any, *, compiled: bool = False) -> Any:
     If NumPy's expm1 does not use vector instructions for float32 numbers, these are computed as
     ``2 h / (1 - h)`` with ``h = tanh(x / 2)``, which takes a third of the time.
     """
-    if is_tensor(X):
+    if arrays.is_tensor(X):
         return X.expm1_()
     if compiled and X.flags.c_contiguous and compiled_functions() is not None:
         compiled_functions().expm1(X.reshape(-1))
@@ -129,40 +118,42 @@ class Kernel:
         """
         if self.name not in ("rbf", "linear"):
             return self
-        origin = cast(X.mean(0, dtype=namespace(X).float64), X.dtype)
-        host_origin, batch_size = to_host(origin), max(1, 2**22 // X.shape[1])
+        origin = arrays.cast(X.mean(0, dtype=arrays.namespace(X).float64), X.dtype)
+        host_origin, batch_size = arrays.to_host(origin), max(1, 2**22 // X.shape[1])
         if self.name == "rbf":
             starts = range(0, len(X), batch_size)
             with np.errstate(over="ignore"):
-                squares = [squared_norms(X[i : i + batch_size] - origin).max() for i in starts]
+                squares = [
+                    arrays.squared_norms(X[i : i + batch_size] - origin).max() for i in starts
+                ]
             eps = float(np.finfo(host_origin.dtype).eps)
             exponent_error = self.gamma * max(map(float, squares)) * eps
-            if not exponent_error <= EXPONENT_ERROR[precision_name(host_origin)]:
+            if not exponent_error <= EXPONENT_ERROR[arrays.precision_name(host_origin)]:
                 return replace(self, origin=None, by_differences=True)
         return replace(self, origin=host_origin, by_differences=False)
 
     def subtract_origin(self, X: Any) -> Any:
         """Return rows minus the origin of the kernel."""
-        return X if self.origin is None else X - as_type_of(self.origin, X)
+        return X if self.origin is None else X - arrays.as_type_of(self.origin, X)
 
     def prepare(self, X: Any) -> Prepared:
         """Convert rows to the left and right arguments of :meth:`block`."""
-        xp, X = namespace(X), self.subtract_origin(X)
+        xp, X = arrays.namespace(X), self.subtract_origin(X)
         if self.name == "rbf" and not self.by_differences:
             # -gamma d^2 = u.v - |u|^2/2 - |v|^2/2 for u = sqrt(2 gamma) x: with two more columns,
             # the whole exponent is one matrix product.
             U = X * sqrt(2.0 * self.gamma)
-            norm_terms = -0.5 * squared_norms(U)[:, None]
+            norm_terms = -0.5 * arrays.squared_norms(U)[:, None]
             ones = xp.ones_like(norm_terms)
             return Prepared(xp.hstack([U, norm_terms, ones]), xp.hstack([U, ones, norm_terms]))
         if self.name == "poly":
             # Kernel values differ by orders of magnitude, and small ones are imprecise in float32.
             # Tensors keep their dtype, because some devices are slow in float64.
-            X = X if is_tensor(X) else cast(X, np.float64)
+            X = X if arrays.is_tensor(X) else arrays.cast(X, np.float64)
             return Prepared(X * self.gamma, X)
         if self.name == "cosine":
             X = _divide_rows(X, xp.amax(xp.abs(X), 1))  # so that squares do not overflow
-            X = _divide_rows(X, xp.sqrt(squared_norms(X)))
+            X = _divide_rows(X, xp.sqrt(arrays.squared_norms(X)))
         return Prepared(X, X)
 
     def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
@@ -172,11 +163,11 @@ class Kernel:
         """
         if self.name == "callable":
             return self._call(left, right)
-        xp = namespace(left)
+        xp = arrays.namespace(left)
         if self.name == "laplacian" or self.by_differences:
-            distances = cross_distances(left, right, l1=self.name == "laplacian")
+            distances = arrays.cross_distances(left, right, l1=self.name == "laplacian")
             distances *= -self.gamma
-            return cast(expm1(distances, compiled=compiled), left.dtype)
+            return arrays.cast(expm1(distances, compiled=compiled), left.dtype)
         if out is not None and out.dtype != left.dtype:
             out = None
         K = xp.matmul(left, right.T, out=out)
@@ -207,7 +198,7 @@ class Kernel:
 
     def _polynomial(self, T: Any) -> Any:
         """Return (T + coef0)^degree - coef0^degree by Horner's rule, precise for small T."""
-        xp, c = namespace(T), float(self.coef0)
+        xp, c = arrays.namespace(T), float(self.coef0)
         if not float(self.degree).is_integer():
             base = T + c
             if bool((base < 0).any()):
@@ -226,9 +217,9 @@ class Kernel:
 
     def _call(self, X: Any, Y: Any) -> Any:
         assert self.function is not None
-        xp = namespace(X)
+        xp = arrays.namespace(X)
         K = self.function(X, Y, **self.params)
-        K = xp.as_tensor(K).detach() if is_tensor(X) else np.asarray(K)
+        K = xp.as_tensor(K).detach() if arrays.is_tensor(X) else np.asarray(K)
         if self.symmetrised:
             K = (K + replace(self, symmetrised=False)._call(Y, X).T) / 2
         if tuple(K.shape) != (len(X), len(Y)):
@@ -236,19 +227,19 @@ class Kernel:
                 f"the callable kernel returned shape {tuple(K.shape)} for {len(X)} and {len(Y)} "
                 f"rows. Return shape ({len(X)}, {len(Y)}), one value for each pair of rows."
             )
-        if not is_tensor(X) and K.dtype.kind not in "biuf":
+        if not arrays.is_tensor(X) and K.dtype.kind not in "biuf":
             raise ValueError(f"the callable kernel returned {K.dtype} values. Return real numbers.")
         if not bool(xp.isfinite(K).all()):
             raise ValueError(
                 "the callable kernel returned NaN or infinite values. Return finite values for all "
                 "rows of X, or scale X."
             )
-        return cast(K, X.dtype)
+        return arrays.cast(K, X.dtype)
 
 
 def _divide_rows(X: Any, norms: Any) -> Any:
     """Divide rows by their norms; rows of zeros are unchanged."""
-    return X / namespace(X).where(norms > 0, norms, 1.0)[:, None]
+    return X / arrays.namespace(X).where(norms > 0, norms, 1.0)[:, None]
 
 
 @dataclass(frozen=True)
@@ -261,7 +252,7 @@ class Prepared:
 
 def check_finite(values: Any, dtype: Any) -> Any:
     """Return kernel values unchanged; raise ValueError if they overflowed ``dtype``."""
-    if not bool(namespace(values).isfinite(values).all()):
+    if not bool(arrays.namespace(values).isfinite(values).all()):
         raise ValueError(
             f"the kernel overflows {np.dtype(dtype).name} for feature values this large. Scale X, "
             "or choose a smaller gamma or degree."
@@ -294,14 +285,15 @@ def make_kernel(
         return resolved_kernel
     # Sums and squares of kernel values must not overflow.
     is_poly = kernel == "poly"
-    limit = (MAX_POLYNOMIAL if is_poly else MAX_LINEAR)[precision_name(X)]
+    dtype_name = arrays.precision_name(X)
+    limit = (MAX_POLYNOMIAL if is_poly else MAX_LINEAR)[dtype_name]
     with np.errstate(over="ignore"):
         max_product = np.square(np.float64(abs(X).max())) * X.shape[1]
         max_base = gamma * max_product + abs(resolved_kernel.coef0) if is_poly else max_product
         max_log10 = (degree if is_poly else 1) * np.log10(max_base + 1.0)
     if max_log10 > np.log10(limit):
         raise ValueError(
-            f"the {'polynomial' if is_poly else 'linear'} kernel overflows {precision_name(X)}: "
+            f"the {'polynomial' if is_poly else 'linear'} kernel overflows {dtype_name}: "
             f"its values reach 1e{max_log10:.0f}, and the limit is {limit:.0e}. Scale X"
             f"{', or choose a smaller gamma or degree' * is_poly}."
         )
@@ -324,22 +316,22 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any, weights: Array | None
         return float(gamma)
     if kernel == "precomputed":
         return 1.0
-    (n, p), xp = X.shape, namespace(X)
+    (n, p), xp = X.shape, arrays.namespace(X)
     if gamma == "scale":
-        values = cast(X, xp.float64)
+        values = arrays.cast(X, xp.float64)
         if weights is None:
             variance = float(xp.var(values, correction=0))
         else:
-            values = to_host(values)
+            values = arrays.to_host(values)
             mean = np.average(values.mean(axis=1), weights=weights)
             variance = np.average(((values - mean) ** 2).mean(axis=1), weights=weights)
         return 1.0 / (p * variance) if variance > 0 else 1.0
     if kernel not in ("rbf", "laplacian"):
         return 1.0 / p
     if n > MEDIAN_ROWS:
-        indices = evenly_spaced(n, MEDIAN_ROWS)
+        indices = arrays.evenly_spaced(n, MEDIAN_ROWS)
         X, weights = X[indices], None if weights is None else weights[indices]
-    rows = cast(X, xp.float64)
+    rows = arrays.cast(X, xp.float64)
     max_abs = float(abs(rows).max())
     if kernel == "rbf" and max_abs > 0 and not MIN_MAGNITUDE < max_abs < MAX_MAGNITUDE:
         raise ValueError(
@@ -347,7 +339,7 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any, weights: Array | None
             "so squared distances overflow or underflow. Rescale the values, or pass gamma as a "
             "number."
         )
-    median = median_distance(rows, l1=kernel == "laplacian", weights=weights)
+    median = arrays.median_distance(rows, l1=kernel == "laplacian", weights=weights)
     if median is None:
         raise ValueError(
             f"gamma={gamma!r} cannot be computed: the {len(rows)} rows used for it are identical. "
@@ -414,22 +406,22 @@ def check_precomputed(K: Any) -> bool:
             f'kernel="precomputed" requires a square matrix in fit; got shape {tuple(K.shape)}. '
             "Pass the kernel values of all pairs of training rows."
         )
-    row_indices = evenly_spaced(len(K), MATRIX_ROWS)
-    K_sample = to_host(K[row_indices][:, row_indices]).astype(np.float64)
+    row_indices = arrays.evenly_spaced(len(K), MATRIX_ROWS)
+    K_sample = arrays.to_host(K[row_indices][:, row_indices]).astype(np.float64)
     description = 'the matrix passed with kernel="precomputed"'
-    return not _warn_if_not_kernel(K_sample, TOLERANCES[precision_name(K)], description)
+    return not _warn_if_not_kernel(K_sample, TOLERANCES[arrays.precision_name(K)], description)
 
 
 def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
     """Warn if a function is not a kernel, and symmetrize it if it is not symmetric."""
     if kernel.name in VALID_KERNELS or len(rows) < 2:
         return kernel
-    sample_rows = rows[evenly_spaced(len(rows), FUNCTION_ROWS)]
+    sample_rows = rows[arrays.evenly_spaced(len(rows), FUNCTION_ROWS)]
     prepared_rows = kernel.prepare(sample_rows)
-    K = to_host(kernel.block(prepared_rows.left, prepared_rows.right)).astype(np.float64)
+    K = arrays.to_host(kernel.block(prepared_rows.left, prepared_rows.right)).astype(np.float64)
     function_name = getattr(kernel.function, "__name__", kernel.name)
     description = f"the matrix computed by kernel={function_name}"
-    reason = _warn_if_not_kernel(K, TOLERANCES[precision_name(rows)], description)
+    reason = _warn_if_not_kernel(K, TOLERANCES[arrays.precision_name(rows)], description)
     return replace(kernel, symmetrised="symmetric" in reason, sound=not reason)
 
 
@@ -448,7 +440,7 @@ def positive_part(K: Any) -> tuple[Any, Any]:
 
     The centred kernel values of new rows must be projected onto the same eigenvectors.
     """
-    xp = namespace(K)
+    xp = arrays.namespace(K)
     eigenvalues, eigenvectors = xp.linalg.eigh(_centred((K + K.T) / 2))
     is_positive = eigenvalues > 1e-10 * abs(eigenvalues).max()
     if not bool(is_positive.any()):

@@ -30,17 +30,10 @@ from domainwise.estimators.projections.fast import FastDCM, refuse_descriptors
 from domainwise.estimators.projections.projection import Projection
 from domainwise.held_out.folds import Split, domain_folds, without_rows
 from domainwise.held_out.scoring.measures import check_task
-from domainwise.held_out.search import driver
+from domainwise.held_out.search import driver, scores
 from domainwise.held_out.search.driver import Candidate, Data, Outcomes, Rule
 from domainwise.held_out.search.grids import DCM_GAMMAS, DCM_RIDGES, DCM_WEIGHTS
-from domainwise.held_out.search.scores import (
-    Outcome,
-    Score,
-    SmoothScore,
-    as_score,
-    quick_head,
-    quiet_scores,
-)
+from domainwise.held_out.search.scores import Outcome, Score, SmoothScore
 
 #: Up to this many rows, FastDCMCV chooses landmarks for each split; with more, all splits share
 #: landmarks and moments.
@@ -81,9 +74,9 @@ class DCMSearchKind:
         if hasattr(template, "tol"):
             template.set_params(tol=max(template.tol, path.PATH_TOLERANCE))
         outcomes: list[list[Outcome]] = [[] for _ in batch]
-        predictor = quick_head(self.predictor)
+        predictor = scores.quick_head(self.predictor)
         for fold, (_, test) in zip(self._folds(template, data, splits), splits, strict=True):
-            with quiet_scores():
+            with scores.quiet_scores():
                 for i, train, Z_test in path.project_path(fold, batch):
                     model, y_test = train.fit(predictor), data.y[test]
                     weights = None if data.weights is None else data.weights[test]
@@ -203,7 +196,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
             search_kind,
             Data(X, y_array, sample_domain, target, domain, weights=weights),
             splits,
-            as_score(scoring),
+            scores.as_score(scoring),
             RULES[self.rule],
             n_jobs=self.n_jobs,
             verbose=10 * bool(self.verbose),

@@ -22,6 +22,7 @@ from domainwise.algebra.kernels.approximations import (
 from domainwise.algebra.kernels.functions import Kernel, check_finite
 from domainwise.algebra.methods import scatter
 from domainwise.algebra.methods.components import standardize
+from domainwise.base import signatures
 from domainwise.base.arrays import Array, ArrayLike, MaybeArray, is_dask, to_host
 from domainwise.base.inputs import (
     Labels,
@@ -30,16 +31,7 @@ from domainwise.base.inputs import (
     refuse_masked_targets,
     rows_with_weight,
 )
-from domainwise.base.signatures import (
-    DOMAINS_KEY,
-    LabelLandmarkArguments,
-    LandmarkArguments,
-    arguments,
-    batch_record,
-    check_batch,
-    describe,
-    with_shared_arguments,
-)
+from domainwise.base.signatures import DOMAINS_KEY, LabelLandmarkArguments, LandmarkArguments
 from domainwise.estimators.projections import exact, projection
 
 #: With less regularization per row than this, all computations use float64.
@@ -115,9 +107,9 @@ class OnePass:
             weights, rows, y, domains = rows_with_weight(sample_weight, rows, y, sample_domain)
             target, domain = self._check_labels(backend, y, domains, rows, min_classes=1)
             if is_first_batch:
-                self._first_batch = batch_record(self, sample_domain)
+                self._first_batch = signatures.batch_record(self, sample_domain)
                 self._begin(backend, rows, target, domain, weights=weights)
-            check_batch(self, self._first_batch, sample_domain)
+            signatures.check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain, weights)
             self._use_sums(sums if is_first_batch else self._sums.merge(sums))
@@ -179,8 +171,10 @@ class OnePass:
     def _facts_about_sums(self) -> dict[str, str]:
         """Describe, by name, everything that sums which can be merged have in common."""
         facts = {
-            "the number of columns": describe(self.n_features_in_),  # type: ignore[attr-defined]
-            "the list of column names": describe(getattr(self, "feature_names_in_", None)),
+            "the number of columns": signatures.describe(self.n_features_in_),  # type: ignore[attr-defined]
+            "the list of column names": signatures.describe(
+                getattr(self, "feature_names_in_", None)
+            ),
             DOMAINS_KEY: self._first_batch.get(DOMAINS_KEY, "missing"),
             "the content of y": self._kinds[0],
             "the content of sample_domain": self._kinds[1],
@@ -203,7 +197,7 @@ class OnePass:
             if label_map is not None:
                 gamma = None if label_map.kernel is None else label_map.kernel.gamma
                 resolved |= {f"{role}_gamma": gamma, f"{role}_landmarks": label_map.points}
-        return facts | {name: describe(value) for name, value in resolved.items()}
+        return facts | {name: signatures.describe(value) for name, value in resolved.items()}
 
     @property
     def label_rules(self) -> LabelRules:
@@ -243,7 +237,7 @@ class LandmarkProjection(projection.Projection, OnePass):
         self._warn_about_domains(sample_domain, domain, len(rows))
         self._begin(backend, rows, target, domain, weights=weights)
         sums = self._sum_rows(backend, rows, target, domain, weights)
-        self._first_batch = batch_record(self, sample_domain)
+        self._first_batch = signatures.batch_record(self, sample_domain)
         self._use_sums(sums)
 
     def fit_partitions(self, partitions: Any) -> Self:
@@ -252,7 +246,9 @@ class LandmarkProjection(projection.Projection, OnePass):
 
         self._validate_params()
         sums = sum_partitions(self, partitions)
-        self._first_batch = batch_record(self, partitions.domains or partitions.layout.domain)
+        self._first_batch = signatures.batch_record(
+            self, partitions.domains or partitions.layout.domain
+        )
         self._use_sums(sums)
         self.solver_info_["n_partitions"] = len(partitions)
         return self
@@ -473,8 +469,8 @@ def _assign_groups(
 __all__ = ["FastCOIR", "FastDCM", "FastDICA", "FastKPCA", "FastMDA", "FastMIDA", "FastSCA"]
 
 
-@with_shared_arguments
-@arguments
+@signatures.with_shared_arguments
+@signatures.arguments
 class FastDCM(LabelLandmarkArguments, exact.DCMMethod, FastProjection):
     r"""Domain-based covariance minimization on Nystrom features, in one pass over the rows.
 
@@ -494,8 +490,8 @@ class FastDCM(LabelLandmarkArguments, exact.DCMMethod, FastProjection):
     """
 
 
-@with_shared_arguments
-@arguments
+@signatures.with_shared_arguments
+@signatures.arguments
 class FastCOIR(LabelLandmarkArguments, exact.COIRMethod, FastProjection):
     r"""Covariance operator inverse regression on Nystrom features, in one pass over the rows.
 
@@ -512,8 +508,8 @@ class FastCOIR(LabelLandmarkArguments, exact.COIRMethod, FastProjection):
     """
 
 
-@with_shared_arguments
-@arguments
+@signatures.with_shared_arguments
+@signatures.arguments
 class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
     r"""Domain-invariant component analysis on Nystrom features, in one pass over the rows.
 
@@ -533,8 +529,8 @@ class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
     """
 
 
-@with_shared_arguments
-@arguments
+@signatures.with_shared_arguments
+@signatures.arguments
 class FastKPCA(LandmarkArguments, exact.KPCAMethod, FastProjection):
     r"""Kernel principal component analysis on Nystrom features, in one pass over the rows.
 
@@ -554,8 +550,8 @@ class FastKPCA(LandmarkArguments, exact.KPCAMethod, FastProjection):
     _relative_shift = float("inf")  # float32 suffices for leading eigenvectors
 
 
-@with_shared_arguments
-@arguments
+@signatures.with_shared_arguments
+@signatures.arguments
 class FastSCA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     r"""Scatter component analysis on Nystrom features, in one pass over the rows.
 
@@ -572,8 +568,8 @@ class FastSCA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     _method = staticmethod(scatter.sca)
 
 
-@with_shared_arguments
-@arguments
+@signatures.with_shared_arguments
+@signatures.arguments
 class FastMDA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     r"""Multidomain discriminant analysis on Nystrom features, in one pass over the rows.
 
@@ -590,8 +586,8 @@ class FastMDA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     _method = staticmethod(scatter.mda)
 
 
-@with_shared_arguments
-@arguments
+@signatures.with_shared_arguments
+@signatures.arguments
 class FastMIDA(LandmarkArguments, exact.MIDAMethod, FastProjection):
     r"""Maximum independence domain adaptation on Nystrom features, in one pass over the rows.
 

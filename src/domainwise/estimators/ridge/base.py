@@ -40,13 +40,8 @@ from domainwise.estimators.projections.projection import one_thread_if_small
 from domainwise.estimators.ridge import tuning
 from domainwise.estimators.ridge.problem import Penalties, RidgeProblem, needs_predictions
 from domainwise.estimators.ridge.scores import NumberRule, Rows
-from domainwise.held_out.folds import (
-    Split,
-    domain_folds,
-    draw_rows,
-    leaves_domains_out,
-    without_rows,
-)
+from domainwise.held_out import folds
+from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import counts_by_domain
 from domainwise.held_out.scoring.predictions import HeldOut
 from domainwise.held_out.search.driver import (
@@ -243,7 +238,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
                 f"scoring={self.scoring!r} requires predictions for rows, but {procedure} does not "
                 "store rows. Use scoring=None (squared error), which is computed from sums."
             )
-        if not leaves_domains_out(self.cv):
+        if not folds.leaves_domains_out(self.cv):
             raise ValueError(
                 f"cv={self.cv!r} splits rows, which {procedure} does not store. Use cv=None, "
                 "LeaveDomainsOut, LeaveOneGroupOut or LeavePGroupsOut."
@@ -298,7 +293,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         maps = template._feature_maps(*map_args, weights=rows.weights)
         domain_codes = to_host(rows.codes()[1])
         max_predicted_rows = max(MAX_HELD_OUT_ROWS, 2 * len(np.unique(domain_codes)))
-        predicted_rows = draw_rows(domain_codes, max_predicted_rows, 0)
+        predicted_rows = folds.draw_rows(domain_codes, max_predicted_rows, 0)
         self._record_labels(rows.target.names, rows.domain.names, self._count_classes(rows))
         row_search = tuning.RowSearch(self, maps, penalties, rows, predicted_rows)
         problems = self._search(row_search, self.n_jobs)
@@ -391,7 +386,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """
         rows = self._checked_rows(Backend(), X, y, sample_domain, None)
         options: Any = {"classification": is_classifier(self), "max_splits": 5}
-        splits, _ = domain_folds(rows.y, rows.codes()[1], **options)
+        splits, _ = folds.domain_folds(rows.y, rows.codes()[1], **options)
         members = [{**member, "alpha": share * member["alpha"]} for member in self.members_]
         values = []
         for train, test in splits:
@@ -489,7 +484,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         X, y = self._check_rows(backend, X, y)
         weights, X, y, sample_domain = inputs.rows_with_weight(sample_weight, X, y, sample_domain)
         labels = self._check_labels(backend, y, sample_domain, X)
-        return Rows(X, *labels, weights, without_rows(self.cv, sample_weight))
+        return Rows(X, *labels, weights, folds.without_rows(self.cv, sample_weight))
 
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
         if is_tensor(X):

@@ -10,16 +10,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.algebra.backends import Backend
-from domainwise.base.arrays import (
-    Array,
-    ArrayLike,
-    ClassWeight,
-    Decision,
-    MaybeArray,
-    is_tensor,
-    to_device_of,
-    to_host,
-)
+from domainwise.base import arrays
+from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray
 from domainwise.base.inputs import Labels, check_class_weight, check_classes, plain_array
 from domainwise.base.signatures import arguments, with_shared_arguments
 from domainwise.estimators.ridge.base import InvariantRidge
@@ -131,7 +123,7 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
         self : object
         """
         if classes is not None:
-            labels = to_host(y) if is_tensor(y) else plain_array(y)
+            labels = arrays.to_host(y) if arrays.is_tensor(y) else plain_array(y)
             if unknown_classes := np.setdiff1d(labels, classes).tolist():
                 raise ValueError(
                     f"y contains {unknown_classes[0]!r}, which is not in classes={classes!r}. Add "
@@ -140,7 +132,7 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
         return super().partial_fit(X, y, sample_domain, sample_weight)
 
     def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> Labels:
-        if is_tensor(rows):
+        if arrays.is_tensor(rows):
             target = backend.check_target(y, rows, "delta", min_classes=min_classes)
         else:
             target = check_classes(y, len(rows), min_classes=min_classes)
@@ -183,14 +175,16 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
 
     def _uncorrected_outputs(self, X: Any) -> Any:
         values = self._values(X)
-        return to_device_of(self.curve_.probabilities(class_columns(to_host(values))), values)
+        return arrays.to_device_of(
+            self.curve_.probabilities(class_columns(arrays.to_host(values))), values
+        )
 
     def _record_held_out(self, held_out: tuple[Rows, Array, Array] | None) -> None:
         self.held_out_ = None
         if held_out is not None:
             rows, values, indices = held_out
             values = class_columns(values)
-            class_codes, domain_codes = (to_host(codes)[indices] for codes in rows.codes())
+            class_codes, domain_codes = (arrays.to_host(codes)[indices] for codes in rows.codes())
             domain_indices = np.unique(domain_codes, return_inverse=True)[1]
             weights = None if rows.weights is None else rows.weights[indices]
             domain_weights = equal_weights(domain_indices, sample_weight=weights)
@@ -218,21 +212,21 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
         if not hasattr(self, "corrections_"):
             return self._scored_rule().decision_function(self._values(X))
         probabilities = self._corrected_outputs(X)
-        decisions = np.log(np.maximum(to_host(probabilities), 1e-300))
+        decisions = np.log(np.maximum(arrays.to_host(probabilities), 1e-300))
         if decisions.shape[1] == 2:
             decisions = decisions[:, 1] - decisions[:, 0]
-        return to_device_of(decisions, probabilities)
+        return arrays.to_device_of(decisions, probabilities)
 
     def _predict_rows(self, X: Any) -> Any:
         rule = self.decision_rule_
         if hasattr(self, "corrections_") or (rule is not None and self.curve_ is not None):
             outputs = self._corrected_outputs(X)
-            p = to_host(outputs)
+            p = arrays.to_host(outputs)
             y_pred = self.classes_[p.argmax(axis=1) if rule is None else rule.codes(p)]
         else:
             outputs = self._values(X)
-            y_pred = self._scored_rule().predict(to_host(outputs))
-        return to_device_of(y_pred, outputs) if y_pred.dtype.kind in "biuf" else y_pred
+            y_pred = self._scored_rule().predict(arrays.to_host(outputs))
+        return arrays.to_device_of(y_pred, outputs) if y_pred.dtype.kind in "biuf" else y_pred
 
 
 @with_shared_arguments
@@ -297,7 +291,7 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         self.held_out_ = None
         if held_out is not None:
             rows, values, indices = held_out
-            domain_codes = to_host(rows.codes()[1])[indices]
+            domain_codes = arrays.to_host(rows.codes()[1])[indices]
             weights = None if rows.weights is None else rows.weights[indices]
             self.held_out_ = HeldOut.from_rows(
                 rows.y[indices], domain_codes, values, weights=weights

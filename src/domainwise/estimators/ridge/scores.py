@@ -1,4 +1,4 @@
-"""The rows of a ridge search, and scores of its candidates on held-out rows."""
+"""The rows of a ridge search, and the estimators that scorers call for its candidates."""
 
 from __future__ import annotations
 
@@ -7,37 +7,26 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import get_scorer
-from sklearn.utils.metaestimators import available_if
 
 from domainwise.base.arrays import Array, to_device_of, to_host
 from domainwise.base.inputs import Labels
 from domainwise.held_out.calibration.curves import class_columns
 from domainwise.held_out.calibration.decisions import MIN_SHARE, DecisionRule, without_class_weights
-from domainwise.held_out.scoring.measures import check_task
-from domainwise.held_out.scoring.predictions import codes_of
-from domainwise.held_out.search.scores import Scorer, quiet_scores
 
 
 class ClassRule(ClassifierMixin, BaseEstimator):
     """Fitted estimator that scorers call; it converts decision values, passed as X, into classes.
 
     Values of indicators -1 and 1 estimate probabilities, from which ``rule`` predicts classes. If
-    classes had ``weights`` in the fit, these probabilities are divided by them. With
-    ``only_classes=True``, values are not estimates, and there is no ``decision_function``.
+    classes had ``weights`` in the fit, these probabilities are divided by them.
     """
 
     def __init__(
-        self,
-        classes: Any = None,
-        rule: DecisionRule | None = None,
-        weights: Any = 1.0,
-        only_classes: bool = False,
+        self, classes: Any = None, rule: DecisionRule | None = None, weights: Any = 1.0
     ) -> None:
         self.classes = classes
         self.rule = rule
         self.weights = weights
-        self.only_classes = only_classes
 
     @property
     def classes_(self) -> Array:
@@ -47,7 +36,7 @@ class ClassRule(ClassifierMixin, BaseEstimator):
     def codes(self, values: Array) -> Array:
         """Return class codes."""
         values = class_columns(values)
-        if self.rule is None or self.only_classes:
+        if self.rule is None:
             return np.asarray(values.argmax(axis=1))
         estimates = np.clip((1.0 + values) / 2.0, MIN_SHARE, None)
         return self.rule.codes(without_class_weights(estimates, self.weights))
@@ -56,7 +45,6 @@ class ClassRule(ClassifierMixin, BaseEstimator):
         """Return the predicted classes."""
         return self.classes_[self.codes(values)]
 
-    @available_if(lambda self: not self.only_classes)
     def decision_function(self, values: Array) -> Array:
         """Return the values; a single column becomes one-dimensional."""
         return values[:, 0] if values.shape[1] == 1 else values
@@ -115,49 +103,3 @@ class Rows:
             return to_device_of(codes, self.X) if isinstance(codes, np.ndarray) else codes
 
         return move_to_device(self.target.codes), move_to_device(self.domain.codes)
-
-
-@dataclass(frozen=True)
-class CandidateScorer:
-    """A scorer for many candidates on the same rows."""
-
-    scorer: Any  #: scikit-learn scorer
-    rule: Any  #: estimator that the scorer calls: ClassRule or NumberRule
-
-    def __call__(self, outputs: list[Array], y: Array, weights: Array | None) -> Array:
-        """Score the candidates; ``outputs`` contains each candidate's predictions."""
-        scorer = Scorer(self.scorer)
-        with quiet_scores():
-            return np.array([scorer.outcome(self.rule, o, y, weights) for o in outputs])
-
-
-class CountScorer(CandidateScorer):
-    """A scorer that needs only predicted classes, and is faster because it counts them."""
-
-    def __call__(self, outputs: list[Array], y: Array, weights: Array | None) -> Array:
-        """Score the candidates by their confusion matrices."""
-        classes, n = self.rule.classes_, len(self.rule.classes_)
-        scorer, rule = Scorer(self.scorer), ClassRule(classes, only_classes=True)
-        targets_by_class, offsets, scores = class_targets(n), n * codes_of(y, classes), []
-        with quiet_scores():
-            for values in outputs:
-                counts = np.bincount(offsets + self.rule.codes(values), weights, minlength=n * n)
-                pairs = np.flatnonzero(counts)
-                predictions = targets_by_class[pairs % n]
-                counts = counts[pairs].astype(float)
-                scores.append(scorer.outcome(rule, predictions, classes[pairs // n], counts))
-        return np.array(scores)
-
-
-def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
-    """Return a scorer for the metric, which counts predicted classes if they suffice."""
-    check_task(scoring, isinstance(rule, ClassRule))
-    scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-    if isinstance(rule, ClassRule) and isinstance(scorer, type(get_scorer("accuracy"))):
-        count_scorer, n = CountScorer(scorer, rule), len(rule.classes_)
-        try:
-            count_scorer([class_targets(n)], rule.classes_, None)
-            return count_scorer
-        except (AttributeError, TypeError, ValueError):
-            pass  # the metric needs decision values, rejects these classes, or accepts no weights
-    return CandidateScorer(scorer, rule)

@@ -40,9 +40,11 @@ from domainwise.estimators.ridge.problem import (
     problem_of_all_rows,
     score_cells,
 )
-from domainwise.estimators.ridge.scores import Rows, candidate_scorer, class_targets
+from domainwise.estimators.ridge.scores import Rows, class_targets
 from domainwise.held_out import folds
+from domainwise.held_out.scoring.measures import check_task
 from domainwise.held_out.search.driver import Candidate, limit_jobs, outputs_by_row
+from domainwise.held_out.search.scores import as_score, quiet_scores
 
 #: Up to this number of rows, splits are checked, and those that cannot be scored are removed.
 MAX_CHECKED_ROWS = 1500
@@ -124,9 +126,9 @@ class RowSearch(RidgeSearch):
     ) -> None:
         super().__init__(maps, penalties)
         self.rows, self.predicted_rows = rows, predicted_rows
-        self.scorer = None
-        if estimator.scoring is not None:
-            self.scorer = candidate_scorer(estimator.scoring, estimator._scored_rule())
+        self.scoring, self.rule = estimator.scoring, estimator._scored_rule()
+        if self.scoring is not None:
+            check_task(self.scoring, rows.target.codes is not None)
         self.descriptors = descriptors_of(estimator, rows, penalties)
         n_domains, domain_codes = rows.domain.n_categories, rows.codes()[1]
         if folds.leaves_domains_out(rows.cv) and n_domains > 1 and len(rows.X) > MAX_CHECKED_ROWS:
@@ -146,8 +148,7 @@ class RowSearch(RidgeSearch):
                 for part_codes, splits in folds.split_rows(row_splits, len(rows.X))
             ]
         self.splits = [split for _, splits in passes for split in splits]
-        needs_classes = _needs_class_moments(penalties, self.descriptors)
-        self.by_class = needs_classes and rows.target.codes is not None
+        self.by_class = _needs_class_moments(penalties, self.descriptors)
         self.passes = [
             (cells_of(rows, part_codes, self.by_class, self.descriptors), part_codes, splits)
             for part_codes, splits in passes
@@ -192,16 +193,20 @@ class RowSearch(RidgeSearch):
         def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
             is_test = np.isin(host_part_codes, splits[split][1])
             positions = np.flatnonzero(is_test[self.predicted_rows])
-            indices = np.flatnonzero(is_test) if self.scorer else self.predicted_rows[positions]
+            indices = self.predicted_rows[positions]
+            if self.scoring is not None:
+                indices = np.flatnonzero(is_test)
             X_test = self.rows.X[to_device_of(indices, part_codes)]
             outputs = to_host(expansion(nystrom, problem, solutions)(X_test))
             is_stored = np.isin(indices, self.predicted_rows)
             stored_values[first_split + split] = outputs[is_stored], positions
-            if self.scorer is None:
+            if self.scoring is None:
                 return score_errors(split, problem, solutions, test)
-            n_candidates = solutions.shape[1] // len(problem.target_mean)
+            candidate_outputs = np.hsplit(outputs, solutions.shape[1] // len(problem.target_mean))
             weights = None if self.rows.weights is None else self.rows.weights[indices]
-            return self.scorer(np.hsplit(outputs, n_candidates), y[indices], weights)
+            args, scorer = (y[indices], weights), as_score(self.scoring)
+            with quiet_scores():
+                return np.array([scorer.outcome(self.rule, o, *args) for o in candidate_outputs])
 
         return score
 
@@ -252,7 +257,6 @@ def _needs_class_moments(penalties: Penalties, descriptors: Array | None) -> boo
 
 def cells_of(rows: Rows, part_codes: Any, by_class: bool, descriptors: Array | None) -> CellRows:
     """Divide rows into cells by part, and also by class if ``by_class``."""
-    by_class = by_class and rows.target.codes is not None
     blocks = [] if descriptors is None else [descriptors]
     blocks += [] if by_class else [rows.Y]
     extra_columns = np.hstack(blocks) if blocks else None
@@ -265,7 +269,6 @@ def columns_of(
     nystrom: NystromMap, target: Labels, by_class: bool, descriptors: Array | None
 ) -> Columns:
     """Return the column layout of the moments for cells from :func:`cells_of`."""
-    by_class = by_class and target.codes is not None
     targets_by_class = dict(enumerate(class_targets(target.n_categories))) if by_class else None
     n_descriptors = 0 if descriptors is None else descriptors.shape[1]
     return Columns(nystrom.n_features, n_descriptors, targets_by_class)

@@ -18,8 +18,6 @@ MAX_NEWTON_STEPS, MAX_EM_STEPS, TOLERANCE = 50, 1000, 1e-8
 PENALTY_ROWS, BIAS_PENALTY_ROWS = 1.0, 0.1
 #: Smallest probability for which a log loss is computed.
 SMALLEST = 1e-12
-#: A penalty so large that a parameter keeps its initial value.
-HUGE_PENALTY = 1e12
 
 
 @dataclass(frozen=True)
@@ -40,37 +38,24 @@ def class_columns(values: Array) -> Array:
     return np.column_stack([-values, values]) if values.shape[1] == 1 else values
 
 
-def equal_weights(
-    domain_codes: Array, class_codes: Array | None = None, sample_weight: Array | None = None
-) -> Array:
-    """Return row weights that sum to 1, equally divided among domains and the classes in each.
+def equal_weights(domain_codes: Array, sample_weight: Array | None = None) -> Array:
+    """Return row weights that sum to 1, equally divided among domains.
 
-    Within such a group, they are proportional to ``sample_weight``.
+    Within a domain, they are proportional to ``sample_weight``.
     """
-    group_ids = domain_codes
-    if class_codes is not None:
-        group_ids = domain_codes * (int(class_codes.max()) + 1) + class_codes
-    group_codes = np.unique(group_ids, return_inverse=True)[1]
-    row_weights = np.ones(len(group_codes)) if sample_weight is None else sample_weight
-    weights = row_weights / np.bincount(group_codes, row_weights)[group_codes]
-    weights /= np.bincount(domain_codes, weights)[domain_codes]
+    row_weights = np.ones(len(domain_codes)) if sample_weight is None else sample_weight
+    weights = row_weights / np.bincount(domain_codes, row_weights)[domain_codes]
     return np.asarray(weights / weights.sum())
 
 
 def fit_curve(
-    values: Array,
-    class_codes: Array,
-    weights: Array,
-    *,
-    fit_bias: bool = True,
-    sample_weight: Array | None = None,
+    values: Array, class_codes: Array, weights: Array, *, sample_weight: Array | None = None
 ) -> tuple[Curve, float]:
     """Fit a curve by penalized maximum likelihood, and return it with its weighted log loss.
 
-    ``values``, of shape (n, n_classes), are log-probabilities or decision values. If ``fit_bias``
-    is False, biases are zero, and the class with the largest value has the largest probability. If
-    the values predict worse than the class shares, the curve returns the shares for every row.
-    ``weights`` are those of :func:`equal_weights`; ``sample_weight`` says how often rows count.
+    ``values``, of shape (n, n_classes), are log-probabilities or decision values. If they predict
+    worse than the class shares, the curve returns the shares for every row. ``weights`` are those
+    of :func:`equal_weights`; ``sample_weight`` says how often rows count.
     """
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()
@@ -79,7 +64,7 @@ def fit_curve(
     root_mean_square = float(np.sqrt(mean_squares.mean()))
     scale = root_mean_square or 1.0
     total = n_rows if sample_weight is None else sample_weight.sum()
-    penalties = np.full(n_classes + 1, (BIAS_PENALTY_ROWS if fit_bias else HUGE_PENALTY) / total)
+    penalties = np.full(n_classes + 1, BIAS_PENALTY_ROWS / total)
     penalties[0] = PENALTY_ROWS / total
     # The design has one row per class, so that NumPy's sums over classes are fast.
     design, row_indices = np.ascontiguousarray(values.T, dtype=float) / scale, np.arange(n_rows)
@@ -109,14 +94,12 @@ def fit_curve(
         step = _newton_step(design, p / p_sums, class_codes, weights, deviations, penalties)
     slope = max(float(parameters[0]), 0.0) if root_mean_square else 0.0
     bias = parameters[1:] - parameters[1:].mean()
-    curves = [Curve(slope / scale, bias if fit_bias else 0.0 * bias)]
-    if not slope or not fit_bias:
+    curve = Curve(slope / scale, bias)
+    if not slope:
         shares = np.bincount(class_codes, weights, minlength=n_classes)
-        curves = curves * bool(slope) + [Curve(0.0, np.log(np.maximum(shares, 1e-6)))]
-    true_class_p = [curve.probabilities(values)[row_indices, class_codes] for curve in curves]
-    losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in true_class_p]
-    best_index = int(np.argmin(losses))
-    return curves[best_index], losses[best_index]
+        curve = Curve(0.0, np.log(np.maximum(shares, 1e-6)))
+    true_class_p = curve.probabilities(values)[row_indices, class_codes]
+    return curve, -float(weights @ np.log(np.maximum(true_class_p, 1e-300)))
 
 
 def fit_domain_curve(

@@ -16,13 +16,8 @@ from typing import Any
 import numpy as np
 
 from domainwise.base.arrays import Array, Decision, Scoring
-from domainwise.held_out.scoring.measures import (
-    Measure,
-    choose_measure,
-    counts_by_domain,
-    default_class_metric,
-    has_rare_class,
-)
+from domainwise.held_out.scoring import measures
+from domainwise.held_out.scoring.measures import Measure
 from domainwise.held_out.scoring.predictions import Outputs
 from domainwise.held_out.scoring.statistics import defined_score
 
@@ -156,7 +151,7 @@ def rule_for(decision: Any, counts: Array, scoring: Any = None, positive: int = 
         measure = _measure_for(scoring, counts)
         is_balanced = measure.balanced
         if measure.is_custom or not uses_decisions(measure.name):
-            is_balanced = has_rare_class(shares)
+            is_balanced = measures.has_rare_class(shares)
         decision = "balanced" if is_balanced else "argmax"
     if decision == "argmax":
         shares = np.full(n_classes, 1.0 / n_classes)
@@ -165,9 +160,9 @@ def rule_for(decision: Any, counts: Array, scoring: Any = None, positive: int = 
 
 def _measure_for(scoring: Any, counts: Array, pos_label: int | None = None) -> Measure:
     """Return the metric of class codes for a scorer or its name; None means the default."""
-    scoring = default_class_metric(counts) if scoring is None else scoring
+    scoring = measures.default_class_metric(counts) if scoring is None else scoring
     scoring = getattr(scoring, "name", "") or scoring  # of a NamedScorer or Measure
-    return choose_measure(scoring, np.arange(counts.shape[1]), True, pos_label)
+    return measures.choose_measure(scoring, np.arange(counts.shape[1]), True, pos_label)
 
 
 def uses_decisions(metric: str) -> bool:
@@ -195,7 +190,7 @@ def choose_rule(
     """
     n_classes = probabilities.shape[1]
     if counts is None:
-        counts = counts_by_domain(class_codes, domain_codes, n_classes, weights)
+        counts = measures.counts_by_domain(class_codes, domain_codes, n_classes, weights)
     rule = rule_for(decision, counts, scoring, positive)
     if decision != "auto" or n_classes != 2 or len(counts) < MIN_DOMAINS:
         return rule

@@ -17,16 +17,10 @@ from sklearn.utils.multiclass import type_of_target
 
 from domainwise.algebra.gram import tiles
 from domainwise.algebra.gram.tiles import upper_tiles
+from domainwise.base import inputs
 from domainwise.base.arguments import METRIC_CONSTRAINTS, check_arguments
 from domainwise.base.arrays import Array
-from domainwise.base.inputs import (
-    check_length,
-    check_same_length,
-    checked_labels,
-    encode_labels,
-    label_array,
-    type_of_label,
-)
+from domainwise.base.files import to_json
 
 
 def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
@@ -59,10 +53,10 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     >>> g_mean_score([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1])  # sqrt(0.75 * 1)
     0.866...
     """
-    truth = checked_labels(y_true, "y_true")
-    predictions = checked_labels(y_pred, "y_pred")
-    check_same_length(predictions, "y_pred", truth, "y_true")
-    true_type, predicted_type = (type_of_label(y[0].item()) for y in (truth, predictions))
+    truth = inputs.checked_labels(y_true, "y_true")
+    predictions = inputs.checked_labels(y_pred, "y_pred")
+    inputs.check_same_length(predictions, "y_pred", truth, "y_true")
+    true_type, predicted_type = (inputs.type_of_label(y[0].item()) for y in (truth, predictions))
     if true_type != predicted_type:
         raise ValueError(
             f"y_pred contains labels of type {predicted_type}, but y_true contains labels of type "
@@ -132,12 +126,12 @@ def worst_domain_score(
     3.0
     """
     check_arguments("worst_domain_score", metric=metric, greater_is_better=greater_is_better)
-    truth, predictions = label_array(y_true, "y_true"), label_array(y_pred, "y_pred")
+    truth, predictions = inputs.label_array(y_true, "y_true"), inputs.label_array(y_pred, "y_pred")
     if len(np.atleast_1d(truth)) == 0:
         raise ValueError("y_true is empty. Pass at least one row.")
-    check_same_length(predictions, "y_pred", truth, "y_true")
-    domain_codes, domains = encode_labels(sample_domain, "sample_domain")
-    check_same_length(domain_codes, "sample_domain", truth, "y_true")
+    inputs.check_same_length(predictions, "y_pred", truth, "y_true")
+    domain_codes, domains = inputs.encode_labels(sample_domain, "sample_domain")
+    inputs.check_same_length(domain_codes, "sample_domain", truth, "y_true")
     scores = []
     for code, domain in enumerate(domains.tolist()):
         is_in_domain = domain_codes == code
@@ -286,9 +280,9 @@ def mmd(
            [1.267, 1.267, 0.   ]])
     """
     check_arguments("mmd", METRIC_CONSTRAINTS, gamma=gamma, block_size=block_size)
-    domain_codes, domains = encode_labels(sample_domain, "sample_domain")
+    domain_codes, domains = inputs.encode_labels(sample_domain, "sample_domain")
     evaluate_tile, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
-    check_length(len(domain_codes), "sample_domain", n_samples, "Z")
+    inputs.check_length(len(domain_codes), "sample_domain", n_samples, "Z")
     # A row has weight 1 / (rows in its domain), so that sums over tiles are means over pairs.
     weights = np.zeros((n_samples, len(domains)))
     weights[np.arange(n_samples), domain_codes] = 1.0 / np.bincount(domain_codes)[domain_codes]
@@ -339,10 +333,8 @@ class InvarianceReport:
         values : dict
             Attributes by name.
         """
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in vars(self).items()
-        }
+        report: dict[str, Any] = to_json(self, lambda number: number)
+        return report
 
 
 def invariance_report(
@@ -393,13 +385,13 @@ def invariance_report(
     """
     arguments = {"gamma": gamma, "target_gamma": target_gamma, "block_size": block_size}
     check_arguments("invariance_report", METRIC_CONSTRAINTS, **arguments)
-    domain_codes, domains = encode_labels(sample_domain, "sample_domain")
+    domain_codes, domains = inputs.encode_labels(sample_domain, "sample_domain")
     evaluate_z, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
-    check_length(len(domain_codes), "sample_domain", n_samples, "Z")
+    inputs.check_length(len(domain_codes), "sample_domain", n_samples, "Z")
     tile_functions = [evaluate_z, tiles.delta_tile(domain_codes)]
     if y is not None:
         evaluate_y, n_target_rows = tiles.kernel_tile(y, "y", "auto", target_gamma)
-        check_length(n_target_rows, "y", n_samples, "Z")
+        inputs.check_length(n_target_rows, "y", n_samples, "Z")
         tile_functions.append(evaluate_y)
     inner_products = tiles.centred_inner_products(tile_functions, n_samples, block_size)
     distances = mmd(Z, domain_codes, gamma=gamma, block_size=block_size)

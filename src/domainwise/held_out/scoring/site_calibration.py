@@ -10,13 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logit, ndtri
 
+from domainwise.base import inputs
 from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray
-from domainwise.base.inputs import (
-    check_same_length,
-    check_sample_weight,
-    checked_labels,
-    encode_labels,
-)
 from domainwise.held_out.scoring.pooling import (
     SCALES,
     Ends,
@@ -359,7 +354,7 @@ class SiteRows(NamedTuple):
         """Check the arguments of :func:`observed_expected`."""
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, such as 0.95; got {level!r}.")
-        y = events_of(checked_labels(y_true, "y_true"), pos_label)
+        y = events_of(inputs.checked_labels(y_true, "y_true"), pos_label)
         p = np.asarray(proba, dtype=np.float64)
         p = p[:, 1] if p.ndim == 2 and p.shape[1] == 2 else p
         if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
@@ -367,13 +362,13 @@ class SiteRows(NamedTuple):
                 "proba must contain a probability between 0 and 1 for each row, or the two columns "
                 "of predict_proba. For several classes, pass one class at a time."
             )
-        check_same_length(p, "proba", y, "y_true")
+        inputs.check_same_length(p, "proba", y, "y_true")
         codes, domains = np.zeros(len(y), dtype=int), None
         if sample_domain is not None:
-            codes, names = encode_labels(sample_domain, "sample_domain")
-            check_same_length(codes, "sample_domain", y, "y_true")
+            codes, names = inputs.encode_labels(sample_domain, "sample_domain")
+            inputs.check_same_length(codes, "sample_domain", y, "y_true")
             domains = names.tolist()
-        weights = check_sample_weight(sample_weight, len(y))
+        weights = inputs.check_sample_weight(sample_weight, len(y))
         weights = np.ones(len(y)) if weights is None else weights
         return cls(y, p, codes, domains, weights, level, level)
 
