@@ -188,7 +188,10 @@ def replace_texts(old: dict[str, str], new: dict[str, str]) -> None:
                 print(f"insert the text {key!r} into {name}: {new[key]}")
                 continue
             pattern = r"\s+(?:# )?".join(map(re.escape, old[key].split()))
-            text, count = re.subn(pattern, lambda match, key=key: new[key], text)
+            # A text that is the same stays wrapped as it is.
+            text, count = re.subn(
+                pattern, lambda m, key=key: m[0] if old[key] == new[key] else new[key], text
+            )
             if not count:
                 print(f"{name} does not contain the text {key!r}: {old[key]}")
         page.write_text(text, encoding="utf-8")
