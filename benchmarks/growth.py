@@ -1111,6 +1111,35 @@ def compare(paths: Sequence[Path], note: str) -> str:
     return "\n\n".join([*parts, *by_set(runs, names)]) + "\n"
 
 
+def change_part(paths: Sequence[Path], note: str) -> str:
+    """The part of the report on the ensemble in two versions, paired by held-out domain."""
+    files = [finished(path) for path in paths]
+    shared = set.intersection(*map(set, files))
+    runs = [summarize(line for key, line in file.items() if key in shared) for file in files]
+    rows, gains = [], defaultdict(list)
+    for size, data in sorted({(n, d) for d, n, _ in runs[0]}):
+        metric, cells = main_metric(data), [f"{data}, {size:,} rows"]
+        for method in ("ensemble", "ensemble+context"):
+            before, after = (run[data, size, method] for run in runs)
+            cells += [number(before.mean(metric)), number(after.mean(metric))]
+            cells += [difference(runs, (data, size, method), metric)]
+            gain = 100 * (after.mean(metric) - before.mean(metric))
+            gain = -gain / before.mean(metric) if metric == "rmse" else gain
+            gains[size, method, "% of RMSE" if metric == "rmse" else "points"].append(gain)
+        rows.append([*cells, f"{before.cpu:.1f} → {after.cpu:.1f}"])
+    means = [
+        f"{LABELS.get(method, method)}, {size:,} rows: {signed(statistics.fmean(values))} ± "
+        f"{standard_error(values):.1f} {unit} ({len(values)} data sets)"
+        for (size, method, unit), values in sorted(gains.items())
+    ]
+    header = ["data set", "before", "after", "change", "with context, before", "after", "change"]
+    return (
+        f"## The ensemble in two versions\n\n{note} RMSE or balanced accuracy on the first group "
+        "of held-out domains; changes are means over domains ± standard errors. Mean gains over "
+        f"data sets ± standard errors: {'; '.join(means)}.\n\n" + table([*header, "CPU s"], rows)
+    )
+
+
 # --------------------------------------------------------------------------- planted outliers
 
 
@@ -1261,7 +1290,7 @@ def compare_weights(path: Path, groups: int) -> str:
             if rule == "standard errors":
                 continue
             cells = [
-                f"{signed(statistics.fmean(found[m]))} ± {number(standard_error(found[m]))}"
+                f"{signed(statistics.fmean(found[m]))} ± {standard_error(found[m]):.1f}"
                 for m in ("balanced_accuracy", "rmse", "log_loss")
             ]
             n_sets = len(found["balanced_accuracy"]) + len(found["rmse"])
@@ -1290,7 +1319,7 @@ def main() -> None:
     parser.add_argument("--limit-seconds", type=float, default=math.inf)
     parser.add_argument("--report", nargs="+", type=Path, help="one or two files of results")
     parser.add_argument("--note", default="", help="the machine and versions, for the report")
-    parser.add_argument("--write", action="store_true", help="write the report on one run")
+    parser.add_argument("--write", action="store_true", help="write the report, or a part of it")
     parser.add_argument("--outliers", type=int, help="plant outliers, with so many held-out groups")
     parser.add_argument("--weights", type=int, help="compare weights, with so many held-out groups")
     arguments = parser.parse_args()
@@ -1304,7 +1333,10 @@ def main() -> None:
         replace_part(REPORT, compare_weights(arguments.out, arguments.weights))
         return
     if arguments.report and len(arguments.report) > 1:
-        print(compare(arguments.report, arguments.note))
+        if arguments.write:
+            replace_part(REPORT, change_part(arguments.report, arguments.note))
+        else:
+            print(compare(arguments.report, arguments.note))
         return
     if arguments.report:
         cases = complete(finished(arguments.report[0]).values())

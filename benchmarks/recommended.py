@@ -3,7 +3,7 @@
 ``python benchmarks/recommended.py NAME … --out ROWS.jsonl`` holds out a quarter of the domains of
 each data set, evaluates the other domains with the default budget, fits the methods to all of their
 rows, and scores the fits on the held-out domains. This takes several minutes for each data set.
-``--report ROWS.jsonl`` writes RECOMMENDED.md.
+``--report --out ROWS.jsonl`` writes a part of GROWTH.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import growth
 import measuring
 import numpy as np
 
-REPORT = Path(__file__).resolve().with_name("RECOMMENDED.md")
 NAMES = ("large_adult", "large_bike", "large_airbnb", "large_beijing", "large_kc_house")
 NAMES += ("gvhd", "hipc", "cytof")
 #: Methods that are fitted to all rows; the SVM is fitted only if it is recommended.
@@ -99,8 +98,8 @@ def run(name: str) -> dict[str, Any]:
     }
 
 
-def write_report(rows: list[dict[str, Any]]) -> None:
-    """Write RECOMMENDED.md."""
+def write_report(rows: list[dict[str, Any]], note: str) -> None:
+    """Write the part of GROWTH.md on the recommended method."""
     n_good = sum(row["loss"] <= MAX_LOSS[row["unit"]] for row in rows)
     header = ["data set", "rows of source domains", "rows compared", "recommended"]
     header += ["best on held-out domains", "loss of the recommended method", "CPU s"]
@@ -125,7 +124,7 @@ def write_report(rows: list[dict[str, Any]]) -> None:
         for row in rows
     ]
     lines = [
-        "# Is the recommended method the best one at new sites, if it is fitted to all rows?",
+        "## Is the recommended method of `evaluate` the best one?",
         "",
         f"On {n_good} of {len(rows)} data sets, the method that `evaluate` recommends with its "
         "default budget loses at most 1 % of RMSE or 0.5 points of accuracy on domains that "
@@ -138,17 +137,15 @@ def write_report(rows: list[dict[str, Any]]) -> None:
         f"held-out domains (at most {SCORED_ROWS:,} rows of each). ± is the standard error of the "
         "paired difference over held-out domains. CPU s is the time of the evaluation.",
         "",
-        "## Scores on held-out domains",
-        "",
         "RMSE, balanced accuracy or accuracy, as means over held-out domains:",
         "",
         growth.table(["data set", *methods], scores),
         "",
         "Written by `python benchmarks/recommended.py --report`. "
-        f"{measuring.machine()}. {measuring.versions()}.",
+        f"{measuring.machine()}. {measuring.versions()}. {note}",
         "",
     ]
-    REPORT.write_text("\n".join(lines), encoding="utf-8")
+    measuring.replace_part(growth.REPORT, "\n".join(lines))
 
 
 def main() -> None:
@@ -157,10 +154,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=[*NAMES])
     parser.add_argument("--out", type=Path, default=Path("build/recommended.jsonl"))
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--note", default="", help="the commit, for the report")
     arguments = parser.parse_args()
     if arguments.report:
         lines = arguments.out.read_text(encoding="utf-8").splitlines()
-        write_report([json.loads(line) for line in lines])
+        write_report([json.loads(line) for line in lines], arguments.note)
         return
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     for name in arguments.names:

@@ -430,9 +430,15 @@ def label_sentence(results: Results) -> str:
     zero, *counts = scores
     show, margin, n_max = results.show, results.margin, counts[-1]
     best_score, before = max(scores[n] for n in counts), scores[zero]
+    warning = ""
+    for gain in reversed(results.label_gain):
+        if (first := gain.get("first_rows")) is not None:
+            after = show(results.measure.sign * first)
+            warning = say("labels_first", results, n=gain["n_labels"], after=after)
     if best_score - before < margin:
         name = "labels_harmful" if before - scores[n_max] >= margin else "labels_useless"
-        return say(name, results, before=show(before), after=show(scores[n_max]), n=n_max)
+        text = say(name, results, before=show(before), after=show(scores[n_max]), n=n_max)
+        return text + warning
     # The smallest number of labels that matters, and with which the score is about the best.
     min_score = max(before + margin, best_score - margin)
     n_enough = next(n for n in counts if scores[n] >= min_score)
@@ -441,7 +447,7 @@ def label_sentence(results: Results) -> str:
     values = {"n_first": n_first, "first": show(scores[n_first]), "before": show(before)}
     values |= {"enough": enough * (n_enough != n_first)}
     values |= {"more": " More labels add little." * (n_enough < n_max)}
-    return say("labels_useful", results, **values)
+    return say("labels_useful", results, **values) + warning
 
 
 def validation_sentence(results: Results) -> str:

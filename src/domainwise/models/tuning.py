@@ -27,7 +27,8 @@ from domainwise.base.inputs import (
     take_rows,
 )
 from domainwise.base.signatures import arguments
-from domainwise.estimators.adaptation.adapter import Adaptable, model_outputs
+from domainwise.estimators.adaptation.adapter import Adaptable
+from domainwise.estimators.adaptation.site import model_outputs
 from domainwise.held_out.calibration import decisions
 from domainwise.held_out.calibration.curves import Curve, fit_domain_curve, improves
 from domainwise.held_out.folds import Split, domain_folds, sample_rows
@@ -278,6 +279,13 @@ class MethodSearch(Adaptable, MetaEstimator):
                 self.curve_ = fit_domain_curve(outputs, targets, domain_codes, weights)
                 outputs = self.curve_.probabilities(outputs)
         self.held_out_ = HeldOut.from_rows(targets, domain_codes, outputs, weights=weights)
+        self._held_out_rows = rows[test_rows[HeldOut.stored_rows(domain_codes)]]
+
+    def learn_within(self, X: Any) -> None:
+        """Fit a model of differences inside a site to the rows of ``held_out_``."""
+        rows = self.__dict__.pop("_held_out_rows", None)
+        if rows is not None and self.held_out_ is not None:
+            self._learn_within(take_rows(X, rows), [self.settled_] if self.own else None)
 
     # Probabilities and decisions.
 
@@ -319,6 +327,7 @@ class MethodSearch(Adaptable, MetaEstimator):
             if values is not None:
                 held_out = y[rows].astype(np.float64), domain_codes[rows], values
                 self.held_out_ = HeldOut.from_rows(*held_out, weights=held_out_weights)
+                self._held_out_rows = rows[HeldOut.stored_rows(held_out[1])]
             return self
         class_codes, n_classes = codes_of(y, self.classes_), len(self.classes_)
         counts = counts_by_domain(class_codes, domain_codes, n_classes, weights)
@@ -419,9 +428,10 @@ class MethodSearch(Adaptable, MetaEstimator):
         check_is_fitted(self)
         if hasattr(self, "corrections_") and not is_classifier(self):
             return self._corrected(X, sample_domain)[:, 0]
-        if self._rule is None:
+        if self._rule is None and not hasattr(self, "corrections_"):
             return self._call("predict", X, sample_domain)
-        return self.classes_[self._rule.codes(self.predict_proba(X, sample_domain))]
+        p = self.predict_proba(X, sample_domain)
+        return self.classes_[p.argmax(axis=1) if self._rule is None else self._rule.codes(p)]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any, sample_domain: Any = None) -> Any:
@@ -481,9 +491,14 @@ def hold_out(
 ) -> None:
     """Compute what ``adapt`` needs, for a fitted pipeline and the rows that it was fitted to."""
     model = pipeline[-1]
-    if model.adaptable is model and model.held_out_ is None:
-        with config_context(transform_output="default"):
-            model.hold_out(pipeline[:-1].transform(X), y, sample_domain, sample_weight)
+    with config_context(transform_output="default"):
+        X = pipeline[:-1].transform(X)
+        if model.adaptable is model:
+            if model.held_out_ is None:
+                model.hold_out(X, y, sample_domain, sample_weight)
+            model.learn_within(X)
+        if getattr(X, "dtype", None) == np.float64 and sample_domain is not None:
+            model.adaptable.score_own_rows(X, np.asarray(y), sample_domain)
 
 
 def _is_classification(estimator: Any, y: Any) -> bool:

@@ -189,7 +189,8 @@ class Cells:
     @cached_property
     def _stripped(self) -> Any:
         """The cells as text without spaces around it; NaN if missing."""
-        texts = self.column.astype(str).str.strip()
+        texts = self.column.map(text_of, "ignore") if self.column.dtype == object else self.column
+        texts = texts.astype(str).str.strip()
         return texts.mask(texts.isin(self.missing_words))
 
     @cached_property

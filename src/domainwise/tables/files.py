@@ -219,7 +219,7 @@ class CsvFile:
         # The last quotation mark must not begin a cell, because this cell would not end.
         before, quote, _ = self._last_quoted.rpartition(b'"')
         is_open = quote and before.rstrip(b"\0")[-1:] in (b"", b"\r", self._separator.encode())
-        line = self._last_quoted.decode("utf-8", "replace").strip()
+        line = self._last_quoted.decode("utf-8", "replace").replace("\0", "").strip()
         check(not is_open, "open quotation mark", path=self.path, line=line)
 
     def frames(self, columns: list[str]) -> Iterator[Any]:

@@ -278,7 +278,7 @@ def check_table(
     task, form, y = learn_target(columns.pop(target), task, schema)
     has_target = ~import_pandas().isna(y)
     check(has_target.any(), "no values", role="target", column=target)
-    is_used, weights = has_target, None
+    is_used, weights = has_target.copy(), None
     if weight is not None:
         (column,) = cells_of(frame, [weight], na, rows[has_target]).values()
         weights = schema.read_numbers(column, weight)
@@ -286,7 +286,6 @@ def check_table(
             cell = "none" if np.isnan(weights[i]) else weights[i]
             refuse("invalid weight", column=weight, row=column.rows[i] + 1, cell=cell)
         check(weights.any(), "zero weights", column=weight)
-        is_used = has_target.copy()
         is_used[has_target], weights = weights > 0, weights[weights > 0]
     has_weight = is_used[has_target]
     masks = {"no target": has_target, "no domain": has_domain, "the weight 0": has_weight}

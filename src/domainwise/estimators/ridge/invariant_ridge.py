@@ -296,6 +296,9 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
             self.held_out_ = HeldOut.from_rows(
                 rows.y[indices], domain_codes, values, weights=weights
             )
+            if values.shape[1] == 1:
+                stored = indices[HeldOut.stored_rows(domain_codes)]
+                self._learn_within(arrays.to_host(rows.X)[stored])
 
     def _uncorrected_outputs(self, X: Any) -> Any:
         return self._values(X)

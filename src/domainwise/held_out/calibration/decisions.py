@@ -45,6 +45,8 @@ class DecisionRule:
     kind: str  #: "argmax" (equal shares), "balanced", "tuned", or "threshold" (set by the user)
     shares: Array  #: positive, with sum 1, in the order of the classes
     positive: int = 1  #: code of the positive class if there are two classes
+    #: Whether a tuned threshold was tuned for a metric in which classes count the same.
+    is_relative: bool = False
 
     @property
     def threshold(self) -> float | None:
@@ -61,7 +63,13 @@ class DecisionRule:
     @property
     def divides_by_shares(self) -> bool:
         """Whether the rule depends on class shares, so that it would change at another site."""
-        return self.kind in ("balanced", "tuned")
+        return self.kind == "balanced" or self.is_relative
+
+    def at_site(self, ratios: Array) -> DecisionRule:
+        """Return the rule for a site, given ratios of its class shares and those of the sources."""
+        if not self.divides_by_shares:
+            return self
+        return replace(self, shares=positive_shares(self.shares * ratios))
 
     def codes(self, probabilities: Array) -> Array:
         """Return the class code of each row."""
@@ -199,7 +207,8 @@ def choose_rule(
         return rule
     base_odds = np.log(rule.shares[positive] / rule.shares[1 - positive])
     thresholds = 1.0 / (1.0 + np.exp(-(base_odds + STEPS)))
-    tuned_rules = [replace(threshold_rule(t, positive), kind="tuned") for t in thresholds.tolist()]
+    options: Any = {"kind": "tuned", "is_relative": rule.divides_by_shares}
+    tuned_rules = [replace(threshold_rule(t, positive), **options) for t in thresholds.tolist()]
     classes = np.array(rule.positive_last)
     rows_by_domain = [np.flatnonzero(domain_codes == code) for code in np.unique(domain_codes)]
 

@@ -28,8 +28,8 @@ _HIST = "sklearn.ensemble._hist_gradient_boosting"
 #: savable, add its name. If compiled code uses its attributes as indices or lengths, also add a
 #: rule to :mod:`domainwise.models.files.values`.
 PARTS = {
-    "domainwise.estimators.adaptation.corrections": "ClassPrior LinePrior SiteLabels "
-    "SiteQuantiles Spread",
+    "domainwise.estimators.adaptation.corrections": "ClassPrior LinePrior Spread WithinPrior",
+    "domainwise.estimators.adaptation.site": "SiteScores SiteLabels SiteQuantiles",
     "domainwise.estimators.conformal": "DomainConformal",
     "domainwise.held_out.calibration.curves": "Curve",
     "domainwise.held_out.calibration.decisions": "DecisionRule",
