@@ -65,7 +65,7 @@ def test_labels_can_be_added_and_json_reports_the_correction(site, tmp_path):
     done = run("adapt", first, site / "rest.csv", "-o", second, "--json")
     answer = json.loads(done.stdout)
     assert answer["n_labels"] == 40
-    assert len(answer["corrections"]["plain"]) == 2
+    assert len(answer["corrections"]["plain"]) == 3  # two biases, and the change of the slope
     assert [row[0] for row in answer["label_gain"]] == [0, 5, 10, 20, 50]
 
 
@@ -144,3 +144,11 @@ def test_a_model_without_a_check_has_prediction_sets_once_it_is_adapted(site, tm
     done = run("predict", adapted, site / "rest.csv", "-o", out, "--coverage", "0.8")
     assert done.exit_code == 0, done.output
     assert {"low", "high"} <= set(pandas.read_csv(out))
+
+
+def test_info_says_what_labels_are_worth_and_which_correction_was_made(site, tmp_path):
+    text = " ".join(run("info", site / "dose.skops").output.split())
+    assert "labels from a new site, the expected RMSE is" in text
+    adapted = tmp_path / "site.skops"
+    run("adapt", site / "ill.skops", site / "ten.csv", "-o", adapted)
+    assert "log-odds by class: no" in " ".join(run("info", adapted).output.split())

@@ -10,7 +10,7 @@ from domainwise.evaluation.results import merge_by_domain
 from domainwise.evaluation.verdict import label_sentence
 from domainwise.held_out.calibration.quantiles import calibrate_sets
 
-KEYS = ["n_labels", "score", "low", "high", "domains"]
+KEYS = ["n_labels", "score", "low", "high", "domains", "loss", "first_rows"]
 
 
 def sites(seed=0, n_domains=6, n=60, level=3.0):
@@ -48,9 +48,10 @@ def page_of(evaluation, tmp_path):
 def test_the_expected_score_without_labels_is_that_of_the_best_method(levels, shares):
     for evaluation in (levels, shares):
         first = evaluation.label_gain[0]
-        assert [first[key] for key in KEYS[1:4]] == pytest.approx(
-            evaluation.expect(evaluation.best)
-        )
+        expected = evaluation.expect(evaluation.best)[0], *evaluation.next_site
+        assert [first[key] for key in KEYS[1:4]] == pytest.approx(expected)
+    assert levels.label_gain[1]["loss"] == pytest.approx(levels.label_gain[1]["score"])  # the RMSE
+    assert shares.label_gain[-1]["loss"] < shares.label_gain[0]["loss"]  # the log loss
 
 
 def test_ten_labels_gain_more_than_a_mean_of_them_and_less_than_all_rows_of_the_domain(levels):
@@ -94,6 +95,16 @@ def test_the_page_has_the_sentence_and_a_table(levels, tmp_path):
     assert "Gain from labels at the next site" in section
     assert label_sentence(levels) in section
     assert section.count("<tr") == 1 + len(levels.label_gain)
+
+
+def test_the_first_rows_are_mentioned_only_if_they_mislead(levels):
+    X, y, domain = sites()
+    assert "mislead" not in label_sentence(levels)
+    y = y + np.tile(np.r_[np.full(12, 4.0), np.zeros(48)], 6)
+    evaluation = run(X, y, domain)
+    assert "The first 5 rows of a site may mislead" in label_sentence(evaluation)
+    assert evaluation.label_gain[0]["first_rows"] is None
+    assert evaluation.label_gain[1]["first_rows"] > evaluation.label_gain[1]["score"]
 
 
 @pytest.mark.parametrize("case", ["small domains", "no predictions", "no probabilities", "own"])

@@ -114,6 +114,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         ("unseen domains", describe_check(check, info["n_rows"]) if check else None),
         ("context", caution),
         ("prediction sets", describe_sets(calibration) if calibration else None),
+        ("labels", info.get("labels") or None),
         *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
         *(describe_adaptation(info) if "site" in info else []),
     ]
@@ -134,12 +135,16 @@ def describe_adaptation(info: dict[str, Any]) -> list[tuple[str, str]]:
     site, classes = info["site"], info["classes"]
     terms = site["corrections"]["plain"]
     if classes is None:
-        metric_name, sign, (level, slope) = "RMSE", -1, terms
+        metric_name, sign, (level, slope, *within) = "RMSE", -1, terms
         correction = f"level {level:+.3g}" + (f", slope {slope:+.3g}" if slope else "")
+        if within and within[0]:
+            correction += f", {within[0]:.0%} of the model of differences inside a site"
     else:
         metric_name, sign = "balanced accuracy", 1
-        entries = [f"{label} {term:+.2f}" for label, term in zip(classes, terms, strict=True)]
+        *biases, slope = terms if len(terms) > len(classes) else (*terms, 0.0)  # older files
+        entries = [f"{label} {term:+.2f}" for label, term in zip(classes, biases, strict=True)]
         correction = f"log-odds by class: {', '.join(entries)}" if any(terms) else "none"
+        correction += f", slope {1.0 + slope:.2f}" if slope else ""
     facts = [("site labels", str(site["n_labels"])), ("correction", correction)]
     gains = [gain for gain in site["label_gain"] if gain[0] <= site["n_labels"]]
     if scores := [(n_labels, sign * score) for n_labels, score, *_ in gains if not isnan(score)]:

@@ -13,11 +13,10 @@ import numpy as np
 
 from domainwise.base.arrays import Array, CrossValidator, Label
 from domainwise.base.files import Plain, stored
-from domainwise.estimators.adaptation.corrections import (
-    LABEL_COUNTS,
-    SourceOutputs,
+from domainwise.estimators.adaptation.corrections import LABEL_COUNTS, SourceOutputs
+from domainwise.estimators.adaptation.site import (
     domain_scores,
-    label_gain,
+    label_gains,
     outputs_score,
 )
 from domainwise.evaluation.problem import Problem
@@ -170,9 +169,12 @@ class LabelGain(TypedDict):
 
     n_labels: int
     score: float
-    low: float
-    high: float
+    low: float | None  #: ends of a 90 % range for one new domain; None with fewer than four
+    high: float | None
     domains: int  #: number of domains that are large enough
+    loss: float  #: expected log loss or RMSE
+    #: Expected score with labels of the first rows, if these gain clearly less than random rows.
+    first_rows: float | None
 
 
 #: Columns that describe domains are safer at a new site if they improve the mean score by more than
@@ -391,8 +393,9 @@ class Results:
         """Expected score of the recommended method with 0 to 50 labels from a new domain.
 
         Each held-out domain is treated as the new one in turn. ``low`` and ``high`` are ends of a
-        95 % interval, and ``domains`` counts those with enough rows. The list is empty for a custom
-        scorer, if outputs are missing, and if all domains have fewer than 10 rows.
+        90 % range for one new domain (None with fewer than four), and ``domains`` counts those with
+        enough rows. The list is empty for a custom scorer, if outputs are missing, and if all
+        domains have fewer than 10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
         records = self.records_of(method)
@@ -412,15 +415,17 @@ class Results:
             record_score(measure, classes, records[d]) if d in records else np.nan
             for d in method.scores
         ]
-        outputs = replace(outputs, relative=rule is not None and rule.divides_by_shares)
-        table, counts = label_gain(outputs, scores, scorer, self.measure.scoring)
-        table[0, 1:] = expected_score(list(method.known.values()), 0, self.measure.scoring)
-        entries: list[LabelGain] = []
-        for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
-            if n_domains and np.isfinite(mean):
-                low, high = self._shown(ends)
-                score_and_ends = {"score": measure.shown(mean), "low": low, "high": high}
-                entry: Any = {"n_labels": int(n_labels), **score_and_ends, "domains": n_domains}
+        gains = label_gains(outputs, (scorer, scores, measure.scoring), rule)
+        gain, losses, first = gains["score"], gains["loss"].table()[:, 1], gains["score"].misleading
+        first_scores, entries = gain.table(first_rows=True)[:, 1], []
+        for i, (n_labels, mean, *ends) in enumerate(gain.table().tolist()):
+            if gain.n_domains[i] and np.isfinite(mean):
+                low, high = self._shown(ends) if np.isfinite(ends).all() else (None, None)
+                is_misleading = first is not None and n_labels >= first
+                entry: Any = {"n_labels": int(n_labels), "score": measure.shown(mean)}
+                entry |= {"low": low, "high": high, "domains": int(gain.n_domains[i])}
+                first_score = measure.shown(first_scores[i]) if is_misleading else None
+                entry |= {"loss": -float(losses[i]), "first_rows": first_score}
                 entries.append(entry)
         return entries if len(entries) > 1 else []
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from domainwise.base.messages import listed
+from domainwise.base.messages import listed, load_texts
 from domainwise.evaluation.plots.style import number_format
 from domainwise.evaluation.results import UNKNOWN, MethodResult, Results
 from domainwise.evaluation.sites import has_outputs, pool_method, validation_size
@@ -31,9 +29,7 @@ SIGNIFICANCE_LEVEL = 0.05
 MAX_FAULTS = 5
 #: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
-TEXTS: dict[str, Any] = tomllib.loads(
-    (files("domainwise.evaluation") / "texts.toml").read_text(encoding="utf-8")
-)
+TEXTS: dict[str, Any] = load_texts("domainwise.evaluation", "texts.toml")
 #: Names of methods in sentences, if they differ from the labels in tables.
 PHRASES: dict[str, str] = TEXTS["phrases"]
 NO_FAULT = TEXTS["no_fault"]
@@ -430,9 +426,15 @@ def label_sentence(results: Results) -> str:
     zero, *counts = scores
     show, margin, n_max = results.show, results.margin, counts[-1]
     best_score, before = max(scores[n] for n in counts), scores[zero]
+    warning = ""
+    for gain in reversed(results.label_gain):
+        if (first := gain.get("first_rows")) is not None:
+            after = show(results.measure.sign * first)
+            warning = say("labels_first", results, n=gain["n_labels"], after=after)
     if best_score - before < margin:
         name = "labels_harmful" if before - scores[n_max] >= margin else "labels_useless"
-        return say(name, results, before=show(before), after=show(scores[n_max]), n=n_max)
+        text = say(name, results, before=show(before), after=show(scores[n_max]), n=n_max)
+        return text + warning
     # The smallest number of labels that matters, and with which the score is about the best.
     min_score = max(before + margin, best_score - margin)
     n_enough = next(n for n in counts if scores[n] >= min_score)
@@ -441,7 +443,7 @@ def label_sentence(results: Results) -> str:
     values = {"n_first": n_first, "first": show(scores[n_first]), "before": show(before)}
     values |= {"enough": enough * (n_enough != n_first)}
     values |= {"more": " More labels add little." * (n_enough < n_max)}
-    return say("labels_useful", results, **values)
+    return say("labels_useful", results, **values) + warning
 
 
 def validation_sentence(results: Results) -> str:

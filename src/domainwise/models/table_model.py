@@ -363,6 +363,7 @@ def describe_model(
         "chosen": to_json({name: search.best_params_[name] for name in search.varied_}, str),
         "n_components": None if projector is None else int(projector.dual_coef_.shape[1]),
         "check": None,
+        "labels": search.adaptable.label_advice_ if search.adaptable.held_out_ is not None else "",
         "context": context,
         "notes": notes,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -27,7 +27,8 @@ from domainwise.base.inputs import (
     take_rows,
 )
 from domainwise.base.signatures import arguments
-from domainwise.estimators.adaptation.adapter import Adaptable, model_outputs
+from domainwise.estimators.adaptation.adapter import Adaptable
+from domainwise.estimators.adaptation.site import model_outputs
 from domainwise.held_out.calibration import decisions
 from domainwise.held_out.calibration.curves import Curve, fit_domain_curve, improves
 from domainwise.held_out.folds import Split, domain_folds, sample_rows
@@ -278,6 +279,13 @@ class MethodSearch(Adaptable, MetaEstimator):
                 self.curve_ = fit_domain_curve(outputs, targets, domain_codes, weights)
                 outputs = self.curve_.probabilities(outputs)
         self.held_out_ = HeldOut.from_rows(targets, domain_codes, outputs, weights=weights)
+        self._held_out_rows = rows[test_rows[HeldOut.stored_rows(domain_codes)]]
+
+    def learn_within(self, X: Any) -> None:
+        """Fit a model of differences inside a site to the rows of ``held_out_``."""
+        rows = self.__dict__.pop("_held_out_rows", None)
+        if rows is not None and self.held_out_ is not None:
+            self._learn_within(take_rows(X, rows), [self.settled_] if self.own else None)
 
     # Probabilities and decisions.
 
@@ -304,37 +312,32 @@ class MethodSearch(Adaptable, MetaEstimator):
         rows: Any = slice(None),
     ) -> Self:
         """Calibrate probabilities on outputs for held-out ``rows``, and set the decision rule."""
-        is_classification = _is_classification(self.estimator, y)
         if isinstance(self.estimator_, Adaptable):
             return self
         self.held_out_ = getattr(self.estimator_, "held_out_", None)
         if isinstance(self.estimator_, decisions.Decisions) or self.held_out_ is not None:
             return self
-        held_out_weights = None
-        if values is not None:
+        classification = _is_classification(self.estimator, y)
+        targets = codes_of(y, self.classes_) if classification else y.astype(np.float64)
+        if values is not None and (self.calibrates or not classification):
             is_held_out = np.isfinite(values).all(axis=1)
             rows, values = np.arange(len(y))[rows][is_held_out], values[is_held_out]
-            held_out_weights = None if weights is None else weights[rows]
-        if not is_classification:
-            if values is not None:
-                held_out = y[rows].astype(np.float64), domain_codes[rows], values
-                self.held_out_ = HeldOut.from_rows(*held_out, weights=held_out_weights)
-            return self
-        class_codes, n_classes = codes_of(y, self.classes_), len(self.classes_)
-        counts = counts_by_domain(class_codes, domain_codes, n_classes, weights)
-        if not self.calibrates or values is None:
-            rule = decisions.rule_for(self.decision, counts, self.metric, self._positive)
-            self._rule = None if self._decides_itself(rule) else rule
-            return self
-        labels = class_codes[rows], np.unique(domain_codes[rows], return_inverse=True)[1]
-        curve = self._own_curve
-        if curve is None or improves(values, *labels, curve, held_out_weights):
-            curve = self.curve_ = fit_domain_curve(values, *labels, held_out_weights)
-        held_out = *labels, curve.probabilities(values)
-        self.held_out_ = HeldOut.from_rows(*held_out, weights=held_out_weights)
-        options: Any = {"scoring": self.metric, "positive": self._positive, "counts": counts}
-        options["weights"] = held_out_weights
-        self._rule = decisions.choose_rule(self.decision, *held_out, **options)
+            labels = targets[rows], np.unique(domain_codes[rows], return_inverse=True)[1]
+            row_weights = None if weights is None else weights[rows]
+            if classification:
+                curve = self._own_curve
+                if curve is None or improves(values, *labels, curve, row_weights):
+                    curve = self.curve_ = fit_domain_curve(values, *labels, row_weights)
+                values = curve.probabilities(values)
+            self.held_out_ = HeldOut.from_rows(*labels, values, weights=row_weights)
+            if not classification:
+                self._held_out_rows = rows[HeldOut.stored_rows(labels[1])]
+        if classification:
+            counts = counts_by_domain(targets, domain_codes, len(self.classes_), weights)
+            options = self.held_out_, self.metric, self._positive
+            rule = decisions.choose_rule(self.decision, counts, *options)
+            is_calibrated = self.held_out_ is not None
+            self._rule = rule if is_calibrated or not self._decides_itself(rule) else None
         return self
 
     @property
@@ -419,9 +422,10 @@ class MethodSearch(Adaptable, MetaEstimator):
         check_is_fitted(self)
         if hasattr(self, "corrections_") and not is_classifier(self):
             return self._corrected(X, sample_domain)[:, 0]
-        if self._rule is None:
+        if self._rule is None and not hasattr(self, "corrections_"):
             return self._call("predict", X, sample_domain)
-        return self.classes_[self._rule.codes(self.predict_proba(X, sample_domain))]
+        p = self.predict_proba(X, sample_domain)
+        return self.classes_[p.argmax(axis=1) if self._rule is None else self._rule.codes(p)]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any, sample_domain: Any = None) -> Any:
@@ -481,9 +485,14 @@ def hold_out(
 ) -> None:
     """Compute what ``adapt`` needs, for a fitted pipeline and the rows that it was fitted to."""
     model = pipeline[-1]
-    if model.adaptable is model and model.held_out_ is None:
-        with config_context(transform_output="default"):
-            model.hold_out(pipeline[:-1].transform(X), y, sample_domain, sample_weight)
+    with config_context(transform_output="default"):
+        X = pipeline[:-1].transform(X)
+        if model.adaptable is model:
+            if model.held_out_ is None:
+                model.hold_out(X, y, sample_domain, sample_weight)
+            model.learn_within(X)
+        if getattr(X, "dtype", None) == np.float64 and sample_domain is not None:
+            model.adaptable.score_own_rows(X, np.asarray(y), sample_domain)
 
 
 def _is_classification(estimator: Any, y: Any) -> bool:

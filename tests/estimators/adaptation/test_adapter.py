@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from domainwise import SiteAdapter
+from domainwise.estimators.adaptation.site import own_site_scores
 from domainwise.selection import LeaveDomainsOut
 
 
@@ -134,16 +135,30 @@ def test_label_gain_estimates_the_actual_gain():
     assert model.label_gain_domains_.tolist() == [10] * 5
 
 
-def test_label_gain_is_computed_for_the_first_rows_too():
-    """If the first rows of a domain differ from its other rows, their labels help less."""
+def test_label_gain_is_that_of_random_rows_with_a_warning_if_the_first_rows_mislead():
     X, y, domain = sites(n_sites=10, n=120)
     ordered = y + np.tile(np.r_[np.full(20, 5.0), np.zeros(100)], 10)
     random = np.random.default_rng(0).permutation(len(y))
-    table = fit_adapter(LinearRegression(), (X, ordered, domain)).label_gain_
-    shuffled = fit_adapter(
-        LinearRegression(), (X[random], ordered[random], domain[random])
-    ).label_gain_
-    assert table["score"][1] < shuffled["score"][1] - 0.5
+    model = fit_adapter(LinearRegression(), (X, ordered, domain))
+    shuffled = fit_adapter(LinearRegression(), (X[random], ordered[random], domain[random]))
+    assert model.label_gain_["score"] == pytest.approx(shuffled.label_gain_["score"])
+    first, first_shuffled = (m.label_gain(first_rows=True)["score"] for m in (model, shuffled))
+    assert first[1] < first_shuffled[1] - 0.5
+    warning = "The first 5 rows of a site may mislead: label random ones."
+    assert warning in model.label_advice_
+    assert warning not in shuffled.label_advice_
+
+
+def test_the_gain_of_the_loss_and_of_the_mean_of_several_sites():
+    X, y, domain = class_sites(n_classes=2, bias=2.0)
+    model = fit_adapter(LogisticRegression(), (X, y, domain))
+    gain, loss = model.label_gain_, model.label_gain_loss_
+    assert (gain["score"][1:4] > 0.5).all()  # balanced accuracy
+    assert loss["score"][3] > loss["score"][0]  # negative log loss
+    assert (loss["score"][:4] < 0.0).all()
+    widths = [np.diff(model.label_gain(m).tolist()[1][2:])[0] for m in (1, 4, 100)]
+    assert widths[0] > widths[1] > widths[2] > 0.0
+    assert "the expected log loss is" in model.label_advice_
 
 
 def test_a_classifier_without_probabilities_gets_them_from_held_out_domains():
@@ -151,15 +166,52 @@ def test_a_classifier_without_probabilities_gets_them_from_held_out_domains():
     model = fit_adapter(RidgeClassifier(), rows)
     assert model.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
     site = model.adapt(X[:10], y[:10])
-    assert (site.classes_[site.predict_proba(X).argmax(axis=1)] == site.predict(X)).all()
+    codes = site.decision_rule_.codes(site.predict_proba(X))
+    assert (site.classes_[codes] == site.predict(X)).all()
 
 
-def test_corrections_do_not_move_decisions_that_divide_by_class_shares_with_these_shares():
-    rows = class_sites(n_classes=2, bias=2.0)
-    for decision, relative in (("auto", True), ("balanced", True), ("argmax", False)):
+def test_decisions_that_divide_by_class_shares_use_those_of_the_site():
+    rows, (X, y) = held_out_site(*class_sites(n_classes=2, bias=2.0))
+    adapted = {}
+    for decision in ("balanced", "argmax", 0.3):
         model = SiteAdapter(LogisticRegression(), decision=decision)
         model.fit(rows[0], rows[1], sample_domain=rows[2])
-        assert model.priors_["plain"].relative is relative
+        adapted[decision] = model.adapt(X[:20], y[:20])
+        shares = [m.decision_rule_.shares for m in (model, adapted[decision])]
+        assert (shares[0] == shares[1]).all() == (decision != "balanced")
+    p = [model.predict_proba(X) for model in adapted.values()]
+    assert (p[0] == p[1]).all()
+    assert (p[0] == p[2]).all()
+    frequency = (y == adapted["argmax"].classes_[1]).mean()
+    source_share = (rows[1] == adapted["argmax"].classes_[1]).mean()
+    moved = adapted["balanced"].decision_rule_.shares[1]
+    assert abs(moved - frequency) < abs(source_share - frequency)
+    again = adapted["balanced"].adapt(X[20:25], y[20:25])  # from the rule of the sources
+    at_once = model.set_params(decision="balanced").fit(rows[0], rows[1], sample_domain=rows[2])
+    at_once = at_once.adapt(X[:25], y[:25])
+    assert (again.decision_rule_.shares == at_once.decision_rule_.shares).all()
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_one_label_equal_labels_and_labels_outside_the_range_give_finite_predictions(kind):
+    data = sites() if kind == "numbers" else class_sites(n_classes=2, bias=1.0)
+    estimator = LinearRegression() if kind == "numbers" else LogisticRegression()
+    rows, (X, y) = held_out_site(*data)
+    model = fit_adapter(estimator, rows)
+    cases = {"one": y[:1], "constant": np.full(10, y[0])}
+    if kind == "numbers":
+        cases["outside"] = np.full(10, 100.0 * np.abs(rows[1]).max())
+    for labels in cases.values():
+        adapted = model.adapt(X[: len(labels)], labels)
+        outputs = adapted.predict(X) if kind == "numbers" else adapted.predict_proba(X)
+        assert np.isfinite(outputs).all()
+        assert not (outputs == model._outputs(X, None).reshape(outputs.shape)).all()
+    if kind == "numbers":  # such labels move the level nearly all the way
+        assert outputs.mean() > 0.5 * cases["outside"][0]
+    else:  # ten labels of a class make it more probable
+        code = list(model.classes_).index(y[0])
+        assert outputs[:, code].mean() > model.predict_proba(X)[:, code].mean() + 0.1
+        assert outputs.max() < 1.0
 
 
 def test_probabilities_of_an_estimator_with_class_weights_are_calibrated():
@@ -223,3 +275,28 @@ def test_a_source_domain_may_be_the_site():
     X, y, domain = sites()
     model = fit_adapter(LinearRegression(), (X, y, domain))
     assert np.isfinite(model.adapt(X[domain == 3], y[domain == 3]).predict(X)).all()
+
+
+@pytest.mark.parametrize("slopes", [(1.0, 1.0), (-3.0, 3.0)])
+def test_the_advice_says_when_a_model_of_the_sites_own_rows_is_as_good(slopes):
+    rng = np.random.default_rng(0)
+    domain = np.repeat(np.arange(8), 120)
+    X = rng.normal(size=(len(domain), 2))
+    y = np.linspace(*slopes, 8)[domain] * X[:, 0] + rng.normal(size=len(domain))
+    model = fit_adapter(LinearRegression(), (X, y, domain))
+    assert "site's own rows" not in model.label_advice_
+    model.score_own_rows(X, y, domain)
+    if slopes == (1.0, 1.0):
+        assert "A linear model of only the site's own rows is worse" in model.label_advice_
+    else:  # each site has a relation of its own
+        assert "From about 20 labels on, a linear model of only these" in model.label_advice_
+
+
+def test_models_of_own_rows_are_scored_by_log_loss_also_with_a_single_class():
+    rng = np.random.default_rng(0)
+    domain, y = np.repeat(np.arange(3), 100), np.zeros(300, dtype=int)
+    y[100:] = rng.integers(2, size=200)
+    scores = own_site_scores(rng.normal(size=(300, 2)), y, domain)
+    assert scores[0, 0] > -0.01  # only one class
+    assert (scores[:2, 1:] < -0.6).all()
+    assert np.isnan(scores[2:]).all()  # no domain has 200 rows

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from dataclasses import field
+from collections.abc import Sequence
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -26,28 +27,21 @@ from domainwise.base.arrays import (
     Scoring,
 )
 from domainwise.base.messages import ContextWarning, warn_caller
+from domainwise.base.process import one_thread
 from domainwise.base.signatures import arguments, with_shared_arguments
-from domainwise.estimators.adaptation import corrections
-from domainwise.estimators.adaptation.corrections import (
-    Prior,
-    SiteLabels,
-    SiteQuantiles,
-    SourceOutputs,
-)
+from domainwise.estimators.adaptation import corrections, site
+from domainwise.estimators.adaptation.corrections import Prior, SourceOutputs
+from domainwise.estimators.adaptation.site import SiteLabels, SiteQuantiles, SiteScores
 from domainwise.estimators.conformal import DomainMetaEstimator, fit_rows
-from domainwise.held_out.calibration.curves import Curve, class_columns, equal_weights, fit_curve
+from domainwise.held_out.calibration.curves import Curve, fit_domain_curve
 from domainwise.held_out.calibration.decisions import DecisionRule, Decisions
 from domainwise.held_out.folds import domain_folds, without_rows
 from domainwise.held_out.scoring.measures import choose_measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import true_score_range
-from domainwise.held_out.scoring.predictions import HeldOut, Predictions, codes_of, weights_classes
+from domainwise.held_out.scoring.predictions import HeldOut, codes_of, weights_classes
 from domainwise.held_out.scoring.statistics import expected_range, expected_score
-from domainwise.held_out.search.scores import log_probabilities
 
 PROBABILITIES = "predict_proba"
-GAIN_DTYPE = np.dtype(
-    [("n_labels", np.int64), ("score", np.float64), ("low", np.float64), ("high", np.float64)]
-)
 
 
 class Adaptable(ABC):
@@ -55,11 +49,16 @@ class Adaptable(ABC):
 
     In ``fit``, a subclass sets ``held_out_`` and calls :meth:`_reset_adaptation`. It computes
     outputs without correction in :meth:`_outputs`, and predicts from the outputs of
-    :meth:`_corrected`. Outputs are class probabilities, or a column of predicted values.
+    :meth:`_corrected`. Outputs are class probabilities, or a column of predicted values. For a
+    continuous target, it calls :meth:`_learn_within` to fit a model of differences inside a site,
+    which is used only after adaptation.
     """
 
     classes_: Array
     held_out_: HeldOut | None
+    _source_rule: DecisionRule | None  #: the rule before adaptation
+    _own_scores: Array | None = None  #: scores of models of a domain's own rows, if computed
+    within_: Any = None  #: the model of differences inside a site; None if it is not useful
     site_labels_: dict[str, SiteLabels]  #: only in adapted models, like the next three attributes
     n_site_labels_: int
     corrections_: dict[str, Array]
@@ -87,9 +86,30 @@ class Adaptable(ABC):
 
     def _reset_adaptation(self) -> None:
         """Remove attributes that were set by an earlier fit or adaptation."""
-        names = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
-        for name in (*names, "priors_", "_label_gains"):
+        names = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_", "within_")
+        for name in (*names, "priors_", "_source_rule", "_own_scores", "_label_gains"):
             vars(self).pop(name, None)
+
+    def _learn_within(self, X: Any, estimators: Sequence[Any] | None = None) -> None:
+        """Fit a within-site model; ``X`` contains the rows of ``held_out_``."""
+        self.within_ = None
+        outputs = self._source_outputs()["plain"]
+        if self.held_out_ is None or outputs.has_classes:
+            return
+        learned = corrections.learn_within(X, outputs, estimators)
+        if learned is not None:
+            self.within_ = learned[0]
+            self.held_out_ = replace(self.held_out_, within=learned[1])
+
+    def _within_rows(self, X: Any) -> Any:
+        """Return the features of the within-site model for the rows of X."""
+        return X
+
+    def _with_within(self, outputs: Array, X: Any) -> Array:
+        """Add the outputs of the within-site model, if there is one, as a second column."""
+        if self.within_ is None:
+            return outputs
+        return np.column_stack([outputs, self.within_.predict(self._within_rows(X))])
 
     def _source_outputs(self) -> dict[str, SourceOutputs]:
         """Return held-out outputs: "plain" without context and, if available, "context"."""
@@ -105,18 +125,16 @@ class Adaptable(ABC):
                 "adapt requires a single target, but y had several columns in fit. Fit one model "
                 "per column."
             )
-        relative = self._rule is not None and self._rule.divides_by_shares
-        return {
-            mode: SourceOutputs(
-                held_out.y,
-                held_out.domain,
-                outputs.astype(float),
-                relative,
-                getattr(held_out, "weights", None),  # older models have none
-            )
-            for mode in ("plain", "context")
-            if (outputs := getattr(held_out, mode)) is not None
-        }
+        source_outputs = {}
+        for mode in ("plain", "context"):
+            if (outputs := getattr(held_out, mode)) is not None:
+                if held_out.within is not None:
+                    outputs = np.column_stack([outputs, held_out.within])
+                labels = held_out.y, held_out.domain
+                source_outputs[mode] = SourceOutputs(
+                    *labels, outputs.astype(float), held_out.weights
+                )
+        return source_outputs
 
     @cached_property
     def priors_(self) -> dict[str, Prior]:
@@ -124,29 +142,67 @@ class Adaptable(ABC):
         source_outputs = self._source_outputs()
         return {mode: corrections.learn_prior(outputs) for mode, outputs in source_outputs.items()}
 
-    def _held_out_scores(self, outputs: SourceOutputs) -> tuple[corrections.Score, Array]:
+    @property
+    def _unadapted_rule(self) -> DecisionRule | None:
+        """The rule for a site without labels."""
+        return vars(self).get("_source_rule", self._rule)
+
+    def _held_out_scores(self, outputs: SourceOutputs) -> tuple[site.Score, Array]:
         """Return the function that scores outputs, and the score of each held-out domain."""
         classes = getattr(self, "classes_", None)
-        scorer = corrections.outputs_score(self.scoring, classes, self._rule)
+        scorer = site.outputs_score(self._site_scoring, classes, self._unadapted_rule)
         n_domains = int(outputs.domain_codes.max()) + 1
-        return scorer, corrections.domain_scores(outputs, scorer, n_domains)
+        return scorer, site.domain_scores(outputs, scorer, n_domains)
 
     @cached_property
-    def _label_gains(self) -> dict[str, tuple[Array, Array]]:
+    def _label_gains(self) -> dict[str, dict[str, SiteScores]]:
+        """The gain of the score and of the loss, for outputs without and with context."""
         gains = {}
         for mode, outputs in self._source_outputs().items():
-            scorer, scores = self._held_out_scores(outputs)
-            gains[mode] = corrections.label_gain(outputs, scores, scorer, self.scoring)
+            score = *self._held_out_scores(outputs), self._site_scoring
+            gains[mode] = site.label_gains(outputs, score, self._unadapted_rule)
         return gains
 
-    def _label_gain(self, mode: str) -> Array:
-        table = self._label_gains.get(mode, self._label_gains["plain"])[0]
-        return np.array([tuple(row) for row in table], dtype=GAIN_DTYPE)
+    def label_gain(
+        self,
+        n_sites: int = 1,
+        *,
+        loss: bool = False,
+        context: bool = False,
+        first_rows: bool = False,
+    ) -> Array:
+        """Return expected mean scores of new sites, by number of labels from each of them.
+
+        Each source domain is treated as a new site, and is adapted with the other domains' priors.
+
+        Parameters
+        ----------
+        n_sites : int, default=1
+            Number of new sites whose mean score is predicted.
+        loss : bool, default=False
+            Whether the score is the negative log loss or the negative root mean squared error,
+            instead of ``scoring``.
+        context : bool, default=False
+            Whether rows are predicted together with the other rows of their site.
+        first_rows : bool, default=False
+            Whether the labels are those of the first rows of a site, in table order, instead of
+            random rows.
+
+        Returns
+        -------
+        gain : structured array
+            The number of labels (``n_labels``: 0, 5, 10, 20, 50), the mean ``score`` of the source
+            domains, and the bounds ``low`` and ``high`` of a 90 % prediction interval for the
+            mean score of ``n_sites`` new sites. Bounds are NaN with fewer than four source domains.
+        """
+        gains = self._label_gains
+        gain = gains.get("context" if context else "plain", gains["plain"])
+        return gain["loss" if loss else "score"].structured(n_sites, first_rows)
 
     def _expected_range(self, mode: str) -> tuple[float, float] | None:
         source_outputs = self._source_outputs()
         scores = self._held_out_scores(source_outputs.get(mode, source_outputs["plain"]))[1]
-        return expected_range(scores, self.scoring)
+        return expected_range(scores, self._site_scoring)
 
     @property
     def expected_range_(self) -> tuple[float, float] | None:
@@ -169,25 +225,43 @@ class Adaptable(ABC):
         labels = outputs.y if classes is None else classes
         measure = choose_measure(self.scoring or default, labels, classes is not None)
         records = [
-            corrections.scored_outputs(site.outputs, site.y, classes, self._rule, site.weights)
-            for site in map(outputs.take, outputs.rows_by_domain().values())
+            site.scored_outputs(part.outputs, part.y, classes, self._rule, part.weights)
+            for part in map(outputs.take, outputs.rows_by_domain().values())
         ]
         return true_score_range(measure, classes, records)
 
     @property
     def label_gain_(self) -> Array:
         """Expected scores with labels from a new site, for rows that are predicted one by one."""
-        return self._label_gain("plain")
+        return self.label_gain()
+
+    @property
+    def label_gain_loss_(self) -> Array:
+        """The same for the negative log loss, or the negative root mean squared error."""
+        return self.label_gain(loss=True)
 
     @property
     def context_label_gain_(self) -> Array:
         """Expected scores with labels from a new site, for rows that are predicted with context."""
-        return self._label_gain("context")
+        return self.label_gain(context=True)
 
     @property
     def label_gain_domains_(self) -> Array:
         """Number of source domains with enough rows, for each entry of ``label_gain_``."""
-        return self._label_gains["plain"][1]
+        return self._label_gains["plain"]["score"].n_domains
+
+    @property
+    def label_advice_(self) -> str:
+        """What labels from a new site are worth, in sentences."""
+        name = "log loss" if is_classifier(self) else "RMSE"
+        return site.describe(self._label_gains["plain"]["loss"], name, self._own_scores)
+
+    def score_own_rows(self, X: Array, y: Array, sample_domain: Any) -> None:
+        """Score models of a domain's own rows, for ``label_advice_``; X contains numbers."""
+        codes = inputs.check_sample_domain(sample_domain, len(y), "delta").codes
+        targets = codes_of(y, self.classes_) if is_classifier(self) else np.asarray(y, dtype=float)
+        with one_thread():
+            self._own_scores = site.own_site_scores(X, targets, np.asarray(codes))
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
         """Return a copy of the fitted model, adapted to a new site with labelled rows from it.
@@ -226,7 +300,8 @@ class Adaptable(ABC):
         model = copy.copy(self)
         if not len(targets):
             return model
-        site_labels = {"plain": SiteLabels.from_rows(self._outputs(X, None), targets)}
+        outputs = self._with_within(self._outputs(X, None), X)
+        site_labels = {"plain": SiteLabels.from_rows(outputs, targets)}
         if "context" in priors and X_site is None:
             warn_caller(
                 "X_site is missing, so the adapted model predicts rows one by one, even if "
@@ -235,7 +310,8 @@ class Adaptable(ABC):
                 ContextWarning,
             )
         elif "context" in priors:
-            site_labels["context"] = SiteLabels.from_rows(self._site_outputs(X, X_site), targets)
+            outputs = self._with_within(self._site_outputs(X, X_site), X)
+            site_labels["context"] = SiteLabels.from_rows(outputs, targets)
         previous_labels = getattr(self, "site_labels_", None)
         if previous_labels is not None:  # "context" needs outputs with context for all labels
             modes = [mode for mode in site_labels if mode in previous_labels]
@@ -243,6 +319,9 @@ class Adaptable(ABC):
         model.site_labels_ = site_labels
         model.n_site_labels_ = len(site_labels["plain"])
         model.corrections_ = {m: site_labels[m].correction(priors[m]) for m in site_labels}
+        model._source_rule = self._unadapted_rule
+        outputs, correction = site_labels["plain"].outputs, model.corrections_["plain"]
+        model._rule = site.site_rule(self._unadapted_rule, priors["plain"], outputs, correction)
         model.site_quantiles_ = {
             mode: SiteQuantiles.from_labels(source_outputs[mode], priors[mode], site_labels[mode])
             for mode in site_labels
@@ -271,7 +350,7 @@ class Adaptable(ABC):
             return self._outputs(X, sample_domain)
         mode = "context" if sample_domain is not None and "context" in site_corrections else "plain"
         outputs = self._outputs(X, sample_domain if mode == "context" else None)
-        return self.priors_[mode].apply(outputs, site_corrections[mode])
+        return self.priors_[mode].apply(self._with_within(outputs, X), site_corrections[mode])
 
 
 @with_shared_arguments
@@ -323,7 +402,12 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         :func:`domainwise.metrics.pool_scores`.
     label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new site: ``score``, and
-        bounds ``low`` and ``high`` of an approximate 95 % confidence interval for its mean.
+        bounds ``low`` and ``high`` of a 90 % prediction interval for one new site (see
+        :meth:`label_gain`).
+    label_gain_loss_ : structured array
+        The same for the negative log loss, or the negative root mean squared error.
+    label_advice_ : str
+        What labels from a new site are worth, in sentences.
     label_gain_domains_ : ndarray of int
         Number of source domains with enough rows for each number of labels.
     n_site_labels_ : int
@@ -337,9 +421,11 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
     Notes
     -----
     For a continuous target, adapted predictions are :math:`a + b f(x)`, where a and b minimize the
-    squared errors on the labelled rows plus a penalty on their distance from 0 and 1. For classes,
-    each class has an offset in log-odds. The penalty follows from the variance of a and b, or of
-    the offsets, between held-out domains.
+    squared errors on the labelled rows plus a penalty on their distance from 0 and 1. A copy of
+    the estimator, fitted to the differences of targets from the mean of their domain, takes part if
+    this is better on held-out domains. For classes, each class has an offset in log-odds, which
+    also have a slope. The penalty follows from the variance of these terms between held-out
+    domains.
 
     References
     ----------
@@ -413,13 +499,10 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         has_probabilities = hasattr(self.estimator_, PROBABILITIES)
         needs_curves = weights_classes(self.estimator) or not has_probabilities
         if classes is not None and needs_curves:
-            codes = np.unique(domain_codes, return_inverse=True)[1]
-            options: Any = {"sample_weight": test_weights}
-            row_weights = equal_weights(codes, **options)
             for mode, values in outputs.items():
-                curve = fit_curve(self._curve_inputs(values), y_test, row_weights, **options)[0]
-                self.curves_[mode] = curve
-                outputs[mode] = curve.probabilities(self._curve_inputs(values))
+                columns = self._curve_inputs(values)
+                curve = fit_domain_curve(columns, y_test, domain_codes, test_weights)
+                self.curves_[mode], outputs[mode] = curve, curve.probabilities(columns)
         self._reset_adaptation()
         plain, context = outputs["plain"], outputs.get("context")
         self.held_out_ = HeldOut.from_rows(
@@ -431,16 +514,19 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
             # The default score is the balanced accuracy.
             self.decide(self.decision, self.scoring or "balanced_accuracy")
         source_outputs, n_domains = self._source_outputs(), len(domain.names)
-        scorer = corrections.outputs_score(self.scoring, classes, self._rule)
-        self.domain_scores_ = corrections.domain_scores(source_outputs["plain"], scorer, n_domains)
+        scorer = site.outputs_score(self.scoring, classes, self._rule)
+        self.domain_scores_ = site.domain_scores(source_outputs["plain"], scorer, n_domains)
         self.expected_score_ = expected_score(self.domain_scores_, 0, self.scoring)
+        if classes is None:
+            rows = test_rows[HeldOut.stored_rows(domain_codes)]
+            self._learn_within(inputs.take_rows(X, rows), [self.estimator])
         self._quantiles = {m: corrections.domain_quantiles(o) for m, o in source_outputs.items()}
         return self
 
     def _held_out_outputs(self, *args: Any) -> dict[str, Array]:
         """Return outputs for the test rows of a split, after fitting to its training rows."""
         predictions_by_mode = self._held_out_predictions(*args)
-        return {mode: model_outputs(p) for mode, p in predictions_by_mode.items()}
+        return {mode: site.model_outputs(p) for mode, p in predictions_by_mode.items()}
 
     def _curve_inputs(self, values: Array) -> Array:
         """Return logarithms of probabilities; other values unchanged."""
@@ -449,7 +535,7 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         predictions = self._predictions(X, sample_domain)
-        outputs = model_outputs(predictions)
+        outputs = site.model_outputs(predictions)
         curve = self.curves_.get("plain" if predictions.sample_domain is None else "context")
         return outputs if curve is None else curve.probabilities(self._curve_inputs(outputs))
 
@@ -500,18 +586,3 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         """
         metric = accuracy_score if is_classifier(self) else r2_score
         return float(metric(y, self.predict(X), sample_weight=sample_weight))
-
-
-def model_outputs(predictions: Predictions) -> Array:
-    """Return predicted values; for classes, probabilities, else decision values or indicators.
-
-    Indicators are on the scale of logarithms of probabilities.
-    """
-    if predictions.classes is None:
-        return np.asarray(predictions.labels, dtype=np.float64)[:, None]
-    if predictions.probabilities is not None:
-        return np.asarray(predictions.probabilities, dtype=np.float64)
-    if predictions.decisions is not None:
-        return class_columns(np.asarray(predictions.decisions, dtype=np.float64))
-    class_codes = codes_of(predictions.labels, predictions.classes)
-    return log_probabilities(np.eye(len(predictions.classes))[class_codes])

@@ -62,6 +62,7 @@ from domainwise.held_out.calibration.decisions import source_shares
 from domainwise.held_out.calibration.quantiles import HasThresholds, promise
 from domainwise.held_out.folds import without_rows
 from domainwise.held_out.scoring.measures import check_task
+from domainwise.held_out.scoring.predictions import HeldOut
 from domainwise.held_out.scoring.statistics import expected_score
 from domainwise.held_out.search.grids import EnsembleSizes
 
@@ -166,6 +167,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         codes = table.positions[score.domain_codes]
         named_score = replace(score, rows=score.rows[order], domain_codes=codes)
         self.held_out_ = named_score.held_out(weighting.plain, weighting.context, members)
+        if not is_classifier(self):
+            rows = HeldOut.stored_rows(codes, named_score.rows)
+            self._learn_within(problem.data[False].X[rows])
         score = self._with_rule(score)
         mixes = [mix for mix in (weighting.plain, weighting.context) if mix is not None]
         quantiles = [domain_quantiles(score.source_outputs(mix)) for mix in mixes]
@@ -341,6 +345,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return self.on_target_scale(self._predict(X, sample_domain))
+
+    def _within_rows(self, X: Any) -> Array:
+        rows = self._check_rows(X, reset=False)
+        return self._features.plain(self.domain_context_._standardized(rows))
 
     def _site_outputs(self, X: Any, X_site: Any) -> Array:
         labeled_rows, site_rows = (self._check_rows(rows, reset=False) for rows in (X, X_site))

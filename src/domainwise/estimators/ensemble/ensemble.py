@@ -82,8 +82,8 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
         How probabilities are turned into classes. "balanced" divides them by the class frequencies
         of the source domains, "argmax" predicts the most probable class, and a number is the
         smallest probability for which the second of two classes is predicted. "auto" is the rule
-        that suits ``scoring`` (balanced accuracy if it is None); for two classes, the threshold is
-        tuned on held-out domains if this is better by more than one standard error.
+        that suits ``scoring`` (balanced accuracy if it is None); for metrics such as F1, the
+        threshold is tuned on held-out domains if this is better by more than one standard error.
 
     Attributes
     ----------
@@ -115,8 +115,12 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
         The same for the true score, which would be measured on infinitely many rows.
     label_gain_, context_label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new domain: ``score``,
-        and the bounds ``low`` and ``high`` of an approximate 95 % interval for its mean.
-        NaN if no source domain has at least twice as many rows as labels.
+        and the bounds ``low`` and ``high`` of a 90 % prediction interval for one new domain (see
+        :meth:`label_gain`). NaN if no source domain has at least twice as many rows as labels.
+    label_gain_loss_ : structured array
+        The same for the negative log loss, or the negative root mean squared error.
+    label_advice_ : str
+        What labels from a new domain are worth, in sentences.
     label_gain_domains_ : ndarray of int
         Number of source domains from which each row of ``label_gain_`` is computed.
     n_site_labels_ : int

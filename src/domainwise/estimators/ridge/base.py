@@ -35,8 +35,12 @@ from domainwise.base.arrays import (
 )
 from domainwise.base.signatures import arguments, check_same_arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
-from domainwise.estimators.projections.fast import OnePass, fourier_map, resolve_landmarks
-from domainwise.estimators.projections.projection import one_thread_if_small
+from domainwise.estimators.projections.fast import OnePass
+from domainwise.estimators.projections.projection import (
+    fourier_map,
+    one_thread_if_small,
+    resolve_landmarks,
+)
 from domainwise.estimators.ridge import tuning
 from domainwise.estimators.ridge.problem import Penalties, RidgeProblem, needs_predictions
 from domainwise.estimators.ridge.scores import NumberRule, Rows
@@ -556,6 +560,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def _uncorrected_outputs(self, X: Any) -> Any:
         """Return probabilities or target values for rows, before corrections by ``adapt``."""
 
+    def _within_rows(self, X: Any) -> Array:
+        return np.asarray(to_host(backend_of(X).check_rows(self, X, reset=False)))
+
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return np.asarray(to_host(self._apply("_uncorrected_outputs", X)))
 
@@ -565,4 +572,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         if not hasattr(self, "corrections_"):
             return outputs
         prior, correction = self.priors_["plain"], self.corrections_["plain"]
-        return to_device_of(prior.apply(to_host(outputs), correction), outputs)
+        host_outputs = to_host(outputs)
+        if self.within_ is not None:
+            host_outputs = np.column_stack([host_outputs, self.within_.predict(to_host(X))])
+        return to_device_of(prior.apply(host_outputs, correction), outputs)

@@ -294,6 +294,7 @@ class HeldOut:
     context: Array | None = None  #: the same for rows predicted together with their domain
     members: dict[str, Array] | None = None  #: like ``plain``, for each ensemble member
     weights: Array | None = None  #: weights of rows; None without weights
+    within: Array | None = None  #: predictions of differences inside a domain, if they are useful
 
     @classmethod
     def from_rows(
@@ -311,14 +312,19 @@ class HeldOut:
         Only rows with indices in ``rows`` are used; None uses all rows. Probabilities are stored in
         single precision, because there may be many classes.
         """
-        rows = np.arange(len(y)) if rows is None else rows
-        rows = rows[sample_rows(domain[rows], MAX_HELD_OUT)]
+        rows = cls.stored_rows(domain, rows)
         dtype = np.float32 if y.dtype.kind in "iu" else np.float64
         context = None if context is None else context[rows].astype(dtype)
         if members is not None:
             members = {name: outputs[rows].astype(dtype) for name, outputs in members.items()}
         weights = None if weights is None else weights[rows]
         return cls(y[rows], domain[rows], plain[rows].astype(dtype), context, members, weights)
+
+    @staticmethod
+    def stored_rows(domain: Array, rows: Array | None = None) -> Array:
+        """Return the indices of the rows that are stored."""
+        rows = np.arange(len(domain)) if rows is None else rows
+        return np.asarray(rows[sample_rows(domain[rows], MAX_HELD_OUT)])
 
 
 def codes_of(labels: Any, classes: Array) -> Array:

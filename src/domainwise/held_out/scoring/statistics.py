@@ -136,9 +136,11 @@ def widened_interval(
 
 
 def expected_range(
-    scores: Sequence[float] | Array, scoring: object = None
+    scores: Sequence[float] | Array, scoring: object = None, n_new: int = 1
 ) -> tuple[float, float] | None:
     """Return a range that contains the score of a new domain with 90 % probability (theory 18).
+
+    With ``n_new`` new domains, the range is for their mean score.
 
     The range is a prediction interval based on Student's t distribution. Errors and 1 - R² are
     first transformed to logarithms; for proportions such as accuracy, the range is clipped to
@@ -157,10 +159,12 @@ def expected_range(
         bound = 0.0
     elif scoring in ("r2", "explained_variance") and (defined_scores < 1.0).all():
         bound = 1.0
-    if bound is not None:
+    if bound is not None and n_new == 1:
         transformed_scores = np.log(bound - defined_scores)
     mean, deviation = transformed_scores.mean(), transformed_scores.std(ddof=1)
-    radius = -stdtrit(n_domains - 1, 0.05) * deviation * np.sqrt(1.0 + 1.0 / n_domains)
+    if bound is not None and n_new > 1:  # the logarithm of a mean, to the first order
+        mean, deviation = np.log(bound - mean), deviation / (bound - mean)
+    radius = -stdtrit(n_domains - 1, 0.05) * deviation * np.sqrt(1.0 / n_new + 1.0 / n_domains)
     low, high = float(mean - radius), float(mean + radius)
     if bound is not None:
         return bound - float(np.exp(high)), bound - float(np.exp(low))

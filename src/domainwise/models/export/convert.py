@@ -35,7 +35,7 @@ from domainwise.base.arrays import Array, to_host
 from domainwise.estimators import ensemble as own_ensemble
 from domainwise.estimators import invariant, ridge
 from domainwise.estimators.adaptation import SiteAdapter
-from domainwise.estimators.adaptation.corrections import SMOOTHING
+from domainwise.estimators.adaptation.corrections import MIN_CORRECTED, SMOOTHING
 from domainwise.estimators.conformal import DomainConformal
 from domainwise.estimators.ensemble.members import Member
 from domainwise.estimators.ensemble.trees import (
@@ -430,7 +430,7 @@ def _convert_ridge(model: Any, X: Tensor) -> Any:
     outputs = [_convert_expansion(expansion, X) for expansion in model.finalize().expansions_]
     values = weighted_sum(outputs, [1.0] * len(outputs))
     if not is_classifier(model):
-        return _correct(model, values)
+        return _correct(model, values, X)
     class_values = class_columns(values, len(model.classes_))
     curve, rule = model.curve_, model.decision_rule_
     if curve is None:  # fitted to sums
@@ -440,7 +440,7 @@ def _convert_ridge(model: Any, X: Tensor) -> Any:
     probabilities = _apply_curve(curve, class_values)
     if not hasattr(model, "corrections_"):
         return _decide(rule, probabilities, values, class_values.argmax())
-    probabilities = _correct(model, probabilities)
+    probabilities = _correct(model, probabilities, X)
     log_values = probabilities.op("Max", 1e-300).op("Log")
     decisions = log_values @ np.array([[-1.0], [1.0]]) if len(model.classes_) == 2 else log_values
     return _decide(rule, probabilities, decisions, probabilities.argmax())
@@ -468,25 +468,36 @@ def _convert_search(model: MethodSearch, X: Tensor) -> Any:
     """Calibrate the outputs of the estimator, correct them for a site, and decide by the rule."""
     output = convert_inner(model.estimator_, X)
     if not is_classifier(model):
-        return _correct(model, output)
+        return _correct(model, output, X)
     probabilities = output.probabilities
     if model.curve_ is not None:
         class_values = _class_values(model.estimator_, output, X, len(model.classes_))
         probabilities = _apply_curve(model.curve_, class_values)
-    probabilities = _correct(model, probabilities)
-    return _decide(model.applied_rule, probabilities, output.decisions, output.codes)
+    probabilities = _correct(model, probabilities, X)
+    codes = probabilities.argmax() if hasattr(model, "corrections_") else output.codes
+    return _decide(model.applied_rule, probabilities, output.decisions, codes)
 
 
-def _correct(model: Any, output: Tensor) -> Tensor:
-    """Apply the correction if the model was adapted to a site."""
+def _correct(model: Any, output: Tensor, X: Tensor) -> Tensor:
+    """Apply the correction if the model was adapted to a site.
+
+    ``X`` contains the features of the within-site model.
+    """
     if not hasattr(model, "corrections_"):
         return output
     prior, correction = model.priors_["plain"], model.corrections_["plain"]
     if not is_classifier(model):
-        level, slope = correction
+        level, slope, *within = correction
+        if within and within[0] > 0.0:
+            weight, offset = within
+            within_output = convert_inner(model.within_, X) + offset
+            output = output * (1.0 - weight) + within_output * weight
         return output * (1.0 + slope) + (level - slope * prior.centre)
-    weighted_output = output * np.exp(correction)
-    return weighted_output / weighted_output.reduce_rows("Sum")
+    if not np.any(correction):
+        return output
+    biases = correction[:-1] - correction[-1] * prior.centre
+    logs = output.op("Max", MIN_CORRECTED).op("Log")
+    return (logs * (1.0 + correction[-1]) + biases).op("Softmax", axis=1)
 
 
 def _apply_curve(curve: Curve, values: Tensor) -> Tensor:
@@ -517,8 +528,8 @@ def _convert_ensemble(model: Any, X: Tensor) -> Any:
             raise ValueError(f"member {name!r} of {type(model).__name__}: {error}") from error
     mean = weighted_sum(outputs, list(model.weights_.values()))
     if not is_classifier(model):
-        return _correct(model, model.on_target_scale(mean))
-    probabilities = _correct(model, mean)
+        return _correct(model, model.on_target_scale(mean), Z)
+    probabilities = _correct(model, mean, Z)
     return _decide(model.decision_rule_, probabilities, None, probabilities.argmax())
 
 
@@ -526,7 +537,7 @@ def _convert_ensemble(model: Any, X: Tensor) -> Any:
 def _convert_adapter(model: Any, X: Tensor) -> Any:
     output = convert_inner(model.estimator_, X)
     if not is_classifier(model):
-        return _correct(model, output)
+        return _correct(model, output, X)
     probabilities, n = output.probabilities, len(model.classes_)
     curve = model.curves_.get("plain")
     if curve is not None:
@@ -534,7 +545,7 @@ def _convert_adapter(model: Any, X: Tensor) -> Any:
         if probabilities is not None:
             values = (values * (1.0 - SMOOTHING) + SMOOTHING / n).op("Log")
         probabilities = _apply_curve(curve, values)
-    probabilities = _correct(model, probabilities)
+    probabilities = _correct(model, probabilities, X)
     codes = probabilities.argmax() if hasattr(model, "corrections_") else output.codes
     return _decide(model.decision_rule_, probabilities, None, codes)
 
