@@ -17,7 +17,7 @@ from domainwise.base.messages import listed
 from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import JobScorer, Memo, can_score, job_key
-from domainwise.evaluation.problem import Problem
+from domainwise.evaluation.problem import Problem, require
 from domainwise.evaluation.results import (
     Kind,
     MethodResult,
@@ -114,11 +114,8 @@ def scored_evaluation(
                 n_rows=len(problem.y),
             )
         )
-    if not results:
-        reasons = ", ".join(f"{key} ({reason})" for key, reason in left_out.items())
-        raise ValueError(
-            f"no method could be evaluated: {reasons}. Choose other methods, or correct the table"
-        )
+    reasons = ", ".join(f"{key} ({reason})" for key, reason in left_out.items())
+    require(results, "no method", reasons=reasons)
     results = with_p_values(results)
     evaluation = Evaluation(
         results,
