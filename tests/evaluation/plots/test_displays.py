@@ -481,7 +481,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         ),
         (
             lambda X, y, d: CalibrationDisplay.from_predictions(X[:, 0], y, d),
-            "y_prob must contain numbers; got text",
+            "y_prob must contain numbers between 0 and 1; got text",
         ),
         (
             lambda X, y, d: CalibrationDisplay.from_predictions(
