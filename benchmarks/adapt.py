@@ -242,7 +242,8 @@ def report(out: Path) -> None:
         "Written by `python benchmarks/adapt.py report`, from ensembles without context that were "
         "fitted without one of four groups of domains, or without each of two. Changes are in "
         "percent of the loss without labels, with the standard error of paired differences over "
-        "sites. Labels are those of random rows, unless the column says that they come from the first rows of a site.",
+        "sites. Labels are those of random rows, unless the column says that they come from the "
+        "first rows of a site.",
         "",
         "## Regression: change in RMSE, in percent",
         "",
