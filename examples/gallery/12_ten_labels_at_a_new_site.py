@@ -120,7 +120,8 @@ for name, model in models.items():
 # Conclusions
 # -----------
 # - In **Switzerland**, nearly all patients are ill, unlike at the source hospitals, and the
-#   predicted share is far too low. Ten labels correct much of this, and fifty labels still more. At the **Hungarian** hospital, the predicted share is too high, and labels
+#   predicted share is far too low. Ten labels correct much of this, and fifty labels still more.
+#   At the **Hungarian** hospital, the predicted share is too high, and labels
 #   improve the log loss a little.
 # - At **Cleveland and VA**, the predicted share is already correct. Ten labels only add noise, and
 #   the log loss is slightly higher than without labels. With fifty labels, this effect is smaller.
