@@ -117,6 +117,8 @@ def life_of_a_model(folder: Path) -> dict[str, Any]:
         "score": scores[0],
         "adapted": scores[1],
         "ill": labels.mean(),
+        "scored": len(labels),
+        "healthy": int((labels == 0).sum()),
         "predicted": means[0],
         "predicted_adapted": means[1],
     }
@@ -159,7 +161,8 @@ def write_texts(numbers: dict[str, Any]) -> dict[str, str]:
         "seconds": f"about {numbers['cpu_seconds']:.0f} seconds on one core",
         "life": (
             f"the three held-out hospitals score {lowest:.2f} to {highest:.2f}, and "
-            f"{life['method']} scores {life['score']:.2f} at {life['new']}{with_labels(life)}"
+            f"{life['method']} scores {life['score']:.2f} at {life['new']}{with_labels(life)} "
+            f"({few_healthy(life)})"
         ),
     }
 
@@ -169,6 +172,14 @@ def with_labels(life: dict[str, Any]) -> str:
     before, after = f"{life['score']:.2f}", f"{life['adapted']:.2f}"
     labels = f"{N_LABELS} labels from there"
     return f", with and without {labels}" if after == before else f", and {after} with {labels}"
+
+
+def few_healthy(life: dict[str, Any]) -> str:
+    """Say why the scores at the new hospital are uncertain: a class has few rows."""
+    return (
+        f"only {life['healthy']} of the {life['scored']} patients scored there are healthy, so "
+        "these scores are uncertain"
+    )
 
 
 def after_adapt(life: dict[str, Any]) -> str:
@@ -262,7 +273,8 @@ def main() -> None:
     summary = (
         f"Promised for {life['new']}: balanced accuracy {life['mean']:.2f} ({lowest:.2f} to "
         f"{highest:.2f} at the other three hospitals). Scored there: {life['score']:.2f}"
-        f"{with_labels(life)}. {100 * life['ill']:.0f} % of its patients are ill; the mean "
+        f"{with_labels(life)} ({few_healthy(life)}). "
+        f"{100 * life['ill']:.0f} % of its patients are ill; the mean "
         f"probability is {100 * life['predicted']:.0f} %{after_adapt(life)}. "
         "Now all four hospitals:"
     )

@@ -102,7 +102,7 @@ def test_the_first_rows_are_mentioned_only_if_they_mislead(levels):
     assert "mislead" not in label_sentence(levels)
     y = y + np.tile(np.r_[np.full(12, 4.0), np.zeros(48)], 6)
     evaluation = run(X, y, domain)
-    assert "The first 5 rows of a site may mislead" in label_sentence(evaluation)
+    assert ". The first 5 rows of a site may mislead" in label_sentence(evaluation)
     assert evaluation.label_gain[0]["first_rows"] is None
     assert evaluation.label_gain[1]["first_rows"] > evaluation.label_gain[1]["score"]
 

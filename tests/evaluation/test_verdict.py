@@ -1,8 +1,11 @@
 """The answer in sentences: the recommended method, what to expect, and the confidence."""
 
+import ast
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
+from string import Formatter
 
 import numpy as np
 import pytest
@@ -233,7 +236,7 @@ def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_o
     real = make_evaluation({"constant": constant, "svm": SVM}, error=0.003).answer
     assert (real.certainty, real.certain[:40]) == (
         "high",
-        "The accuracy differs between domains by ",
+        "The accuracy differs between domains: it",
     )
     # The same scores, with fewer rows: they may differ a lot.
     unknown = make_evaluation({"constant": constant, "svm": SVM}, error=0.3).answer
@@ -251,7 +254,7 @@ def test_confidence_is_low_with_few_domains_medium_if_they_may_differ_much_and_o
     clear = make_evaluation(scores, scoring="neg_root_mean_squared_error", error=0.02)
     assert clear.answer.certainty == "high"
     assert (
-        "by more than chance: its true value at the next site is between 0.9"
+        "The RMSE differs between domains: its true value at the next site is between 0.9"
         in clear.answer.certain
     )
     assert clear.next_site[1] < 3
@@ -292,7 +295,7 @@ def test_the_confidence_follows_the_five_rules_in_the_guide():
             expected = "high" if least >= gain / 2 else "medium"
         answer = evaluation.answer
         assert answer.certainty == expected
-        assert ("by more than chance" in answer.certain) == bool(differs)
+        assert ("The accuracy differs between domains" in answer.certain) == bool(differs)
         seen.add((expected, differs, constant is None))
     assert len(seen) > 6
 
@@ -300,11 +303,13 @@ def test_the_confidence_follows_the_five_rules_in_the_guide():
 def test_few_domains_are_said_to_differ_or_not_as_far_as_they_show_it():
     five = make_evaluation({"svm": SVM[:5]}, error=0.003).answer
     assert five.certain.startswith("Five domains are too few to predict the next site reliably. ")
-    assert "by more than chance: its true value at the next site is between 0." in five.certain
+    assert (
+        "The accuracy differs between domains: its true value at the next site is" in five.certain
+    )
     three = make_evaluation({"svm": [0.6, 0.7, 0.8]}, error=0.003).answer
     assert three.certain.endswith(
-        " The accuracy differs between domains by more than chance, but three domains do not show "
-        "by how much it may differ at a new one."
+        " The accuracy differs between domains, but three domains do not show by how much it may "
+        "differ at a new one."
     )
     same = make_evaluation({"svm": [0.7, 0.71]}, error=0.03).answer
     assert same.certain.endswith(
@@ -555,6 +560,23 @@ def test_limits_are_empty_if_nothing_was_left_out():
     evaluation.facts |= {"stopped": "Interrupted after 3 of 8 fits."}
     assert evaluation.answer.limits == "Interrupted after 3 of 8 fits."
     assert evaluation.verdict().startswith("Interrupted after 3 of 8 fits. Use SVM:")
+
+
+@pytest.mark.parametrize("folder", [".", "plots"])
+def test_every_message_of_an_error_is_used_and_exists(folder):
+    folder = Path(verdict.__file__).parent / folder
+    nodes = [
+        node
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("require", "style.require")
+    ]
+    messages = tomllib.loads((folder / "errors.toml").read_text("utf-8"))
+    assert {node.args[1].value for node in nodes} == messages.keys()
+    for node in nodes:
+        names = {keyword.arg for keyword in node.keywords}
+        fields = {field for _, field, _, _ in Formatter().parse(messages[node.args[1].value])}
+        assert None in names or fields - {None} == names
 
 
 def test_every_sentence_of_the_template_file_is_used():

@@ -95,7 +95,7 @@ def test_weights_are_stored_and_belong_to_the_evaluation(tmp_path, pair):
         run(frame.assign(times=WEIGHTS[::-1]), "y", "site", "times", **options)
 
 
-def test_every_default_method_accepts_weights():
+def test_every_default_method_accepts_weights(few_trees):
     evaluation = run(X, Y, DOMAIN, WEIGHTS + 0.5, methods=None, quick=True)
     assert len(evaluation.results) >= 6
     assert not evaluation.left_out

@@ -3,7 +3,7 @@
     python tests/hostile/soak.py --count 200
 
 Each of ``count`` tasks fits one of six models to its own data and predicts. Eight threads and then
-four processes run all tasks; their results must equal serial ones. At the end, the number of BLAS
+two processes run all tasks; their results must equal serial ones. At the end, the number of BLAS
 threads, warning filters and torch's precision must be unchanged, and memory must not have grown.
 """
 
@@ -64,7 +64,7 @@ def settings() -> dict[str, Any]:
     return state
 
 
-def soak(count: int, *, processes: int = 4) -> list[str]:
+def soak(count: int, *, processes: int = 2) -> list[str]:
     """Return what went wrong, an empty list if nothing did."""
     problems = []
     expected = [run_task(number) for number in range(count)]

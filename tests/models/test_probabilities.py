@@ -181,7 +181,8 @@ def test_evaluate_reports_probabilities_beside_decisions(rows):
     options = dict(methods=["constant", "linear"], progress=False)
     evaluation = evaluate(X, y, domain, **options)
     assert evaluation.measure.name == "balanced_accuracy"
-    assert any("ratio of probability and frequency" in note for note in evaluation.notes)
+    assert any("ratio of probability and frequency." in note for note in evaluation.notes)
+    assert any("chosen by AUC were not clearly better" in note for note in evaluation.notes)
     assert not any("same weight in training" in note for note in evaluation.notes)
     records = evaluation.records["linear"]
     scores = json.loads(evaluation.to_json())["methods"][0]["probability_scores"]

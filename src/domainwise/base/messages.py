@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
@@ -78,3 +81,22 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY_FOLDERS):
         frame, stacklevel = frame.f_back, stacklevel + 1
     warnings.warn(message, category, stacklevel=stacklevel)
+
+
+def load_texts(package: str, name: str) -> dict[str, Any]:
+    """Return the content of a TOML file in a package."""
+    return tomllib.loads((files(package) / name).read_text(encoding="utf-8"))
+
+
+class Checks:
+    """A function that raises errors with the messages in ``errors.toml`` of a package."""
+
+    def __init__(self, package: str) -> None:
+        self.texts: dict[str, str] = load_texts(package, "errors.toml")
+
+    def __call__(
+        self, condition: object, kind: str, error: type[Exception] = ValueError, /, **values: object
+    ) -> None:
+        """Raise an error with a text and the values in it, unless the condition is true."""
+        if not condition:
+            raise error(self.texts[kind].format(**values))

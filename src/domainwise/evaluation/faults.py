@@ -6,17 +6,15 @@ All checks use all rows. About one in ten tables without faults causes a false a
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 from domainwise.base.arrays import Array
-from domainwise.base.messages import listed
+from domainwise.base.messages import listed, load_texts
 from domainwise.evaluation.plots.columns import columns_of, describe_column
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
@@ -36,9 +34,7 @@ from domainwise.tables.errors import import_pandas
 from domainwise.tables.names import site_columns
 from domainwise.tables.schema import MAX_LEVELS, MIN_LEVEL_ROWS
 
-FAULTS: dict[str, Any] = tomllib.loads(
-    (files("domainwise.evaluation") / "faults.toml").read_text(encoding="utf-8")
-)
+FAULTS: dict[str, Any] = load_texts("domainwise.evaluation", "faults.toml")
 #: Maximum number of columns that are described: those that distinguish domains best.
 MAX_COLUMNS = 40
 #: A numeric column with at most this many distinct values may contain codes, not quantities.

@@ -31,7 +31,7 @@ from domainwise.evaluation.evaluation import Evaluation, describe_grid, predicti
 from domainwise.evaluation.faults import Fault
 from domainwise.evaluation.jobs import SMALLER, Memo, MethodJob, job_key
 from domainwise.evaluation.plan import Plan
-from domainwise.evaluation.problem import Problem
+from domainwise.evaluation.problem import Problem, require
 from domainwise.evaluation.results import (
     DomainScore,
     Kind,
@@ -240,11 +240,8 @@ class JobFolder(JobMemory):
         self.chosen_by = from_json(str, store.header.get("chosen_by"), f"{store.path}: chosen_by")
         code_by_domain = {str(name): code for code, name in enumerate(problem.domains.tolist())}
         for (method, split, _), row in _finished_jobs(store).items():
-            if split >= n_splits:
-                raise ResultsError(
-                    f"{store.path}: {method} has results for split {split + 1}, but there are only "
-                    f"{n_splits} splits. Choose another folder"
-                )
+            values = {"method": method, "split": split + 1, "n_splits": n_splits}
+            require(split < n_splits, "unknown split", ResultsError, path=store.path, **values)
             predictions = _read_predictions(store, row, code_by_domain, problem.classes)
             self.rows.append({**row, "predictions": predictions})
 
@@ -305,11 +302,7 @@ def open_folder(
     An error is raised if the folder contains jobs for another table, other methods or other
     ``arguments``. With ``force``, all jobs are first removed from the folder, but no other files.
     """
-    if problem.measure.is_custom:
-        raise ValueError(
-            "out requires a named scorer, because a later session cannot check that a function is "
-            "unchanged. Pass the name of a scorer with scoring=, or omit out"
-        )
+    require(not problem.measure.is_custom, "custom scorer")
     import_pandas()
     store = ResultStore(Path(folder) / JOBS)
     if (Path(folder) / RESULT_NAME).exists() and not store.path.exists() and not force:
@@ -358,36 +351,31 @@ def read_content(folder: Path) -> dict[str, Any]:
 def _read_content(folder: Path) -> tuple[dict[str, Any], _Content]:
     """The checked content of ``evaluation.json``, as it is, and converted to types."""
     path = Path(folder) / RESULT_NAME
-    if not path.is_file():
-        raise ResultsError(f"{folder} has no {RESULT_NAME}. Run an evaluation there first")
+    require(path.is_file(), "no results", ResultsError, folder=folder, name=RESULT_NAME)
     content = files.read_json(path)
     stored: _Content = from_json(_Content, content, str(path))
-    if content.get("digest", _content_digest(content)) != _content_digest(content):
-        raise ResultsError(
-            f"{path} was changed after it was written: its digest does not match. Restore the "
-            "file, or evaluate again"
-        )
+    is_unchanged = content.get("digest", _content_digest(content)) == _content_digest(content)
+    require(is_unchanged, "changed results", ResultsError, path=path)
     facts, differences = stored["facts"], stored["differences"]
     domain_entries, n_classes = differences.get("domains", []), len(facts["classes"] or ())
     described_names, n_domains = {entry["name"] for entry in domain_entries}, len(domain_entries)
 
-    def require(condition: bool, reason: str) -> None:
-        if not condition:
-            raise ResultsError(f"{path} is damaged: {reason}. Evaluate again")
+    def check(condition: bool, reason: str) -> None:
+        require(condition, "damaged results", ResultsError, path=path, reason=reason)
 
-    require((facts["task"] == "regression") == (n_classes == 0), "classes do not match the task")
+    check((facts["task"] == "regression") == (n_classes == 0), "classes do not match the task")
     has_columns = bool(differences.get("columns"))
     is_complete = not has_columns or {"domains", "faults", "others"} <= {*differences}
-    require(is_complete, "differences are incomplete")
+    check(is_complete, "differences are incomplete")
     are_weights_valid = all(0 < weight <= 1 for weight in stored["domain_weights"])
-    require(are_weights_valid, "a domain weight is not between 0 and 1")
+    check(are_weights_valid, "a domain weight is not between 0 and 1")
     for entry in domain_entries:
         n_numbers, n_expected = len(entry.get("classes", entry.get("target", ()))), n_classes or 3
         reason = f"the target of domain {entry['name']} has {n_numbers} entries, not {n_expected}"
-        require(n_numbers == n_expected, reason)
+        check(n_numbers == n_expected, reason)
     for column in differences.get("columns", ()):
         shares = column.get("shares", ())
-        require(
+        check(
             ("quantiles" if column["kind"] == "number" else "shares") in column
             and {len(column["missing"]), len(column.get("quantiles", shares))} == {n_domains}
             and all(0 <= column[key] < n_domains for key in ("distance_at", "tells_at"))
@@ -397,16 +385,16 @@ def _read_content(folder: Path) -> tuple[dict[str, Any], _Content]:
     results: _Scores
     for results in (stored, *stored["others"]):
         domains, methods = results["domains"], results["methods"]
-        require(len({*map(str, domains)}) == len(domains), "a domain is listed twice")
+        check(len({*map(str, domains)}) == len(domains), "a domain is listed twice")
         first_keys = [method.key for method in methods[:1]]
-        require(first_keys == [results["best"]], "best is not the first method")
+        check(first_keys == [results["best"]], "best is not the first method")
         for method in methods:
             has_same_domains = [entry.domain for entry in method.per_domain] == domains
-            require(has_same_domains, f"{method.key} is not scored on the listed domains")
+            check(has_same_domains, f"{method.key} is not scored on the listed domains")
             has_score = any(np.isfinite(entry.score) for entry in method.per_domain)
-            require(has_score, f"{method.key} has no score")
+            check(has_score, f"{method.key} has no score")
     is_described = not described_names or described_names.issuperset(map(str, stored["domains"]))
-    require(is_described, "differences do not describe all scored domains")
+    check(is_described, "differences do not describe all scored domains")
     return content, stored
 
 

@@ -17,7 +17,7 @@ from domainwise.base.messages import listed
 from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import JobScorer, Memo, can_score, job_key
-from domainwise.evaluation.problem import Problem
+from domainwise.evaluation.problem import Problem, require
 from domainwise.evaluation.results import (
     Kind,
     MethodResult,
@@ -30,9 +30,9 @@ from domainwise.evaluation.results import (
     record_score,
 )
 from domainwise.evaluation.verdict import TEXTS
-from domainwise.held_out.calibration.decisions import rule_for
+from domainwise.held_out.calibration.decisions import rule_for, tunes_threshold
 from domainwise.held_out.folds import Split
-from domainwise.held_out.scoring.measures import Measure, counts_by_domain
+from domainwise.held_out.scoring.measures import Measure, counts_by_domain, has_rare_class
 from domainwise.held_out.scoring.pooling import N_DRAWS, score_error
 from domainwise.held_out.scoring.predictions import codes_of
 from domainwise.held_out.scoring.statistics import compare, defined_score
@@ -114,11 +114,8 @@ def scored_evaluation(
                 n_rows=len(problem.y),
             )
         )
-    if not results:
-        reasons = ", ".join(f"{key} ({reason})" for key, reason in left_out.items())
-        raise ValueError(
-            f"no method could be evaluated: {reasons}. Choose other methods, or correct the table"
-        )
+    reasons = ", ".join(f"{key} ({reason})" for key, reason in left_out.items())
+    require(results, "no method", reasons=reasons)
     results = with_p_values(results)
     evaluation = Evaluation(
         results,
@@ -312,13 +309,13 @@ def decision_note(problem: Problem) -> str:
     counts = counts_by_domain(class_codes, full.codes, len(problem.classes), full.weights)
     metric = setting.metric or (None if measure.is_custom else measure.name)
     rule = rule_for(setting.decision, counts, metric)
-    values = {"label": measure.label, "rule": rule.describe(problem.classes)}
+    values = {"label": measure.label, "rule": rule.describe(problem.classes), "tuning": ""}
     if rule.kind == "argmax":
         values["rule"] = rule.describe([])
-    elif rule.kind != "threshold" and rule.threshold is not None and setting.decision == "auto":
+    if rule.threshold is not None and setting.decision == "auto" and tunes_threshold(measure):
         values["tuning"] = NOTES["tuned_threshold"]
     name = {"threshold": "by_threshold", "argmax": "by_argmax"}.get(rule.kind, "by_ratio")
-    return " ".join([NOTES["frequencies"], NOTES[name].format(**{"tuning": "", **values})])
+    return " ".join([NOTES["frequencies"], NOTES[name].format(**values)])
 
 
 def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> list[str]:
@@ -339,6 +336,7 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
         "one_class": one_class,
         "undefined": undefined,
         "selected_on_rows": selected_on_rows,
+        "rare_class": measure.name == "balanced_accuracy" and _is_event_rare(problem),
         "context": any(result.context for result in evaluation.results),
         "positive": measure.uses_positive_class and problem.positive is not None,
         "other_measure": problem.classification and measure.name != problem.measure.name,
@@ -346,6 +344,12 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
     texts = [NOTES[key].format(**values) for key, applies in conditions.items() if applies]
     left_out = [f"{key}: {reason.rstrip('.')}." for key, reason in evaluation.left_out.items()]
     return [*problem.notes, *texts, *filter(None, [decision_note(problem)]), *left_out]
+
+
+def _is_event_rare(problem: Problem) -> bool:
+    """Return whether there are two classes, one of which is rare."""
+    sizes = np.unique(problem.full.y, return_counts=True)[1]
+    return len(sizes) == 2 and has_rare_class(sizes)
 
 
 def _facts(problem: Problem) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from domainwise.base import inputs
 from domainwise.base.arrays import Array, content_keys
-from domainwise.base.messages import listed, quoted
+from domainwise.base.messages import Checks, listed, quoted
 from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
 from domainwise.held_out.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.held_out.scoring.predictions import codes_of, has_argument
@@ -31,6 +31,8 @@ from domainwise.tables import schema as tables
 from domainwise.tables.errors import ColumnError, TableError, import_pandas, sentence
 from domainwise.tables.names import UNNAMED_NOTE, check_names, is_unnamed
 
+#: Raises errors with the messages in ``errors.toml``.
+require = Checks("domainwise.evaluation")
 #: Maximum number of random folds of all rows.
 SEEN_FOLDS = 4
 
@@ -225,33 +227,20 @@ def make_problem(
     else:
         preprocessor, reader = make_preprocessor(schema), None
     n = X.shape[0]
-    if sample_domain is None:
-        raise ValueError("sample_domain is missing. Pass the domain of each row")
+    require(sample_domain is not None, "no domains")
     domains = inputs.check_sample_domain(sample_domain, n, "delta")
-    if len(domains.names) < 2:
-        raise ValueError(
-            f"sample_domain contains only one domain ({domains.names[0]!s}). Pass rows from at "
-            "least two domains, so that one can be held out"
-        )
+    require(len(domains.names) > 1, "one domain", name=domains.names[0])
     target, classes = check_task(y, n, task)
     classification = classes is not None
-    if classes is None and pos_label is not None:
-        raise ValueError(
-            f"pos_label={pos_label!r} names a class, but the target is continuous. Omit pos_label"
-        )
-    if callable(scoring) and weights is not None and not has_argument(scoring, "sample_weight"):
-        raise ValueError(
-            f"scoring={scoring!r} does not accept sample_weight. Pass the name of a scorer, or one "
-            "made by sklearn.metrics.make_scorer"
-        )
+    require(classification or pos_label is None, "class of numbers", pos_label=pos_label)
+    if callable(scoring) and weights is not None:
+        require(has_argument(scoring, "sample_weight"), "scorer without weights", scoring=scoring)
     args = (target, classification, pos_label, domains.codes)
     measure = choose_measure(scoring, *args, sample_weight=weights)
-    if reason := measure.undefined_reason(target, target, classification):
-        target_text = "a continuous target" if classes is None else f"{len(classes)} classes"
-        raise ValueError(
-            f"{measure.name} cannot be computed for {target_text}: {reason}. Choose another scorer "
-            "(scoring)"
-        )
+    reason = measure.undefined_reason(target, target, classification)
+    target_text = "a continuous target" if classes is None else f"{len(classes)} classes"
+    values = {"name": measure.name, "target": target_text, "reason": reason}
+    require(not reason, "undefined score", **values)
     if inner_scoring is not None:
         inner_scoring = choose_measure(
             inner_scoring, target, classification, pos_label, argument="inner_scoring"
@@ -272,25 +261,18 @@ def make_problem(
 
 def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
     """Return the targets, and the class names (None for a continuous target)."""
-    if task not in tables.TASKS:
-        raise ValueError(
-            f"task={task!r} is not supported; use 'auto', 'classification' or 'regression'"
-        )
+    require(task in tables.TASKS, "unknown task", task=task)
     if task == "auto":
         names = inputs.check_target(y, n, "auto", min_classes=1).names
         is_continuous = names is None or (names.dtype.kind in "iuf" and inputs.is_quantity(names))
         task = "regression" if is_continuous else "classification"
     if task == "classification":
-        if type_of_target(np.asarray(y)).startswith("continuous"):
-            raise ValueError(
-                "task='classification' needs classes, but the target contains numbers that are "
-                "not integers; use task='regression'"
-            )
+        is_continuous = type_of_target(np.asarray(y)).startswith("continuous")
+        require(not is_continuous, "no classes")
         labels = inputs.check_target(y, n, "delta")
         return labels.names[labels.codes], labels.names
     targets = inputs.check_target(y, n, "rbf").values
-    if targets.shape[1] != 1:
-        raise ValueError(f"y must have one column, got {targets.shape[1]}. Pass a single target")
+    require(targets.shape[1] == 1, "several targets", n=targets.shape[1])
     return targets[:, 0], None
 
 
@@ -303,26 +285,16 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     table_splits = list(splitter.split(np.zeros((n, 1)), problem.y, domain_codes))
     splits = [(np.asarray(train), np.asarray(test)) for train, test in table_splits]
     for train, test in splits:
-        if (max_index := max(np.max(train, initial=0), np.max(test, initial=0))) >= n:
-            advice = "splits of this table" if problem.parent is None else "max_rows=None"
-            raise ValueError(
-                f"cv yields the row index {max_index}, but there are only {n} rows. Pass {advice}"
-            )
+        max_index = max(np.max(train, initial=0), np.max(test, initial=0))
+        advice = "splits of this table" if problem.parent is None else "max_rows=None"
+        require(max_index < n, "row index", index=max_index, n=n, advice=advice)
         common_codes = np.intersect1d(domain_codes[train], domain_codes[test])
-        if len(common_codes):
-            raise ValueError(
-                f"cv puts domain {quoted(problem.domains[common_codes[0]])} on both sides of a "
-                "split. Use a splitter that keeps groups together, such as LeaveDomainsOut"
-            )
-        if problem.classification and len(np.unique(problem.y[train])) < 2:
-            names = problem.domains[np.unique(domain_codes[test])]
-            held_out_text = listed([*map(quoted, names)], 8, ", ")
-            raise ValueError(
-                f"with {held_out_text} held out, the training rows have only one class. Every "
-                "class must occur in several domains"
-            )
-    if not splits:
-        raise ValueError("cv yields no splits. Pass a splitter with at least one split")
+        common_names = [quoted(name) for name in problem.domains[common_codes]]
+        require(not common_names, "split domain", domain="".join(common_names[:1]))
+        names = [quoted(name) for name in problem.domains[np.unique(domain_codes[test])]]
+        has_classes = not problem.classification or len(np.unique(problem.y[train])) > 1
+        require(has_classes, "one class in training", held_out=listed(names, 8, ", "))
+    require(splits, "no splits")
     return [(problem.by_content(train), problem.by_content(test)) for train, test in splits]
 
 
@@ -350,15 +322,12 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     inputs.check_is_table(X)
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
-    if issparse(X):
-        raise TypeError("X is sparse. Convert it to an array with X.toarray()")
+    require(not issparse(X), "sparse rows", TypeError)
     X = X if hasattr(X, "columns") else np.asarray(X)
-    if X.ndim != 2 or 0 in X.shape:
-        raise ValueError(f"X must be two-dimensional and not empty, got shape {X.shape}")
+    require(X.ndim == 2 and 0 not in X.shape, "shape", shape=X.shape)
     if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
         X = X.astype(np.float64, copy=False)
-        if np.isinf(X).any():
-            raise ValueError("X contains infinity; use NaN for missing values")
+        require(not np.isinf(X).any(), "infinity")
         inputs.refuse_too_large(X, "X")
         imputer = SimpleImputer(strategy="median", keep_empty_features=True)
         return X, make_pipeline(imputer, StandardScaler()).set_output(transform="default"), None
@@ -380,8 +349,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
             ". These arguments apply to files. For a data frame, convert the columns to numbers "
             f"first, or use X.drop(columns={list(error.problems)!r})",
         ) from None
-    if not schema.features:
-        raise ValueError(f"X has no usable column: {'; '.join(notes)}. Pass other columns")
+    require(schema.features, "no usable column", notes="; ".join(notes))
     has_plain_numbers = all(cells.is_numeric(X[name]) for name in schema.numeric)
     is_unchanged = has_plain_numbers and len(schema.features) == len(column_names)
     reader = None if is_unchanged else tables.ReadColumns(schema.as_dict())

@@ -25,7 +25,7 @@ from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.folder import JobMemory, open_folder, stored_plan, write_evaluation
 from domainwise.evaluation.jobs import SMALLER, MethodJob, SeenJob, job_key
 from domainwise.evaluation.plan import Plan
-from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
+from domainwise.evaluation.problem import Problem, make_problem, outer_splits, require, seen_splits
 from domainwise.evaluation.results import Kind
 from domainwise.held_out.calibration.decisions import check_decision
 from domainwise.held_out.folds import LeaveDomainsOut, Split, without_rows
@@ -244,10 +244,8 @@ def _evaluate(
     **options: Any,
 ) -> Evaluation:
     """Create the problem and compare methods; ``options`` are passed to :func:`compare_methods`."""
-    if out is not None and not os.fspath(out):
-        raise ValueError("out is an empty path. Pass a folder, or None")
-    if isinstance(scoring, (list, tuple)) and not scoring:
-        raise ValueError("scoring is an empty list. Pass a scorer, or None for the default")
+    require(out is None or os.fspath(out), "empty out")
+    require(not isinstance(scoring, (list, tuple)) or scoring, "no scorers")
     scoring, *extra_scorers = scoring if isinstance(scoring, (list, tuple)) else [scoring]
     full_problem = create_problem(
         scoring=scoring,
@@ -383,20 +381,12 @@ def compare_methods(
     methods = methods_for(methods, problem.classification)
     measures = [problem.measure, *more_measures]
     scored_methods = gather.scorable_methods(problem, methods, measures)
-    if not scored_methods:
-        raise ValueError(
-            f"{problem.measure.name} needs probabilities, but none of the methods predicts them. "
-            "Choose other methods, or another scorer (scoring)"
-        )
+    require(scored_methods, "no probabilities", name=problem.measure.name)
     if plan is None:
         plan = Plan((plans.Size(len(problem.y), None, tuple(method.key for method in methods)),))
     last_problem = problem.drawn(plan.sizes[-1].rows)
     splits = outer_splits(last_problem, plan.splitter(plan.sizes[-1], cv, problem.seed))
-    if len(problem.unscored) == len(problem.domains):
-        raise ValueError(
-            "every domain has only one class, so no domain can be scored. Use domains that contain "
-            "several classes"
-        )
+    require(len(problem.unscored) < len(problem.domains), "no scored domain")
     settings: dict[str, Any] = {"inner_cv": repr(inner_cv), "inside": details, "quick": plan.quick}
     if problem.inner_scoring is not None:
         settings["inner_scoring"] = repr(problem.inner_scoring)

@@ -12,6 +12,7 @@ from scipy.special import logit, ndtri
 from domainwise.base.arrays import Array, Frame, Label
 from domainwise.base.files import to_json
 from domainwise.estimators.adaptation.corrections import SourceOutputs
+from domainwise.evaluation.problem import require
 from domainwise.evaluation.results import MethodResult, Results, held_out_outputs
 from domainwise.held_out.calibration.curves import equal_weights
 from domainwise.held_out.scoring.pooling import PooledScores, pool_measure
@@ -259,8 +260,7 @@ def method_decision_curves(
 
 def event_rows(results: Results, method: MethodResult) -> SiteRows:
     """:func:`site_rows` for two classes."""
-    if results.classes is None or len(results.classes) != 2:
-        raise ValueError("the net benefit of a decision needs a target with two classes")
+    require(results.classes is not None and len(results.classes) == 2, "two classes")
     return site_rows(results, method)
 
 
@@ -289,8 +289,7 @@ def validation_size(
 ) -> ValidationSize:
     """Rows with which 95 % intervals at a new site are as narrow as required (theory 20)."""
     for name, value in (("oe", oe), ("slope", slope), ("auc", auc)):
-        if not value > 0:
-            raise ValueError(f"{name} must be positive; got {value!r}.")
+        require(value > 0, "not positive", name=name, value=value)
     outputs, domains = outputs_of(results, method)
     z = float(ndtri((1 + LEVEL) / 2))
     masks = [outputs.domain_codes == code for code in range(len(domains))]

@@ -7,11 +7,9 @@ within a domain, with a cross-validated model that uses all other columns (theor
 from __future__ import annotations
 
 import re
-import tomllib
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from domainwise.base.arrays import Array
+from domainwise.base.messages import load_texts
 from domainwise.base.process import filtered_warnings
 from domainwise.evaluation.plots.columns import NORMAL_IQR, quantiles_by_domain
 from domainwise.held_out.folds import row_folds
@@ -259,9 +258,8 @@ MIN_MOVE = 2.0
 MAX_COLUMNS, MAX_GROUPS = 200, 12
 
 #: Units that are often confused, with patterns in column names.
-UNITS: list[tuple[str, str, str, float, float]] = tomllib.loads(
-    (files("domainwise.evaluation") / "units.toml").read_text(encoding="utf-8")
-)["units"]
+UNITS: list[tuple[str, str, str, float, float]]
+UNITS = load_texts("domainwise.evaluation", "units.toml")["units"]
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,15 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from domainwise.base.messages import listed
+from domainwise.base.messages import listed, load_texts
 from domainwise.evaluation.plots.style import number_format
 from domainwise.evaluation.results import UNKNOWN, MethodResult, Results
 from domainwise.evaluation.sites import has_outputs, pool_method, validation_size
@@ -31,9 +29,7 @@ SIGNIFICANCE_LEVEL = 0.05
 MAX_FAULTS = 5
 #: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
-TEXTS: dict[str, Any] = tomllib.loads(
-    (files("domainwise.evaluation") / "texts.toml").read_text(encoding="utf-8")
-)
+TEXTS: dict[str, Any] = load_texts("domainwise.evaluation", "texts.toml")
 #: Names of methods in sentences, if they differ from the labels in tables.
 PHRASES: dict[str, str] = TEXTS["phrases"]
 NO_FAULT = TEXTS["no_fault"]

@@ -312,38 +312,32 @@ class MethodSearch(Adaptable, MetaEstimator):
         rows: Any = slice(None),
     ) -> Self:
         """Calibrate probabilities on outputs for held-out ``rows``, and set the decision rule."""
-        is_classification = _is_classification(self.estimator, y)
         if isinstance(self.estimator_, Adaptable):
             return self
         self.held_out_ = getattr(self.estimator_, "held_out_", None)
         if isinstance(self.estimator_, decisions.Decisions) or self.held_out_ is not None:
             return self
-        held_out_weights = None
-        if values is not None:
+        classification = _is_classification(self.estimator, y)
+        targets = codes_of(y, self.classes_) if classification else y.astype(np.float64)
+        if values is not None and (self.calibrates or not classification):
             is_held_out = np.isfinite(values).all(axis=1)
             rows, values = np.arange(len(y))[rows][is_held_out], values[is_held_out]
-            held_out_weights = None if weights is None else weights[rows]
-        if not is_classification:
-            if values is not None:
-                held_out = y[rows].astype(np.float64), domain_codes[rows], values
-                self.held_out_ = HeldOut.from_rows(*held_out, weights=held_out_weights)
-                self._held_out_rows = rows[HeldOut.stored_rows(held_out[1])]
-            return self
-        class_codes, n_classes = codes_of(y, self.classes_), len(self.classes_)
-        counts = counts_by_domain(class_codes, domain_codes, n_classes, weights)
-        if not self.calibrates or values is None:
-            rule = decisions.rule_for(self.decision, counts, self.metric, self._positive)
-            self._rule = None if self._decides_itself(rule) else rule
-            return self
-        labels = class_codes[rows], np.unique(domain_codes[rows], return_inverse=True)[1]
-        curve = self._own_curve
-        if curve is None or improves(values, *labels, curve, held_out_weights):
-            curve = self.curve_ = fit_domain_curve(values, *labels, held_out_weights)
-        held_out = *labels, curve.probabilities(values)
-        self.held_out_ = HeldOut.from_rows(*held_out, weights=held_out_weights)
-        options: Any = {"scoring": self.metric, "positive": self._positive, "counts": counts}
-        options["weights"] = held_out_weights
-        self._rule = decisions.choose_rule(self.decision, *held_out, **options)
+            labels = targets[rows], np.unique(domain_codes[rows], return_inverse=True)[1]
+            row_weights = None if weights is None else weights[rows]
+            if classification:
+                curve = self._own_curve
+                if curve is None or improves(values, *labels, curve, row_weights):
+                    curve = self.curve_ = fit_domain_curve(values, *labels, row_weights)
+                values = curve.probabilities(values)
+            self.held_out_ = HeldOut.from_rows(*labels, values, weights=row_weights)
+            if not classification:
+                self._held_out_rows = rows[HeldOut.stored_rows(labels[1])]
+        if classification:
+            counts = counts_by_domain(targets, domain_codes, len(self.classes_), weights)
+            options = self.held_out_, self.metric, self._positive
+            rule = decisions.choose_rule(self.decision, counts, *options)
+            is_calibrated = self.held_out_ is not None
+            self._rule = rule if is_calibrated or not self._decides_itself(rule) else None
         return self
 
     @property

@@ -1,8 +1,8 @@
 """What a cell means: the only conversions of cells to numbers, days and text.
 
-Typed cells (numbers, dates, booleans) are used as they are. :func:`number_in` and :func:`day_in`
-convert a text cell, given how its column is written: the decimal mark, the form of its numbers
-("", "percent", "time" or "censored") and the order of day and month. :func:`learn_kind` and
+Typed cells (numbers, dates, booleans) are used as they are. :func:`number_in` converts a text cell,
+given how its column is written: the decimal mark, and the form of its numbers ("", "percent",
+"time" or "censored") or dates (a key of ``DATE_FORMATS``). :func:`learn_column` and
 :func:`learn_marks` learn this from the column; a :class:`~domainwise.tables.schema.Schema` stores
 it. The meaning of a cell therefore does not depend on the other cells that are read with it.
 """
@@ -89,10 +89,14 @@ NOUNS = {"percent": "percentages", "time": "times"} | dict.fromkeys(DATE_FORMATS
 
 
 def number_in(text: str, mark: str | None = None, form: str = "") -> float:
-    """Return the number in a text cell, or NaN: percentages as fractions, times in hours.
+    """Return the number in a text cell, or NaN.
+
+    Percentages are converted to fractions, times to hours, and dates to days since 1970.
 
     >>> number_in("1.234,5", ","), number_in("1,5", "."), number_in("12 %", form="percent")
     (1234.5, nan, 0.12)
+    >>> number_in("1970-01-31", form="date"), number_in("2/1/1970", form="day")
+    (30, 1)
     """
     if form == "time":
         match = TIME.fullmatch(text)

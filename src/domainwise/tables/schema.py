@@ -48,7 +48,8 @@ class Schema:
     domain: str
     task: str  #: "classification" or "regression"
     #: By column, if it is not "": for numbers "percent", "time" (in hours), "censored" (">200" is
-    #: 200) or "grouped" (1.234 is a thousand); for dates "day" or "month", the first in 1/2/2024.
+    #: 200) or "grouped" (1.234 is a thousand); for dates "day" or "month", the first in 1/2/2024,
+    #: or "date".
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: computed features: "month", "weekday" (0 is Monday), "age"
@@ -109,7 +110,7 @@ class Schema:
 
         Raises a TableError if a cell cannot be read; it gives the option that helps.
         """
-        mark, form = self.mark(name), self.forms.get(name, "")
+        mark, form = self.mark(name), self.forms.get(name, "date" if name in self.dates else "")
         numbers, is_unreadable = column.numbers(mark, form)
         if is_unreadable.any():
             i = int(np.flatnonzero(is_unreadable)[0])

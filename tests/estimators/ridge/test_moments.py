@@ -14,7 +14,7 @@ from domainwise.algebra.gram.nystrom import NystromMap
 from domainwise.algebra.gram.sums import CellRows, cells_by_split, joined_cells, sum_cells
 from domainwise.algebra.kernels.functions import make_kernel
 from domainwise.base.inputs import check_sample_domain
-from domainwise.estimators.projections.fast import resolve_landmarks
+from domainwise.estimators.projections.projection import resolve_landmarks
 from domainwise.held_out.folds import split_domains, split_parts
 from domainwise.selection import LeaveDomainsOut
 

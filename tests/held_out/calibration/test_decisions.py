@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 from sklearn.model_selection import FixedThresholdClassifier
 
 from domainwise.held_out.calibration.decisions import (
@@ -15,6 +16,8 @@ from domainwise.held_out.calibration.decisions import (
     threshold_rule,
     without_class_weights,
 )
+from domainwise.held_out.scoring.measures import counts_by_domain
+from domainwise.held_out.scoring.predictions import HeldOut
 
 RARE = np.array([[90.0, 10.0], [40.0, 10.0]])  # shares .1 and .2
 EVEN = np.array([[50.0, 50.0], [60.0, 40.0]])
@@ -74,8 +77,13 @@ def test_a_threshold_can_belong_to_the_first_class():
     assert threshold_rule(0.25, positive=0).codes(p).tolist() == [0, 1]
 
 
+def tuned(decision, y, domains, probabilities, *options):
+    counts = counts_by_domain(y, domains, 2)
+    return choose_rule(decision, counts, HeldOut(y, domains, probabilities), *options)
+
+
 def test_a_threshold_of_the_user_is_never_changed():
-    rule = choose_rule(0.3, np.array([0, 1] * 20), np.arange(40) % 5, np.full((40, 2), 0.5))
+    rule = tuned(0.3, np.array([0, 1] * 20), np.arange(40) % 5, np.full((40, 2), 0.5))
     assert rule.kind == "threshold"
     assert rule.threshold == 0.3
 
@@ -90,26 +98,24 @@ def simulated(n_domains, flip, seed=0):
     return y, domains, np.column_stack([1 - p1, p1])
 
 
-def test_a_threshold_is_tuned_where_probabilities_are_wrong():
+def test_the_known_threshold_of_a_metric_is_not_tuned():
     y, domains, p = simulated(8, 1.5)
-    rule = choose_rule("auto", y, domains, p, scoring="accuracy")
+    assert tuned("auto", y, domains, p, "accuracy").kind == "argmax"
+    assert tuned("auto", y, domains, p, "balanced_accuracy").kind == "balanced"
+
+
+def test_a_threshold_is_tuned_only_with_enough_domains():
+    y, domains, p = simulated(8, 1.5)
+    rule = tuned("auto", y, domains, p, "f1")
     assert rule.kind == "tuned"
-    assert np.log(rule.threshold / (1 - rule.threshold)) == pytest.approx(1.5, abs=0.5)
     base = rule_for("auto", np.array([[1.0, 1.0]]), "accuracy")
-    assert (rule.codes(p) == y).mean() > (base.codes(p) == y).mean() + 0.02
-
-
-def test_a_threshold_is_not_tuned_where_probabilities_are_right_or_domains_are_few():
-    for seed in range(5):
-        y, domains, p = simulated(8, 0.0, seed)
-        assert choose_rule("auto", y, domains, p, scoring="accuracy").kind == "argmax"
-    y, domains, p = simulated(3, 1.5)
-    assert choose_rule("auto", y, domains, p, scoring="accuracy").kind == "argmax"
+    assert f1_score(y, rule.codes(p)) > f1_score(y, base.codes(p)) + 0.01
+    assert tuned("auto", *simulated(3, 1.5), "f1").kind == "argmax"
 
 
 def test_the_order_of_rows_is_scored_without_tuning():
     y, domains, p = simulated(8, 1.5)
-    assert choose_rule("auto", y, domains, p, scoring="roc_auc").kind == "argmax"
+    assert tuned("auto", y, domains, p, "roc_auc").kind == "argmax"
 
 
 def test_f1_of_the_positive_class_may_move_the_threshold():
@@ -117,7 +123,7 @@ def test_f1_of_the_positive_class_may_move_the_threshold():
     for positive in (1, 0):
         outputs = p if positive else p[:, ::-1]
         targets = y if positive else 1 - y
-        rule = choose_rule("auto", targets, domains, outputs, scoring="f1", positive=positive)
+        rule = tuned("auto", targets, domains, outputs, "f1", positive)
         assert rule.kind == "tuned"
         assert rule.threshold < 0.4
 

@@ -33,7 +33,7 @@ from domainwise.estimators.adaptation import corrections, site
 from domainwise.estimators.adaptation.corrections import Prior, SourceOutputs
 from domainwise.estimators.adaptation.site import SiteLabels, SiteQuantiles, SiteScores
 from domainwise.estimators.conformal import DomainMetaEstimator, fit_rows
-from domainwise.held_out.calibration.curves import Curve, equal_weights, fit_curve
+from domainwise.held_out.calibration.curves import Curve, fit_domain_curve
 from domainwise.held_out.calibration.decisions import DecisionRule, Decisions
 from domainwise.held_out.folds import domain_folds, without_rows
 from domainwise.held_out.scoring.measures import choose_measure, counts_by_domain
@@ -499,13 +499,10 @@ class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
         has_probabilities = hasattr(self.estimator_, PROBABILITIES)
         needs_curves = weights_classes(self.estimator) or not has_probabilities
         if classes is not None and needs_curves:
-            codes = np.unique(domain_codes, return_inverse=True)[1]
-            options: Any = {"sample_weight": test_weights}
-            row_weights = equal_weights(codes, **options)
             for mode, values in outputs.items():
-                curve = fit_curve(self._curve_inputs(values), y_test, row_weights, **options)[0]
-                self.curves_[mode] = curve
-                outputs[mode] = curve.probabilities(self._curve_inputs(values))
+                columns = self._curve_inputs(values)
+                curve = fit_domain_curve(columns, y_test, domain_codes, test_weights)
+                self.curves_[mode], outputs[mode] = curve, curve.probabilities(columns)
         self._reset_adaptation()
         plain, context = outputs["plain"], outputs.get("context")
         self.held_out_ = HeldOut.from_rows(

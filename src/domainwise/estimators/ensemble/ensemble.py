@@ -82,8 +82,8 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
         How probabilities are turned into classes. "balanced" divides them by the class frequencies
         of the source domains, "argmax" predicts the most probable class, and a number is the
         smallest probability for which the second of two classes is predicted. "auto" is the rule
-        that suits ``scoring`` (balanced accuracy if it is None); for two classes, the threshold is
-        tuned on held-out domains if this is better by more than one standard error.
+        that suits ``scoring`` (balanced accuracy if it is None); for metrics such as F1, the
+        threshold is tuned on held-out domains if this is better by more than one standard error.
 
     Attributes
     ----------

@@ -122,14 +122,16 @@ class HeldOutScore:
 
     def losses(self, predictions: Array) -> Array:
         """Return the mean squared error, or the log loss, on each domain; NaN without rows."""
-        y, values = self.y[self.rows], predictions[self.rows]
+        y, values, codes = (a[self.rows] for a in (self.y, predictions, self.domain_codes))
         if self.classes is None:
             row_losses = (y - values[:, 0]) ** 2
         else:
             true_class_p = values[np.arange(len(y)), y]
             row_losses = -np.log(np.maximum(true_class_p, MIN_PROBABILITY))
-        codes = self.domain_codes[self.rows]
-        return domain_means(row_losses, codes, self.n_domains, self._scored_weights)
+        weights = np.ones(len(y)) if self.weights is None else self.weights[self.rows]
+        totals = np.bincount(codes, weights, minlength=self.n_domains)
+        sums = np.bincount(codes, weights * row_losses, minlength=self.n_domains)
+        return np.asarray(sums / np.where(totals > 0, totals, np.nan))
 
     def safe_bounds(self, predictions: Array) -> tuple[tuple[float, float], Array]:
         """Return bounds for predictions of a continuous target, and predictions within them.
@@ -193,10 +195,9 @@ class HeldOutScore:
         """Return the predictions of the ensemble and of its members, on the scale of the target."""
         convert = self.on_target_scale
         predictions = (convert(plain), None if context is None else convert(context))
-        member_predictions = {name: convert(p) for name, p in member_predictions.items()}
-        labels = (convert(self.y), self.domain_codes)
-        options: Any = {"rows": self.rows, "weights": self.weights}
-        return HeldOut.from_rows(*labels, *predictions, member_predictions, **options)
+        members = {name: convert(p) for name, p in member_predictions.items()}
+        arguments = (convert(self.y), self.domain_codes, *predictions, members)
+        return HeldOut.from_rows(*arguments, self.rows, self.weights)
 
     def on_target_scale(self, values: Array) -> Array:
         """Convert a standardized target to its original scale; return other values unchanged."""
@@ -216,16 +217,6 @@ class HeldOutScore:
                 "scoring=None."
             )
         return scores
-
-
-def domain_means(
-    values: Array, domain_codes: Array, n_domains: int, weights: Array | None = None
-) -> Array:
-    """Return the mean of the values of each domain's rows; NaN without rows."""
-    weights = np.ones(len(values)) if weights is None else weights
-    counts = np.bincount(domain_codes, weights, minlength=n_domains)
-    sums = np.bincount(domain_codes, weights * values, minlength=n_domains)
-    return np.asarray(sums / np.where(counts > 0, counts, np.nan))
 
 
 def other_maxima(values: Array, domain_codes: Array) -> Array:

@@ -37,7 +37,7 @@ from domainwise.held_out.calibration.curves import class_columns, fit_domain_cur
 from domainwise.held_out.calibration.decisions import Decisions, choose_rule
 from domainwise.held_out.folds import domain_folds, row_folds
 from domainwise.held_out.scoring.measures import counts_by_domain
-from domainwise.held_out.scoring.predictions import Predictions
+from domainwise.held_out.scoring.predictions import HeldOut, Predictions
 
 #: Up to this many rows, ``solver="auto"`` is exact. The Gram matrix then takes up to 200 MB, and
 #: up to three times as much while it is computed.
@@ -298,8 +298,8 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         values = class_columns(values)
         self.curve_ = fit_domain_curve(values, *labels, weights)
         self._class_counts = counts_by_domain(*labels, len(self.classes_), weights)
-        held_out = *labels, self.curve_.probabilities(values)
-        self.decision_rule_ = choose_rule(self.decision, *held_out, weights=weights)
+        held_out = HeldOut(*labels, self.curve_.probabilities(values), weights=weights)
+        self.decision_rule_ = choose_rule(self.decision, self._class_counts, held_out)
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict the class of each row, by ``decision`` if there are probabilities.

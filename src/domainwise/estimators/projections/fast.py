@@ -14,9 +14,6 @@ from domainwise.algebra.backends.base import LabelRules, check_kinds, kinds_of_l
 from domainwise.algebra.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.algebra.gram.sums import CellSums, NystromSums, finalize
 from domainwise.algebra.kernels.approximations import (
-    FourierMap,
-    check_landmarks,
-    choose_landmarks,
     landmark_count,
 )
 from domainwise.algebra.kernels.functions import Kernel, check_finite
@@ -288,9 +285,11 @@ class LandmarkProjection(projection.Projection, OnePass):
         is_fourier = self.feature_map == "fourier"
         if is_fourier:
             m = self._landmark_count(n_rows or len(rows), among_rows=False)
-            self._map = fourier_map(self, self.kernel, kernel.gamma, rows.shape[1], m)
+            self._map = projection.fourier_map(self, self.kernel, kernel.gamma, rows.shape[1], m)
         else:
-            landmarks = resolve_landmarks(self, backend, rows, domain, kernel, n_rows or len(rows))
+            landmarks = projection.resolve_landmarks(
+                self, backend, rows, domain, kernel, n_rows or len(rows)
+            )
             if self._relative_shift < MIN_FLOAT32_SHIFT:
                 landmarks = landmarks.astype(np.float64)
             self._map = NystromMap.from_landmarks(kernel, landmarks, ridge=self._relative_shift)
@@ -418,37 +417,6 @@ def refuse_descriptors(domain: Labels, exact_name: str) -> None:
             "conditional=True with continuous domain descriptors needs all rows in memory. Use "
             f"{exact_name}, or pass domain labels."
         )
-
-
-def resolve_landmarks(
-    estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
-) -> Array:
-    """Return the landmarks that were passed, or choose them from ``rows``, a sample of all rows."""
-    X = backend.indexable(rows)
-    if not isinstance(estimator.landmarks, str):
-        return check_landmarks(to_host(estimator.landmarks), X)
-    m = estimator._landmark_count(n_rows)
-    if m > len(X):
-        raise ValueError(
-            f"n_landmarks={estimator.n_landmarks} requests {m} landmarks for {n_rows} rows, but "
-            f"landmarks are chosen from a sample of {len(X)} rows. Pass a smaller n_landmarks, or "
-            "an array of landmarks."
-        )
-    use_strata = estimator.landmarks == "stratified" and domain.codes is not None
-    domain_codes = to_host(domain.codes) if use_strata else None
-    rng = np.random.default_rng(projection.fixed_seed(estimator.random_state))
-    return np.array(X[choose_landmarks(estimator.landmarks, X, m, domain_codes, kernel, rng)])
-
-
-def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -> NystromMap:
-    """Return the map from rows with ``width`` columns to ``m`` Fourier features."""
-    if not isinstance(estimator.landmarks, str):
-        raise ValueError(
-            'landmarks were passed, but feature_map="fourier" does not use landmarks. Omit them, '
-            'or use feature_map="nystroem".'
-        )
-    seed = projection.fixed_seed(estimator.random_state)
-    return NystromMap.fourier(FourierMap(kernel, gamma, width, m, seed))
 
 
 def _assign_groups(

@@ -17,7 +17,12 @@ from domainwise.algebra.backends import Backend, backend_of
 from domainwise.algebra.backends.base import Movable, from_portable, to_device, to_portable
 from domainwise.algebra.gram import Gram
 from domainwise.algebra.gram.nystrom import NystromMap
-from domainwise.algebra.kernels.approximations import Basis
+from domainwise.algebra.kernels.approximations import (
+    Basis,
+    FourierMap,
+    check_landmarks,
+    choose_landmarks,
+)
 from domainwise.algebra.kernels.functions import Kernel, check_precomputed
 from domainwise.algebra.labels import LabelSpace, max_residual_trace
 from domainwise.algebra.methods.components import Components
@@ -298,3 +303,34 @@ def fixed_seed(random_state: Any) -> int:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
     return int(random_state)
+
+
+def resolve_landmarks(
+    estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
+) -> Array:
+    """Return the landmarks that were passed, or choose them from ``rows``, a sample of all rows."""
+    X = backend.indexable(rows)
+    if not isinstance(estimator.landmarks, str):
+        return check_landmarks(to_host(estimator.landmarks), X)
+    m = estimator._landmark_count(n_rows)
+    if m > len(X):
+        raise ValueError(
+            f"n_landmarks={estimator.n_landmarks} requests {m} landmarks for {n_rows} rows, but "
+            f"landmarks are chosen from a sample of {len(X)} rows. Pass a smaller n_landmarks, or "
+            "an array of landmarks."
+        )
+    use_strata = estimator.landmarks == "stratified" and domain.codes is not None
+    domain_codes = to_host(domain.codes) if use_strata else None
+    rng = np.random.default_rng(fixed_seed(estimator.random_state))
+    return np.array(X[choose_landmarks(estimator.landmarks, X, m, domain_codes, kernel, rng)])
+
+
+def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -> NystromMap:
+    """Return the map from rows with ``width`` columns to ``m`` Fourier features."""
+    if not isinstance(estimator.landmarks, str):
+        raise ValueError(
+            'landmarks were passed, but feature_map="fourier" does not use landmarks. Omit them, '
+            'or use feature_map="nystroem".'
+        )
+    seed = fixed_seed(estimator.random_state)
+    return NystromMap.fourier(FourierMap(kernel, gamma, width, m, seed))

@@ -35,8 +35,12 @@ from domainwise.base.arrays import (
 )
 from domainwise.base.signatures import arguments, check_same_arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
-from domainwise.estimators.projections.fast import OnePass, fourier_map, resolve_landmarks
-from domainwise.estimators.projections.projection import one_thread_if_small
+from domainwise.estimators.projections.fast import OnePass
+from domainwise.estimators.projections.projection import (
+    fourier_map,
+    one_thread_if_small,
+    resolve_landmarks,
+)
 from domainwise.estimators.ridge import tuning
 from domainwise.estimators.ridge.problem import Penalties, RidgeProblem, needs_predictions
 from domainwise.estimators.ridge.scores import NumberRule, Rows

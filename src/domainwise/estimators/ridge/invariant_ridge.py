@@ -16,7 +16,7 @@ from domainwise.base.inputs import Labels, check_class_weight, check_classes, pl
 from domainwise.base.signatures import arguments, with_shared_arguments
 from domainwise.estimators.ridge.base import InvariantRidge
 from domainwise.estimators.ridge.scores import ClassRule, Rows
-from domainwise.held_out.calibration.curves import class_columns, equal_weights, fit_curve
+from domainwise.held_out.calibration.curves import class_columns, fit_domain_curve
 from domainwise.held_out.calibration.decisions import Decisions, rule_for
 from domainwise.held_out.scoring.predictions import HeldOut
 
@@ -185,12 +185,9 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
             rows, values, indices = held_out
             values = class_columns(values)
             class_codes, domain_codes = (arrays.to_host(codes)[indices] for codes in rows.codes())
-            domain_indices = np.unique(domain_codes, return_inverse=True)[1]
             weights = None if rows.weights is None else rows.weights[indices]
-            domain_weights = equal_weights(domain_indices, sample_weight=weights)
-            curve, _ = fit_curve(values, class_codes, domain_weights, sample_weight=weights)
-            self.curve_, probabilities = curve, curve.probabilities(values)
-            outputs = class_codes, domain_codes, probabilities
+            self.curve_ = fit_domain_curve(values, class_codes, domain_codes, weights)
+            outputs = class_codes, domain_codes, self.curve_.probabilities(values)
             self.held_out_ = HeldOut.from_rows(*outputs, weights=weights)
         self.decide(self.decision, self.scoring)
 

@@ -94,19 +94,13 @@ class ShiftDisplay(style.Display):
             frame = frame.select_dtypes(["number", "bool"]).astype(np.float64)
         column_names = frame if isinstance(frame, dict) else getattr(frame, "columns", ())
         rows = np.column_stack([*frame.values()]) if isinstance(frame, dict) else np.asarray(frame)
-        if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
-            raise ValueError(
-                f"X must be a non-empty 2-D array of numbers; got shape {rows.shape} and dtype "
-                f"{rows.dtype}. Pass numeric columns, with one row per sample."
-            )
+        are_numbers = rows.ndim == 2 and rows.size and rows.dtype.kind in "biuf"
+        style.require(are_numbers, "numbers", shape=rows.shape, dtype=rows.dtype)
         features = [str(name) for name in column_names] or [f"x{i}" for i in range(rows.shape[1])]
         codes, domains = style.domain_codes(sample_domain, rows, "X")
         style.check_known(new, domains, "new")
         source_codes = [code for code, name in enumerate(domains) if name not in new]
-        if not source_codes:
-            raise ValueError(
-                f"new={new!r} contains all domains. Remove the source domains from new."
-            )
+        style.require(source_codes, "only new domains", new=new)
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
         with filtered_warnings():
@@ -138,11 +132,8 @@ class ShiftDisplay(style.Display):
         columns: Any = {name: checked_labels(p, "y_pred") for name, p in predictions.items()}
         for values in columns.values():
             style.domain_codes(sample_domain, values, "y_pred")
-            if values.dtype.kind not in "biuf":
-                raise ValueError(
-                    f"y_pred must contain numbers; got dtype {values.dtype}. For a classifier, "
-                    "pass decision values or probabilities."
-                )
+            is_number = values.dtype.kind in "biuf"
+            style.require(is_number, "number predictions", dtype=values.dtype)
         return cls.from_features(columns, sample_domain, **options)
 
     @classmethod
@@ -311,12 +302,9 @@ class DomainMapDisplay(style.Display):
         sample_domain, y, **options
             As in :meth:`from_predictions`.
         """
-        if not hasattr(estimator, "transform"):
-            raise ValueError(
-                f"{type(estimator).__name__} has no transform method. Pass a projection, or use "
-                "from_predictions."
-            )
-        return cls.from_predictions(estimator.transform(X), sample_domain, y=y, **options)
+        model: Any = estimator
+        style.require(hasattr(model, "transform"), "no transform", name=type(model).__name__)
+        return cls.from_predictions(model.transform(X), sample_domain, y=y, **options)
 
     @classmethod
     def from_predictions(
@@ -371,8 +359,7 @@ class DomainMapDisplay(style.Display):
         rules = {"color_by": [StrOptions({"domain", "target"})]}
         check_arguments("plot", rules, color_by=color_by)
         target = np.zeros(len(self.Z)) if self.target is None else self.target
-        if color_by == "target" and self.target is None:
-            raise ValueError("color_by='target' needs y. Pass y, the class or value of each row.")
+        style.require(color_by == "domain" or self.target is not None, "no target")
         ax = style.axes_for(ax, 5.0, 4.4)
         is_continuous = target.dtype.kind in "iuf" and is_quantity(target)
         if color_by == "target" and is_continuous:

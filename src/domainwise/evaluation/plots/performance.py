@@ -99,11 +99,8 @@ class DomainScoresDisplay(style.Display):
         )
         targets, classes, models = checked_labels(y, "y"), None, list(estimators.values())
         classifier_flags = {is_classifier(m) if hasattr(m, "predict") else None for m in models}
-        if classifier_flags not in ({True}, {False}):
-            raise ValueError(
-                "estimator must be one or more classifiers, or one or more regressors; got "
-                f"{estimator!r}. Pass only classifiers, or only regressors."
-            )
+        is_one_kind = classifier_flags in ({True}, {False})
+        style.require(is_one_kind, "mixed estimators", estimator=estimator)
         is_classification = classifier_flags == {True}
         if is_classification:
             for model in models:
@@ -156,15 +153,11 @@ class DomainScoresDisplay(style.Display):
         check_arguments("from_predictions", metric=metric, greater_is_better=greater_is_better)
         raw_predictions = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
         predictions = {name: np.asarray(values) for name, values in raw_predictions.items()}
-        if not predictions:
-            raise ValueError("y_pred is empty. Pass the predictions of at least one method.")
+        style.require(predictions, "no predictions")
         for name, values in predictions.items():
             check_same_length(values, "y_pred", targets, "y_true")
-            if values.dtype.kind == "f" and np.isnan(values).any():
-                raise ValueError(
-                    f"y_pred of {name!r} contains NaN. Remove the rows with NaN from y_true, "
-                    "y_pred and sample_domain."
-                )
+            has_nan = values.dtype.kind == "f" and np.isnan(values).any()
+            style.require(not has_nan, "NaN predictions", name=name)
 
         def score(name: str, rows: Array) -> float:
             return float(metric(targets[rows], predictions[name][rows]))

@@ -137,11 +137,9 @@ class CalibrationDisplay(style.Display):
             Passed to :meth:`from_predictions`.
         """
         model: Any = estimator
-        if not hasattr(model, "predict_proba"):
-            raise ValueError(
-                f"{type(model).__name__} has no predict_proba method. Pass a classifier that has "
-                "one, or use from_predictions."
-            )
+        style.require(
+            hasattr(model, "predict_proba"), "no predict_proba", name=type(model).__name__
+        )
         check_is_fitted(model)
         classes = np.unique(np.concatenate([checked_labels(y, "y"), model.classes_]))
         probabilities: Any = Predictions(model, X, classes).probabilities
@@ -184,28 +182,19 @@ class CalibrationDisplay(style.Display):
             Passed to :meth:`plot`.
         """
         check_arguments("from_predictions", {"n_bins": [COUNT]}, n_bins=n_bins)
-        if np.asarray(y_prob).dtype.kind in "US":
-            raise ValueError(
-                "y_prob must contain numbers between 0 and 1; got text. Pass predict_proba(X)."
-            )
+        style.require(np.asarray(y_prob).dtype.kind not in "US", "text probabilities")
         targets = checked_labels(y_true, "y_true")
         p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
         check_same_length(p, "y_prob", targets, "y_true")
         codes, domains = style.domain_codes(sample_domain, targets, "y_true")
         class_names = np.unique(targets) if classes is None else checked_labels(classes, "classes")
-        if not np.all((p >= 0) & (p <= 1)):
-            raise ValueError(
-                f"y_prob must contain probabilities between 0 and 1; got values from {p.min():g} "
-                f"to {p.max():g}. Pass predict_proba(X)."
-            )
+        low, high = p.min(), p.max()
+        style.require(low >= 0 and high <= 1, "probabilities", low=low, high=high)
         codes_of(targets, class_names)  # raises an error for unknown classes
-        if len(class_names) != (2 if p.ndim == 1 else p.shape[1]):
-            shape_text = "is 1-D" if p.ndim == 1 else f"has {p.shape[1]} columns"
-            raise ValueError(
-                f"y_prob {shape_text}, but there are {len(class_names)} classes: "
-                f"{', '.join(map(str, class_names))}. Pass one column per class, and list the "
-                "classes in the order of the columns with classes=."
-            )
+        n, n_columns = len(class_names), 2 if p.ndim == 1 else p.shape[1]
+        shape_text = "is 1-D" if p.ndim == 1 else f"has {n_columns} columns"
+        values = {"shape": shape_text, "n": n, "names": ", ".join(map(str, class_names))}
+        style.require(n == n_columns, "columns of classes", **values)
         if len(class_names) == 2:
             positive_class = positive_last(class_names, pos_label)[-1]
             probabilities = p if p.ndim == 1 else p[:, class_names == positive_class][:, 0]

@@ -10,10 +10,13 @@ import numpy as np
 
 from domainwise.base.arrays import Array
 from domainwise.base.inputs import check_same_length, check_sample_domain, label_array
-from domainwise.base.messages import needs_extra
+from domainwise.base.messages import Checks, needs_extra
 
 if TYPE_CHECKING:
     from matplotlib import axes, figure
+
+#: Raises errors with the messages in ``errors.toml``.
+require = Checks("domainwise.evaluation.plots")
 
 MaybeAxes: TypeAlias = "axes.Axes | None"
 Ends: TypeAlias = tuple[float, float]  #: lower and upper end of an interval
@@ -27,8 +30,7 @@ ACCENT, GRAY = "#e0533d", "#848e9a"
 
 def domain_codes(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
     """Return each row's domain code, and all domains; messages refer to ``rows`` as ``name``."""
-    if sample_domain is None:
-        raise ValueError("sample_domain is required. Pass the domain of each row.")
+    require(sample_domain is not None, "no sample_domain")
     check_same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
     labels = check_sample_domain(sample_domain, len(rows), "delta")
     return labels.codes, labels.names.tolist()
@@ -44,10 +46,7 @@ def check_known(values: Sequence[Any], allowed: Collection[Any], name: str) -> N
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
     """Return ``ax``, or the axes of a new figure of this size in inches."""
     if ax is not None:
-        if not hasattr(ax, "transData"):
-            raise ValueError(
-                f"ax must be matplotlib axes or None; got {ax!r}. Pass None to create a figure."
-            )
+        require(hasattr(ax, "transData"), "axes", ax=ax)
         return ax
     with needs_extra("plotting", "report"):
         from matplotlib import pyplot

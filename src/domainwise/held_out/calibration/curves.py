@@ -64,8 +64,7 @@ def fit_curve(
     root_mean_square = float(np.sqrt(mean_squares.mean()))
     scale = root_mean_square or 1.0
     total = n_rows if sample_weight is None else sample_weight.sum()
-    penalties = np.full(n_classes + 1, BIAS_PENALTY_ROWS / total)
-    penalties[0] = PENALTY_ROWS / total
+    penalties = np.r_[PENALTY_ROWS, np.full(n_classes, BIAS_PENALTY_ROWS)] / total
     # The design has one row per class, so that NumPy's sums over classes are fast.
     design, row_indices = np.ascontiguousarray(values.T, dtype=float) / scale, np.arange(n_rows)
     # The first parameter is the slope, the others are the biases.
@@ -92,10 +91,9 @@ def fit_curve(
             break
         deviations = parameters - initial_parameters
         step = _newton_step(design, p / p_sums, class_codes, weights, deviations, penalties)
-    slope = max(float(parameters[0]), 0.0) if root_mean_square else 0.0
-    bias = parameters[1:] - parameters[1:].mean()
-    curve = Curve(slope / scale, bias)
-    if not slope:
+    slope = float(parameters[0]) / scale if root_mean_square else 0.0
+    curve = Curve(slope, parameters[1:] - parameters[1:].mean())
+    if slope <= 0.0:
         shares = np.bincount(class_codes, weights, minlength=n_classes)
         curve = Curve(0.0, np.log(np.maximum(shares, 1e-6)))
     true_class_p = curve.probabilities(values)[row_indices, class_codes]
@@ -128,19 +126,18 @@ def improves(
     """
     if len(np.unique(domain_codes)) < 2:
         return False
-    row_weights = np.ones(len(values)) if sample_weight is None else sample_weight
-    weights = equal_weights(domain_codes, sample_weight=row_weights)
     group_codes, differences = domain_codes % MAX_GROUPS, np.zeros(len(values))
     for group_code in np.unique(group_codes):
         test = group_codes == group_code
-        arrays = values[~test], class_codes[~test], weights[~test]
-        fitted_curve, _ = fit_curve(*arrays, sample_weight=row_weights[~test])
-        new_loss, old_loss = (
-            -np.log(np.maximum(c.probabilities(values[test]), SMALLEST))
-            for c in (fitted_curve, curve)
+        row_weights = None if sample_weight is None else sample_weight[~test]
+        rows = values[~test], class_codes[~test], domain_codes[~test], row_weights
+        true_classes = np.arange(test.sum()), class_codes[test]
+        new_p, old_p = (
+            np.maximum(c.probabilities(values[test])[true_classes], SMALLEST)
+            for c in (fit_domain_curve(*rows), curve)
         )
-        differences[test] = (new_loss - old_loss)[np.arange(test.sum()), class_codes[test]]
-    return bool(weights @ differences < 0.0)
+        differences[test] = np.log(old_p / new_p)
+    return bool(equal_weights(domain_codes, sample_weight) @ differences < 0.0)
 
 
 def _newton_step(

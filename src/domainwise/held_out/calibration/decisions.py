@@ -18,13 +18,16 @@ import numpy as np
 from domainwise.base.arrays import Array, Decision, Scoring
 from domainwise.held_out.scoring import measures
 from domainwise.held_out.scoring.measures import Measure
-from domainwise.held_out.scoring.predictions import Outputs
+from domainwise.held_out.scoring.predictions import HeldOut, Outputs
 from domainwise.held_out.scoring.statistics import defined_score
 
 #: Accepted values of ``decision``, besides a threshold.
 DECISIONS = ("auto", "argmax", "balanced")
 #: Scorers of probabilities or of the order of rows, which do not depend on decisions.
 PROBABILITY_METRICS = ("roc_auc", "average_precision", "log_loss", "brier", "top_k", "d2_")
+#: Scorers whose best threshold for calibrated probabilities is that of the rule. Tuned thresholds
+#: are worse for them at new sites, even if they are better on held-out domains (GROWTH.md).
+KNOWN_THRESHOLDS = ("accuracy", "balanced_accuracy", "recall_macro")
 #: Steps in log-odds by which a tuned threshold may differ from that of the rule for the metric, the
 #: smallest first.
 STEPS = np.array([sign * step for step in np.arange(0.25, 3.01, 0.25) for sign in (-1, 1)])
@@ -178,42 +181,41 @@ def uses_decisions(metric: str) -> bool:
     return not any(name in metric for name in PROBABILITY_METRICS)
 
 
+def tunes_threshold(measure: Measure) -> bool:
+    """Return whether the threshold for a metric of two classes is tuned on held-out domains."""
+    is_known = measure.is_custom or measure.name in KNOWN_THRESHOLDS
+    return not is_known and uses_decisions(measure.name)
+
+
 def choose_rule(
     decision: str | float,
-    class_codes: Array,
-    domain_codes: Array,
-    probabilities: Array,
-    *,
+    counts: Array,
+    held_out: HeldOut | None = None,
     scoring: Any = None,
     positive: int = 1,
-    counts: Array | None = None,
-    weights: Array | None = None,
 ) -> DecisionRule:
-    """Return the rule for a decision, given probabilities for rows from held-out domains.
+    """Return the rule for a decision, given probabilities for rows from held-out domains, if any.
 
-    See :func:`rule_for`; ``counts=None`` counts these rows. With ``decision="auto"`` and two
-    classes, the threshold is tuned; it is used if it is better than that of the rule by more than
-    one standard error over domains. Each domain is scored with the threshold that is best for the
-    other domains.
+    See :func:`rule_for`. With ``decision="auto"`` and two classes, the threshold is tuned for
+    metrics such as F1. It is used if it is better than that of the rule by more than one standard
+    error over domains. Each domain is scored with the threshold that is best for the others.
     """
-    n_classes = probabilities.shape[1]
-    if counts is None:
-        counts = measures.counts_by_domain(class_codes, domain_codes, n_classes, weights)
     rule = rule_for(decision, counts, scoring, positive)
-    if decision != "auto" or n_classes != 2 or len(counts) < MIN_DOMAINS:
+    if held_out is None or decision != "auto" or counts.shape[1] != 2:
         return rule
     measure = _measure_for(scoring, counts, None if positive == 1 else positive)
-    if measure.is_custom or not uses_decisions(measure.name):
+    if not tunes_threshold(measure):
         return rule
     base_odds = np.log(rule.shares[positive] / rule.shares[1 - positive])
     thresholds = 1.0 / (1.0 + np.exp(-(base_odds + STEPS)))
     options: Any = {"kind": "tuned", "is_relative": rule.divides_by_shares}
     tuned_rules = [replace(threshold_rule(t, positive), **options) for t in thresholds.tolist()]
     classes = np.array(rule.positive_last)
-    rows_by_domain = [np.flatnonzero(domain_codes == code) for code in np.unique(domain_codes)]
+    domains, probabilities = held_out.domain, held_out.plain.astype(np.float64)
+    rows_by_domain = [np.flatnonzero(domains == code) for code in np.unique(domains)]
 
     def score_domains(candidate: DecisionRule) -> list[float]:
-        outputs = Outputs(class_codes, candidate.codes(probabilities), weight=weights)
+        outputs = Outputs(held_out.y, candidate.codes(probabilities), weight=held_out.weights)
         score = partial(measure.score_outputs, classes, outputs)
         return [defined_score(score, rows) for rows in rows_by_domain]
 
@@ -240,20 +242,8 @@ class Decisions:
 
     def decide(self, decision: Decision, scoring: Scoring = None, positive: int = 1) -> None:
         """Set the rule of a fitted classifier, with a threshold tuned on held-out rows if any."""
-        held_out, options = getattr(self, "held_out_", None), (scoring, positive)
-        if held_out is None:
-            self.decision_rule_ = rule_for(decision, self._class_counts, *options)
-            return
-        self.decision_rule_ = choose_rule(
-            decision,
-            held_out.y,
-            held_out.domain,
-            held_out.plain.astype(np.float64),
-            scoring=scoring,
-            positive=positive,
-            counts=self._class_counts,
-            weights=held_out.weights,
-        )
+        held_out = getattr(self, "held_out_", None)
+        self.decision_rule_ = choose_rule(decision, self._class_counts, held_out, scoring, positive)
 
     @property
     def applied_rule(self) -> DecisionRule | None:

@@ -17,78 +17,24 @@ modules.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 from domainwise import API
 
-_HIST = "sklearn.ensemble._hist_gradient_boosting"
-
-#: Types by module that are not in the public API, but may be part of a model. To make a new type
-#: savable, add its name. If compiled code uses its attributes as indices or lengths, also add a
-#: rule to :mod:`domainwise.models.files.values`.
-PARTS = {
-    "domainwise.estimators.adaptation.corrections": "ClassPrior LinePrior Spread WithinPrior",
-    "domainwise.estimators.adaptation.site": "SiteScores SiteLabels SiteQuantiles",
-    "domainwise.estimators.conformal": "DomainConformal",
-    "domainwise.held_out.calibration.curves": "Curve",
-    "domainwise.held_out.calibration.decisions": "DecisionRule",
-    "domainwise.held_out.calibration.quantiles": "DomainQuantiles",
-    "domainwise.estimators.ensemble.batches": "FeatureRanges Moments SourceRange Trust",
-    "domainwise.estimators.ensemble.held_out": "ShareRange",
-    "domainwise.estimators.ensemble.members": "Member",
-    "domainwise.estimators.ensemble.trees": "SymmetricBoostingClassifier "
-    "SymmetricBoostingRegressor",
-    "domainwise.estimators.projections.projection": "Expansion",
-    "domainwise.algebra.gram.nystrom": "LabelMap NystromMap",
-    "domainwise.algebra.gram.sums": "CellSums NystromSums",
-    "domainwise.estimators.invariant.tuning": "InvariantSearchCV",
-    "domainwise.algebra.kernels.approximations": "FourierMap",
-    "domainwise.algebra.kernels.functions": "Kernel",
-    "domainwise.models.tuning": "MethodSearch",
-    "domainwise.held_out.scoring.predictions": "HeldOut",
-    "domainwise.held_out.folds": "LeaveDomainsOut",
-    "domainwise.tables.schema": "ReadColumns",
-}
+_LISTS: dict[str, dict[str, str]] = tomllib.loads(
+    (files("domainwise.models.files") / "types.toml").read_text(encoding="utf-8")
+)
+#: Names of types by module: parts of models that are not in the public API, and scikit-learn's.
+PARTS, SKLEARN = _LISTS["parts"], _LISTS["scikit-learn"]
 #: Modules of the types of this package: the public estimators and their parts.
 OWN = {
     name: module
     for module, names in (*API.items(), *PARTS.items())
     for name in names.split()
     if name[0].isupper() and name != "Evaluation"
-}
-
-#: Types from scikit-learn by module.
-SKLEARN = {
-    "sklearn._loss.link": "HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit",
-    "sklearn._loss.loss": "AbsoluteError HalfBinomialLoss HalfMultinomialLoss HalfSquaredError",
-    "sklearn.calibration": "CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration",
-    "sklearn.compose._column_transformer": "ColumnTransformer",
-    "sklearn.compose._target": "TransformedTargetRegressor",
-    "sklearn.decomposition._pca": "PCA",
-    "sklearn.discriminant_analysis": "LinearDiscriminantAnalysis",
-    "sklearn.dummy": "DummyClassifier DummyRegressor",
-    "sklearn.ensemble._forest": "ExtraTreesClassifier ExtraTreesRegressor RandomForestClassifier "
-    "RandomForestRegressor",
-    f"{_HIST}.binning": "_BinMapper",
-    f"{_HIST}.gradient_boosting": "HistGradientBoostingClassifier HistGradientBoostingRegressor",
-    f"{_HIST}.predictor": "TreePredictor",
-    "sklearn.frozen._frozen": "FrozenEstimator",
-    "sklearn.impute._base": "SimpleImputer",
-    "sklearn.isotonic": "IsotonicRegression",
-    "sklearn.kernel_approximation": "Nystroem",
-    "sklearn.kernel_ridge": "KernelRidge",
-    "sklearn.linear_model._base": "LinearRegression",
-    "sklearn.linear_model._logistic": "LogisticRegression",
-    "sklearn.linear_model._ridge": "Ridge RidgeClassifier",
-    "sklearn.model_selection._split": "GroupKFold KFold LeaveOneGroupOut StratifiedKFold",
-    "sklearn.pipeline": "Pipeline",
-    "sklearn.preprocessing._data": "MinMaxScaler RobustScaler StandardScaler",
-    "sklearn.preprocessing._encoders": "OneHotEncoder",
-    "sklearn.preprocessing._label": "LabelBinarizer LabelEncoder",
-    "sklearn.svm._classes": "LinearSVC LinearSVR SVC SVR",
-    "sklearn.tree._classes": "DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier "
-    "ExtraTreeRegressor",
 }
 
 _SCALARS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8"
