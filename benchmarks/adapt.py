@@ -233,16 +233,17 @@ def report(out: Path) -> None:
         "# How much do a few labels from a new site improve scores?",
         "",
         f"Ten labels change the ensemble's RMSE by {min(changes['numbers']):.0f} to "
-        f"{max(changes['numbers']):+.0f} % (mean {means['numbers']:.1f} %) on "
+        f"{max(changes['numbers']):.0f} % (mean {means['numbers']:.1f} %) on "
         f"{len(numbers)} regression tables, and twenty labels change its log loss by "
         f"{min(changes['classes']):.0f} to {max(changes['classes']):+.0f} % (mean "
         f"{means['classes']:.1f} %) on {len(classes)} classification tables.",
         "",
         "A table is a data set with 600 or 5,000 training rows; a star marks confirmation sets. "
         "Written by `python benchmarks/adapt.py report`, from ensembles without context that were "
-        "fitted to two groups of source domains. Changes are in percent of the loss without "
-        "labels, with the standard error of paired differences over sites. Labels are those of "
-        "random rows, unless the column says that they come from the first rows of a site.",
+        "fitted without one of four groups of domains, or without each of two. Changes are in "
+        "percent of the loss without labels, with the standard error of paired differences over "
+        "sites. Labels are those of random rows, unless the column says that they come from the "
+        "first rows of a site.",
         "",
         "## Regression: change in RMSE, in percent",
         "",

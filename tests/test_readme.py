@@ -45,23 +45,20 @@ def test_the_comparison_of_methods_has_the_numbers_of_its_report():
 def test_the_gain_from_labels_is_that_of_its_report():
     report = (ROOT / "benchmarks" / "ADAPT.md").read_text("utf-8")
     text = " ".join(section("In Python").split())
-
-    def column(heading, name):
-        """Values of a column in the first table below a heading."""
-        header, _, *rows = re.search(rf"### {heading}.*?\n\n((?:\|.*\n)+)", report)[1].splitlines()
+    paragraph = re.search(r"\*\*With a few labels from the new site\*\*.*?ADAPT", text)[0]
+    changes = re.findall(r"by \S+ to \S+ % \(mean \S+ %\) on \d+ \w+ tables", paragraph)
+    assert len(changes) == 2
+    for change in changes:
+        assert change in report
+    columns = {"Regression": "now", "Classification": "20 labels"}
+    for (heading, name), change in zip(columns.items(), changes, strict=True):
+        table = re.search(rf"## {heading}:.*?((?:\n\|[^\n]*)+)", report, flags=re.DOTALL)[1]
+        header, _, *rows = table.strip().splitlines()
         place = [cell.strip() for cell in header.split("|")].index(name)
-        return [float(row.split("|")[place].split("±")[0]) for row in rows]
-
-    rmse = [-value for value in column("Regression: change in RMSE", "10 labels")]
-    assert (
-        f"by {min(rmse):.0f} to {max(rmse):.0f} % (median {statistics.median(rmse):.0f} %)" in text
-    )
-    losses = [-v for v in column("Classification with default class weights", "log loss, %")]
-    median, largest = statistics.median(losses), max(losses)
-    assert f"reduction of its log loss is {median:.0f} % (largest {largest:.0f} %)" in text
-    accuracy = column("Classification with default class weights", "accuracy")
-    assert min(accuracy) >= 0
-    assert f"rises by up to {max(accuracy)} percentage points" in text
+        values = [float(row.split("|")[place].split("±")[0]) for row in rows]
+        low, high, mean, count = re.findall(r"[+-]?[\d.]+", change)
+        assert (round(min(values)), round(max(values))) == (int(low), int(high))
+        assert (round(statistics.mean(values), 1), len(values)) == (float(mean), int(count))
 
 
 def test_times_are_those_of_the_guide():

@@ -82,16 +82,13 @@ for name, model in models.items():
 # ----------------------
 #
 # ``label_gain_`` predicts the score from the three source hospitals, before any label is collected.
-# The shaded band is its 95 % confidence interval. Each thin line is one draw of labels.
+# Each thin line is one draw of labels. Three source hospitals are too few for prediction intervals.
 
 figure, panels = plt.subplots(
     1, 4, figsize=(11, 3.6), sharex=True, sharey=True, layout="constrained"
 )
 for axes, (name, observed) in zip(panels, losses.items(), strict=True):
     expected = models[name].label_gain_
-    axes.fill_between(
-        COUNTS, -expected["high"], -expected["low"], color="#5b8def", alpha=0.15, linewidth=0
-    )
     axes.plot(COUNTS, -expected["score"], "s--", color="#5b8def", markersize=4, label="predicted")
     axes.plot(COUNTS, observed.T, color="#e0533d", alpha=0.25, linewidth=0.8)
     axes.plot(COUNTS, observed.mean(axis=0), "o-", color="#e0533d", markersize=5, label="observed")
@@ -123,14 +120,14 @@ for name, model in models.items():
 # Conclusions
 # -----------
 # - In **Switzerland**, nearly all patients are ill, unlike at the source hospitals, and the
-#   predicted share is far too low. Ten labels correct much of this, and fifty labels more than
-#   halve the log loss. At the **Hungarian** hospital, the predicted share is too high, and labels
+#   predicted share is far too low. Ten labels correct much of this, and fifty labels still more.
+#   At the **Hungarian** hospital, the predicted share is too high, and labels
 #   improve the log loss a little.
 # - At **Cleveland and VA**, the predicted share is already correct. Ten labels only add noise, and
-#   the log loss is slightly higher than without labels. With fifty labels, this effect has nearly
-#   disappeared. An average over the four hospitals would hide it.
+#   the log loss is slightly higher than without labels. With fifty labels, this effect is smaller.
+#   An average over the four hospitals would hide it.
 # - **The predicted gain is uncertain.** Three source hospitals provide little information about the
-#   fourth: the bands are wide, and two of them extend beyond the figure. No other hospital is
+#   fourth, and are too few for a prediction interval. No other hospital is
 #   similar to Switzerland, so no gain is predicted there. ``label_gain_`` predicts the average gain
 #   over domains that are similar to the source domains, not the gain at a single new domain.
 #

@@ -144,7 +144,7 @@ def describe_adaptation(info: dict[str, Any]) -> list[tuple[str, str]]:
         *biases, slope = terms if len(terms) > len(classes) else (*terms, 0.0)  # older files
         entries = [f"{label} {term:+.2f}" for label, term in zip(classes, biases, strict=True)]
         correction = f"log-odds by class: {', '.join(entries)}" if any(terms) else "none"
-        correction += f", slope {1.0 + slope:.2f}" if slope else ""
+        correction += f", slope {1.0 + slope:.2f}" if abs(slope) >= 0.005 else ""
     facts = [("site labels", str(site["n_labels"])), ("correction", correction)]
     gains = [gain for gain in site["label_gain"] if gain[0] <= site["n_labels"]]
     if scores := [(n_labels, sign * score) for n_labels, score, *_ in gains if not isnan(score)]:
