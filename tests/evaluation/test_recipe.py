@@ -52,7 +52,9 @@ def test_fit_uses_all_rows_and_the_best_method_unless_another_is_named(evaluatio
     model = evaluation.fit()
     assert evaluation.best_ in ("linear", "svm")
     assert model.predict(rows).shape == (96,)
-    linear = evaluation.fit("Logistic")
+    # Without ``inner_scoring``, parameters are chosen by the log loss of calibrated probabilities.
+    by_log_loss = evaluate(frame, "ill", "hospital", methods=["constant", "linear"], max_rows=60)
+    linear = by_log_loss.fit("Logistic")
     assert isinstance(linear[-1].estimator_, LogisticRegression)
     # The same search by hand, on all 96 rows instead of the 60 that were drawn.
     from domainwise.held_out.search.grids import LINEAR
