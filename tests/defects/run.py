@@ -172,8 +172,8 @@ DEFECTS = [
     ),
     Defect(
         "few domains without the standard error of their shares",
-        "shares.mean(axis=1) - 0.5 * errors >= coverage - TOLERANCE",
-        "shares.mean(axis=1) >= coverage - TOLERANCE",
+        "is_enough = means - 0.5 * errors >= coverage - TOLERANCE",
+        "is_enough = means >= coverage - TOLERANCE",
         ("held_out/calibration/test_conformal.py",),
     ),
     # Tables, files, pages, commands -------------------------------------------------------------
@@ -261,6 +261,91 @@ DEFECTS = [
         "check_classes(y, n_rows) self.classes_ = target.names return",
         "check_target(y, n_rows, 'delta'); self.classes_ = target.names; return",
         ("test_common.py",),
+    ),
+    # What a caller passes, and what a user's code does ------------------------------------------
+    Defect(
+        "a user's estimator can write to the caller's rows",
+        "model = estimator.fit(read_only(X), read_only(y), **fit_params)",
+        "model = estimator.fit(X, y, **fit_params)",
+        ("hostile/test_callers.py",),
+    ),
+    Defect(
+        "the watch returns the columns in the caller's order",
+        "return frame.copy(deep=False) if names is None else frame[list(names)]",
+        "return frame",
+        ("tables/shift/test_shift.py",),
+    ),
+    Defect(
+        "masked, complex and dated weights are read as numbers",
+        'casting: Any = "unsafe" if array.dtype.kind == "O" else "same_kind"',
+        'casting: Any = "unsafe"',
+        ("hostile/test_callers.py",),
+    ),
+    Defect(
+        "complex numbers become categories",
+        "NESTED = (list, dict, tuple, set, bytes, complex, np.ndarray)",
+        "NESTED = (list, dict, tuple, set, bytes, np.ndarray)",
+        ("tables/test_one_conversion.py",),
+    ),
+    Defect(
+        "the interval for a negative mean of R² ends at 0",
+        "bounds = (0.0, 1.0) if _is_error(scoring) else (1.0,)",
+        "bounds = (0.0, 1.0)",
+        ("estimators/ensemble/test_weights.py",),
+    ),
+    Defect(
+        "classes beyond int64 are exported as negative numbers",
+        'refuse(last_step, "with classes that are too large for int64", is_too_large)',
+        "",
+        ("models/export/test_to_onnx.py",),
+    ),
+    Defect(
+        "importances of a loaded forest are lost",
+        "return (total - total[left] - total[right])[is_split]",
+        "return np.full(is_split.sum(), np.nan)",
+        ("estimators/ensemble/test_forests.py",),
+    ),
+    Defect(
+        "the order of rows changes what Evaluation.fit returns",
+        "rows = source.by_content(np.arange(len(source.y)))",
+        "rows = np.arange(len(source.y))",
+        ("evaluation/test_order.py",),
+    ),
+    Defect(
+        "an IndexError of a user's method ends the evaluation",
+        "except (Exception, SystemExit) as error:",
+        "except ValueError as error:",
+        ("evaluation/test_own.py",),
+    ),
+    Defect(
+        "a name that is not UTF-8 fails after the fits",
+        'if "?" in str(path).replace("?", "").encode("utf-8", "replace").decode():',
+        "if False:",
+        ("hostile/test_names.py",),
+    ),
+    Defect(
+        "the first of overlapping blocks restores BLAS threads",
+        "next_block = blocks[blocks.index(block) + 1]",
+        "next_block = None",
+        ("base/test_process.py",),
+    ),
+    Defect(
+        "a sheet may span any number of cells",
+        "is_dense = height * width <= max(MAX_AREA, MAX_AREA_PER_CELL * n_cells)",
+        "is_dense = True",
+        ("tables/test_tables.py", "tables/test_cells.py"),
+    ),
+    Defect(
+        "a hidden sheet is read if it is the first",
+        "sorted({**errors_by_sheet}, key=lambda name: name not in visible)",
+        "[*errors_by_sheet]",
+        ("tables/test_one_conversion.py",),
+    ),
+    Defect(
+        "names of 246 letters cannot be written",
+        "end = os.fsencode(path.name)[-240:].decode(errors=\"ignore\")",
+        "end = path.name",
+        ("base/test_files.py",),
     ),
 ]  # fmt: skip
 

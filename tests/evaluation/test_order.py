@@ -3,6 +3,7 @@
 import numpy as np
 import pandas
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from domainwise import evaluate
 
@@ -71,3 +72,29 @@ def test_results_do_not_depend_on_the_order_of_rows_of_a_data_frame(few_trees):
     plain = evaluate(frame, y, domain, **options)
     for key, scores in plain.scores.items():
         assert framed.scores[key] == pytest.approx(scores, rel=1e-7)
+
+
+@pytest.mark.parametrize("framed", [False, True], ids=["array", "frame of text"])
+def test_groups_of_domains_and_fitted_models_depend_on_neither_if_domains_are_alike(framed):
+    X, y, domain = table(12, 8, True)
+    y = np.tile([0, 1], len(y) // 2)  # all domains have the same size and class shares
+    X[:, 0] += y
+    frame = pandas.DataFrame(X > 0, columns=list("abcd")).replace({True: "yes", False: "no"})
+    X = frame if framed else X
+    renamed = NAMES[np.random.default_rng(2).permutation(12)][np.searchsorted(NAMES, domain)]
+    order = np.random.default_rng(1).permutation(len(y))
+    methods = [("forest", RandomForestClassifier(5, random_state=0))]
+    options = {"methods": methods, "progress": False, "max_rows": None}
+    expected, *others = [
+        evaluate(*rows, **options)
+        for rows in (
+            (X, y, domain),
+            (X, y, renamed),
+            (X.iloc[order] if framed else X[order], y[order], domain[order]),
+        )
+    ]
+    for found in others:
+        scores = [sorted(e.scores["forest"].values()) for e in (found, expected)]
+        assert scores[0] == pytest.approx(scores[1])
+        probabilities = expected.fit().predict_proba(X)
+        np.testing.assert_allclose(found.fit().predict_proba(X), probabilities, atol=1e-9)

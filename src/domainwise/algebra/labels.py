@@ -17,6 +17,7 @@ from scipy.linalg import svd
 
 from domainwise.algebra.kernels.functions import Kernel, resolve_gamma
 from domainwise.base.arrays import Array, namespace, to_device_of, to_host
+from domainwise.base.inputs import real_numbers
 
 #: A label kernel K is factored until the trace of K - L L' is below this fraction of N epsilon.
 CHOLESKY_TOLERANCE = 1e-7
@@ -390,7 +391,7 @@ def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
     array([[2.],
            [1.]])
     """
-    K = np.asarray(K, dtype=np.float64)
+    K = real_numbers(K, "K")
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
         raise ValueError(
             f"K must be a square matrix; got shape {K.shape}. Pass one value for each pair of rows."

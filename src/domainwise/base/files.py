@@ -361,6 +361,11 @@ def prepare_folder(folder: Path) -> None:
         raise ResultsError(f"{folder} is not writable. Choose another folder")
 
 
+def real_path(path: str | Path) -> Path:
+    """Return the target of a path with symbolic links, which may form a loop."""
+    return Path(os.path.realpath(path))
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder, and rename the new file to ``path`` at the end.
@@ -369,7 +374,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     meantime, the file at ``path`` is not changed. A symbolic link remains a link: its target is
     replaced. The temporary name ends with the name of ``path``.
     """
-    path = Path(path).resolve()
+    path = real_path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent} does not exist. Create it to write {path.name}")
     if path.is_dir():
@@ -398,7 +403,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
     The old folder at ``path`` is removed, unless an error occurs. As in :func:`replacing`, a folder
     that another process has written is not replaced, and a symbolic link remains a link.
     """
-    path = Path(path).resolve()
+    path = real_path(path)
     new_path, old_path, initial_state = _temporary_path(path), _temporary_path(path), _state(path)
     new_path.mkdir()
     try:

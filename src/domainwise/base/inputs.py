@@ -92,10 +92,7 @@ def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
             f"{name} must have one or two dimensions, got shape {labels.shape}. Pass one entry, or "
             "one vector, per row."
         )
-    if labels.dtype.kind == "c":
-        raise ValueError(
-            f"Complex data not supported: {name} is complex. Pass labels or real numbers."
-        )
+    refuse_complex(labels, name)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError(f"Input {name} contains NaN or infinity. Remove the affected rows.")
     return labels
@@ -207,13 +204,7 @@ def check_sample_weight(sample_weight: Any, n_samples: int) -> Array | None:
             f"sample_weight.shape == {weights.shape}, expected {(n_samples,)}: X has {n_samples} "
             "rows. Pass one weight per row."
         )
-    try:  # complex numbers, dates and strings are refused
-        casting: Any = "unsafe" if weights.dtype.kind == "O" else "same_kind"
-        weights = weights.astype(np.float64, casting=casting)
-    except (TypeError, ValueError):
-        raise ValueError(
-            "sample_weight must contain numbers. Pass one number of at least 0 per row."
-        ) from None
+    weights = real_numbers(weights, "sample_weight")
     is_invalid = ~(np.isfinite(weights) & (weights >= 0))
     if is_invalid.any():
         row = int(is_invalid.argmax())
@@ -328,6 +319,26 @@ def refuse_masked(values: Any, name: str) -> None:
         raise ValueError(
             f"{name} contains missing values (masked entries). Remove the affected rows."
         )
+
+
+def refuse_complex(values: Array, name: str) -> None:
+    """Reject complex numbers."""
+    if values.dtype.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: {name} is complex. Pass labels or real numbers."
+        )
+
+
+def real_numbers(values: Any, name: str) -> Array:
+    """Return numbers in a new float64 array; reject masked entries, text, dates, and others."""
+    array = plain_array(values, name)
+    casting: Any = "unsafe" if array.dtype.kind == "O" else "same_kind"
+    try:
+        return array.astype(np.float64, casting=casting)
+    except (TypeError, ValueError):
+        kinds = {"c": "complex numbers", "M": "dates", "m": "durations"}
+        kind = kinds.get(array.dtype.kind, "text or other objects")
+        raise ValueError(f"{name} must contain numbers; got {kind}. Pass real numbers.") from None
 
 
 def plain_array(values: Any, name: str = "an array of labels") -> Array:
@@ -528,7 +539,8 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
         raise ValueError(f"{name} must be 1-D, got shape {labels.shape}. Pass one label per row.")
     if len(labels) == 0:
         raise ValueError(f"{name} is empty. Pass at least one row.")
-    if labels.dtype.kind in "fc" and (n_bad := len(labels) - np.isfinite(labels).sum()):
+    refuse_complex(labels, name)
+    if labels.dtype.kind == "f" and (n_bad := len(labels) - np.isfinite(labels).sum()):
         raise ValueError(f"{name} has {n_bad} missing or infinite entries. Remove these rows.")
     return as_sortable(labels, name)
 

@@ -208,7 +208,9 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
 
 def check_distinct(data: Path, out: Path) -> None:
     """Refuse an output that is the input, contains it, or is inside it."""
-    input_path, output_path = data.resolve(), out.resolve()
+    from domainwise.base.files import real_path
+
+    input_path, output_path = real_path(data), real_path(out)
     for problem, has_problem in (
         ("is the input", data.exists() and out.exists() and out.samefile(data)),
         ("contains the input", output_path in input_path.parents),

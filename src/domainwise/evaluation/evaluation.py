@@ -110,7 +110,8 @@ class Evaluation(Results):
                 "this evaluation was read from a folder, which does not contain the rows of the "
                 "table. Call evaluate() again before fit()"
             )
-        source, rows = self.source, np.arange(len(self.source.y))
+        source = self.source
+        rows = source.by_content(np.arange(len(source.y)))
         key = result.key.removesuffix(CONTEXT) if result.context else result.key
         unfitted_method = next(m for m in self.methods if m.key == key)
         setting = source.setting(len(rows), self.inner_cv)
@@ -120,7 +121,8 @@ class Evaluation(Results):
             model.steps.insert(0, ("read", source.reader))
         X = source.rows(rows, unfitted_method.prepare)
         with config_context(transform_output="default"):
-            arguments = model, X, source.y, source.domain_of(rows), source.weights
+            labels = source.y[rows], source.domain_of(rows)
+            arguments = model, X, *labels, source.weights_of(rows)
             fit_with_domains(*arguments)
             hold_out(*arguments)
         return model

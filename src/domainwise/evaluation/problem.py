@@ -19,9 +19,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import type_of_target
 
 from domainwise.base import inputs
-from domainwise.base.arrays import Array, content_keys
+from domainwise.base.arrays import Array
 from domainwise.base.messages import Checks, listed, quoted
-from domainwise.held_out.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
+from domainwise.held_out.folds import (
+    MAX_FOLDS,
+    LeaveDomainsOut,
+    Split,
+    draw_rows,
+    row_folds,
+    rows_by_content,
+)
 from domainwise.held_out.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.held_out.scoring.predictions import codes_of, has_argument
 from domainwise.models.registry import Setting
@@ -115,12 +122,7 @@ class Problem:
     def _content_ranks(self) -> Array:
         if self.parent is not None:
             return np.asarray(self.parent._content_ranks[self.index])
-        if hasattr(self.X, "columns"):
-            keys = import_pandas().util.hash_pandas_object(self.X, index=False).to_numpy()
-        else:
-            keys = content_keys(np.nan_to_num(self.X))
-        targets = np.unique(self.y, return_inverse=True)[1]
-        return np.argsort(np.lexsort([keys, targets]))
+        return np.argsort(rows_by_content(self.X, self.y))
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
         """The setting for methods that are fitted to this number of rows."""
@@ -282,7 +284,7 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
         cv = LeaveDomainsOut(max_splits=MAX_FOLDS, random_state=problem.seed)
     splitter = check_cv(cv, problem.y, classifier=problem.classification)
     n, domain_codes = len(problem.y), problem.codes
-    table_splits = list(splitter.split(np.zeros((n, 1)), problem.y, domain_codes))
+    table_splits = list(splitter.split(problem.X, problem.y, domain_codes))
     splits = [(np.asarray(train), np.asarray(test)) for train, test in table_splits]
     for train, test in splits:
         max_index = max(np.max(train, initial=0), np.max(test, initial=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -166,6 +167,9 @@ def content_order(X: Any, y: Any, domain_codes: Array) -> Array:
     sizes = np.bincount(domain_codes)
     keys = [np.arange(len(sizes), dtype=float)]  # names decide if all else is equal
     if hasattr(X, "select_dtypes"):
+        sums = np.zeros(len(sizes), np.uint64)
+        np.add.at(sums, domain_codes, row_keys(X))
+        keys.append(sums)
         X = X.select_dtypes("number")
     features = np.zeros(0) if issparse(X) else np.asarray(X)
     if features.ndim == 2 and features.dtype.kind in "biuf" and features.size:
@@ -174,6 +178,18 @@ def content_order(X: Any, y: Any, domain_codes: Array) -> Array:
     if y is not None:
         keys.append(domain_means(target_numbers(y), domain_codes))
     return np.lexsort(keys)
+
+
+def row_keys(X: Any) -> Array:
+    """Return a number for each row of an array or data frame; equal rows have equal numbers."""
+    if hasattr(X, "select_dtypes"):
+        return np.asarray(sys.modules["pandas"].util.hash_pandas_object(X, index=False))
+    return np.asarray(content_keys(np.nan_to_num(X)))
+
+
+def rows_by_content(X: Any, y: Array) -> Array:
+    """Return the indices of all rows, sorted by targets and X: their order makes no difference."""
+    return np.lexsort([row_keys(X), np.unique(y, return_inverse=True)[1]])
 
 
 def target_numbers(y: Any) -> Array:

@@ -23,10 +23,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.base.arrays import Array
 from domainwise.base.files import to_json
+from domainwise.base.inputs import take_rows
 from domainwise.base.messages import ContextWarning, warn_caller
 from domainwise.base.process import filtered_warnings
 from domainwise.held_out.calibration.decisions import check_decision
 from domainwise.held_out.calibration.quantiles import scores_by_class, stored_quantiles
+from domainwise.held_out.folds import rows_by_content
 from domainwise.held_out.scoring.measures import choose_measure
 from domainwise.held_out.scoring.predictions import Outputs, Predictions, fit_with_domains
 from domainwise.models.files.persistence import ModelFileError, load_saved, read_info, save
@@ -308,7 +310,10 @@ def fit_table(
     pipeline = method.pipeline(setting, make_preprocessor(table.schema), watch=True)
     with filtered_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
-        arguments = pipeline, table.X, table.y, table.sample_domain, table.sample_weight
+        labels = table.y, table.sample_domain, table.sample_weight
+        order = rows_by_content(table.X, table.y)
+        sorted_labels = (None if values is None else values[order] for values in labels)
+        arguments = pipeline, take_rows(table.X, order), *sorted_labels
         fit_with_domains(*arguments)
         if rows:
             hold_out(*arguments)

@@ -10,7 +10,12 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.base.arguments import COUNT, check_arguments
 from domainwise.base.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
-from domainwise.base.inputs import check_same_length, check_sample_weight, checked_labels
+from domainwise.base.inputs import (
+    check_same_length,
+    check_sample_weight,
+    checked_labels,
+    real_numbers,
+)
 from domainwise.evaluation.plots import style
 from domainwise.held_out.scoring.measures import positive_last
 from domainwise.held_out.scoring.pooling import SCALES, Ends, PooledScores, pool_scores
@@ -184,7 +189,7 @@ class CalibrationDisplay(style.Display):
         check_arguments("from_predictions", {"n_bins": [COUNT]}, n_bins=n_bins)
         style.require(np.asarray(y_prob).dtype.kind not in "US", "text probabilities")
         targets = checked_labels(y_true, "y_true")
-        p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
+        p = check_array(real_numbers(y_prob, "y_prob"), ensure_2d=False, input_name="y_prob")
         check_same_length(p, "y_prob", targets, "y_true")
         codes, domains = style.domain_codes(sample_domain, targets, "y_true")
         class_names = np.unique(targets) if classes is None else checked_labels(classes, "classes")
@@ -336,7 +341,7 @@ class DecisionCurveDisplay(style.Display):
             Passed to :meth:`plot`.
         """
         targets = checked_labels(y_true, "y_true")
-        p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
+        p = check_array(real_numbers(y_prob, "y_prob"), ensure_2d=False, input_name="y_prob")
         check_same_length(p, "y_prob", targets, "y_true")
         codes, domains = style.domain_codes(sample_domain, targets, "y_true")
         grid = np.arange(1, 100) / 100 if thresholds is None else np.asarray(thresholds, float)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import softmax
 
 from domainwise.base.arrays import Array, ArrayLike, MaybeArray
-from domainwise.base.inputs import check_sample_domain
+from domainwise.base.inputs import check_sample_domain, real_numbers
 
 #: Maximum number of iterations of Newton's method, and of EM for class shares. They stop earlier if
 #: the objective (Newton) or every share (EM) changes by less than the tolerance.
@@ -208,15 +208,15 @@ def adapt_class_shares(
     >>> adapt_class_shares(p, [0.5, 0.5], prior_rows=0).mean(axis=0).round(3).tolist()
     [0.75, 0.25]
     """
-    p = np.array(probabilities, dtype=np.float64)
-    source_shares = np.asarray(shares, dtype=np.float64)
-    if p.ndim != 2 or not ((p >= 0).all() and (p.sum(axis=1) > 0).all()):
+    p, source_shares = real_numbers(probabilities, "probabilities"), real_numbers(shares, "shares")
+    if p.ndim != 2 or not (np.isfinite(p) & (p >= 0)).all() or not (p.sum(axis=1) > 0).all():
         problem = "at least one of these" if p.ndim == 2 else f"shape {p.shape}"
         raise ValueError(
-            "probabilities must have shape (n_rows, n_classes), without NaN, negative values or "
-            f"rows of zeros; got {problem}. Pass the output of predict_proba."
+            "probabilities must have shape (n_rows, n_classes), without NaN, infinite or negative "
+            f"values, or rows of zeros; got {problem}. Pass the output of predict_proba."
         )
-    if source_shares.shape != p.shape[1:] or not (source_shares > 0).all():
+    is_usable = np.isfinite(source_shares) & (source_shares > 0)
+    if source_shares.shape != p.shape[1:] or not is_usable.all():
         raise ValueError(
             f"shares must contain one positive value for each of the {p.shape[1]} columns of "
             f"probabilities; got {source_shares.tolist()}."

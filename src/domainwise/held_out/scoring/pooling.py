@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import chdtrc, chdtri, expit, logit, ndtri, stdtrit
 
 from domainwise.base.arrays import Array, ArrayLike
-from domainwise.base.inputs import check_same_length
+from domainwise.base.inputs import check_same_length, real_numbers
 from domainwise.held_out.scoring.measures import Measure
 from domainwise.held_out.scoring.predictions import Outputs, shares_below
 from domainwise.held_out.scoring.statistics import defined_score, mean_error
@@ -237,8 +237,7 @@ def pool_scores(
         raise ValueError(f"scale must be 'identity', 'logit' or 'log'; got {scale!r}.")
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, such as 0.9; got {level!r}.")
-    values = np.asarray(scores, dtype=np.float64)
-    standard_errors = np.asarray(errors, dtype=np.float64)
+    values, standard_errors = real_numbers(scores, "scores"), real_numbers(errors, "errors")
     for name, array in (("scores", values), ("errors", standard_errors)):
         if array.ndim != 1:
             raise ValueError(f"{name} must have one dimension; got shape {array.shape}.")

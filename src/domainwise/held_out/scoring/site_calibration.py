@@ -355,7 +355,7 @@ class SiteRows(NamedTuple):
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, such as 0.95; got {level!r}.")
         y = events_of(inputs.checked_labels(y_true, "y_true"), pos_label)
-        p = np.asarray(proba, dtype=np.float64)
+        p = inputs.real_numbers(proba, "proba")
         p = p[:, 1] if p.ndim == 2 and p.shape[1] == 2 else p
         if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
             raise ValueError(
