@@ -70,16 +70,10 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
     constant_evaluation = run(problem, [METHODS[TRIVIAL]])
     model_evaluation = run(replace(problem, overrides=overrides), [method_without_context])
     calibration = calibrate_sets(model_evaluation.records[model_evaluation.best_], problem.classes)
-    model_scores, constant_scores = model_evaluation.best.known, constant_evaluation.best.known
+    scores = model_evaluation.best.known, constant_evaluation.best.known
     pooled = pool_method(model_evaluation, model_evaluation.best)
-    return compare_with_constant(
-        problem.measure.name,
-        model_scores,
-        constant_scores,
-        calibration,
-        None if pooled is None else pooled.true_range,
-        len(problem.y),
-    )
+    true_range, metric = None if pooled is None else pooled.true_range, problem.measure.name
+    return compare_with_constant(metric, *scores, calibration, true_range, len(problem.y))
 
 
 def compare_with_constant(
