@@ -249,7 +249,6 @@ def _evaluate(
     scoring, *extra_scorers = scoring if isinstance(scoring, (list, tuple)) else [scoring]
     full_problem = create_problem(
         scoring=scoring,
-        max_rows=None,
         random_state=random_state,
         pos_label=pos_label,
         inner_scoring=inner_scoring,
