@@ -36,7 +36,7 @@ from domainwise.base.arrays import (
 from domainwise.base.inputs import check_sample_domain
 from domainwise.base.messages import NotAKernelWarning
 from domainwise.base.process import filtered_warnings
-from domainwise.base.signatures import arguments, with_shared_arguments
+from domainwise.base.signatures import documented_arguments
 from domainwise.estimators.invariant.kernel import (
     centred_cross,
     check_invariance_labels,
@@ -233,8 +233,7 @@ def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tu
 _Grid = Mapping[str, Sequence[Any]]
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
     """Grid search for InvariantSVC and InvariantSVR that evaluates the kernel once per split.
 

@@ -16,14 +16,10 @@ from sklearn.linear_model import Ridge
 
 from domainwise.algebra.backends import Backend, refuse_tensors_and_dask
 from domainwise.algebra.kernels.functions import resolve_gamma
+from domainwise.base import signatures
 from domainwise.base.arrays import CrossValidator, Estimator, KernelLike, Scoring
 from domainwise.base.inputs import quiet_about_domains, rows_with_weight, validate_rows
-from domainwise.base.signatures import (
-    ExactArguments,
-    LabelLandmarkArguments,
-    arguments,
-    with_shared_arguments,
-)
+from domainwise.base.signatures import ExactArguments, LabelLandmarkArguments
 from domainwise.estimators.projections import path
 from domainwise.estimators.projections.exact import DCM
 from domainwise.estimators.projections.fast import FastDCM, refuse_descriptors
@@ -111,7 +107,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-@arguments
+@signatures.arguments
 class DCMSearch(driver.SearchAttributes, Projection):
     """Arguments and ``fit`` of the search, for DCMCV and FastDCMCV."""
 
@@ -234,8 +230,7 @@ for _name in FITTED_ATTRIBUTES:
     setattr(DCMSearch, _name, property(attrgetter(f"best_estimator_.{_name}"), doc=_doc))
 
 
-@with_shared_arguments
-@arguments
+@signatures.documented_arguments
 class DCMCV(ExactArguments, DCMSearch):
     r"""DCM with gamma, ridge and domain weight chosen by holding out source domains.
 
@@ -286,8 +281,7 @@ class DCMCV(ExactArguments, DCMSearch):
     _fold = path.ExactFold
 
 
-@with_shared_arguments
-@arguments
+@signatures.documented_arguments
 class FastDCMCV(LabelLandmarkArguments, DCMSearch):
     """FastDCM with gamma, ridge and domain weight chosen by holding out source domains.
 
