@@ -67,7 +67,6 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
 
     classes_: Array
 
-    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 

@@ -91,7 +91,6 @@ class MethodSearch(Adaptable, MetaEstimator):
     2
     """
 
-    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__decision_function: ClassVar[dict[str, Any]] = {"sample_domain": True}
@@ -140,14 +139,10 @@ class MethodSearch(Adaptable, MetaEstimator):
         y_and_codes = y[row_indices], domain_codes[row_indices]
         search_rows = *y_and_codes, search_data.weights
         scorer, is_usable = self._scorer(*search_rows)
-        splits, selected_on = domain_folds(
-            *y_and_codes,
-            classification=_is_classification(self.estimator, y),
-            cv=self.cv,
-            max_splits=MAX_INNER_FOLDS,
-            is_usable=is_usable,
-            X=search_data.X,
-        )
+        classification = _is_classification(self.estimator, y)
+        options: Any = {"cv": self.cv, "max_splits": MAX_INNER_FOLDS, "is_usable": is_usable}
+        options |= {"classification": classification, "X": search_data.X}
+        splits, selected_on = domain_folds(*y_and_codes, **options)
         units = self.units or {}
         grids = in_units(self.grid or {}, units, search_data, splits)
         with quiet_about_domains():  # domain_folds has warned already

@@ -148,7 +148,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     shrinkage: float = 20.0
     clip: float = 6.0
     _statistics: DomainStatistics | None = field(default=None, init=False)
-    #: Properties of the first batch that later batches must share; None in older model files.
+    #: Properties of the first batch that later batches must share.
     _first_batch: dict[str, str] = field(init=False)
     _moments: Moments = field(init=False)
     _feature_ranges: FeatureRanges = field(init=False)

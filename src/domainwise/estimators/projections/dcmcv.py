@@ -174,13 +174,10 @@ class DCMSearch(driver.SearchAttributes, Projection):
         y_array = target.values if is_continuous else target.names[target.codes]
         if is_continuous and y_array.shape[1] == 1:
             y_array = y_array[:, 0]
-        search_kind = DCMSearchKind(
-            self.unfitted(),
-            self._grid(X, weights),
-            self._fold,
-            self.estimator or (Ridge() if is_continuous else LinearDiscriminantAnalysis()),
-            is_fast and self.estimator is None and len(X) > MAX_ROWS_FOR_SPLIT_LANDMARKS,
-        )
+        predictor = self.estimator or (Ridge() if is_continuous else LinearDiscriminantAnalysis())
+        one_pass = is_fast and self.estimator is None and len(X) > MAX_ROWS_FOR_SPLIT_LANDMARKS
+        arguments = self.unfitted(), self._grid(X, weights), self._fold
+        search_kind = DCMSearchKind(*arguments, predictor, one_pass)
         scoring = self.scoring
         if scoring is None:
             scoring = "neg_root_mean_squared_error"
@@ -188,14 +185,10 @@ class DCMSearch(driver.SearchAttributes, Projection):
                 scoring = SmoothScore(y_array, domain.codes, target.names, weights=weights)
         has_classes = not is_continuous
         splits, _ = domain_folds(y_array, domain.codes, classification=has_classes, cv=cv, X=X)
+        data = Data(X, y_array, sample_domain, target, domain, weights=weights)
+        score, rule, verbose = scores.as_score(scoring), RULES[self.rule], 10 * bool(self.verbose)
         search_result = driver.search(
-            search_kind,
-            Data(X, y_array, sample_domain, target, domain, weights=weights),
-            splits,
-            scores.as_score(scoring),
-            RULES[self.rule],
-            n_jobs=self.n_jobs,
-            verbose=10 * bool(self.verbose),
+            search_kind, data, splits, score, rule, n_jobs=self.n_jobs, verbose=verbose
         )
         self._record_search(search_result)
         data = Data(X, y, sample_domain, weights=weights)
