@@ -27,9 +27,9 @@ LABEL_STYLE: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize":
 
 
 def ranking_plots(run: RunSummary) -> Iterator[Picture]:
-    """Draw average ranks and the critical difference, for settings with at least two data sets."""
+    """Draw average ranks and the critical difference over data sets; none for a quick run."""
     for setting, ranking in run.rankings.items():
-        if ranking.n_datasets < 2:
+        if run.quick or ranking.n_datasets < 2:
             continue
         order = np.argsort(ranking.average_ranks)
         ranks = ranking.average_ranks[order]

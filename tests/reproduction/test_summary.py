@@ -8,7 +8,7 @@ import pytest
 
 from domainwise.base.files import ResultsError, ResultStore
 from domainwise.held_out.scoring.statistics import p_text
-from reproduction.plots import box_plot
+from reproduction.plots import box_plot, ranking_plots
 from reproduction.ranks import Summary
 from reproduction.report import case_caption, case_table, publish, to_markdown
 from reproduction.sentences import (
@@ -262,6 +262,7 @@ def test_a_quick_run_claims_nothing(made_up_results):
     assert "## Differences from the paper" not in text
     assert not set("✓✗▲▼") & set(text)
     assert all(box_plot(case) is None for case in quick.cases())
+    assert not list(ranking_plots(quick))
 
 
 def test_an_empty_results_file_has_no_report(tmp_path):

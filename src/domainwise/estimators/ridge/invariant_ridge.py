@@ -14,6 +14,7 @@ from domainwise.base import arrays
 from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray
 from domainwise.base.inputs import Labels, check_class_weight, check_classes, plain_array
 from domainwise.base.signatures import documented_arguments
+from domainwise.estimators.adaptation.corrections import within_estimators
 from domainwise.estimators.ridge.base import InvariantRidge
 from domainwise.estimators.ridge.scores import ClassRule, Rows
 from domainwise.held_out.calibration.curves import class_columns, fit_domain_curve
@@ -293,7 +294,8 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
             )
             if values.shape[1] == 1:
                 stored = indices[HeldOut.stored_rows(domain_codes)]
-                self._learn_within(arrays.to_host(rows.X)[stored])
+                ridge = within_estimators(len(stored))[:1]  # boosting costs more than this fit
+                self._learn_within(arrays.to_host(rows.X)[stored], ridge)
 
     def _uncorrected_outputs(self, X: Any) -> Any:
         return self._values(X)
