@@ -142,9 +142,7 @@ def evaluate(
     if max_rows is not None and max_rows < 0:
         raise ValueError(f"--max-rows must be positive, or 0 for no limit; got {max_rows}")
     seconds = "auto" if budget == "auto" else common.parse_seconds(budget)
-    selected_methods = choose_methods(methods)
-    if estimator:
-        selected_methods = choose_methods([*selected_methods, *own_methods(estimator)])
+    selected_methods = choose_methods([*choose_methods(methods), *own_methods(estimator)])
     if report:
         common.require_report("--no-report")
     stem = _EXTENSIONS.sub("", data.name) or data.name

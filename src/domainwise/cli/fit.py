@@ -170,7 +170,7 @@ class Recipe:
     def __init__(self, folder: Path) -> None:
         from domainwise.evaluation.folder import RESULT_NAME, read_content
 
-        self.path, self.evaluation = folder / RESULT_NAME, read_content(folder)
+        self.path, self.evaluation = folder / RESULT_NAME, read_content(folder)[0]
         if self.evaluation["recipe"] is None or "table" not in self.evaluation:
             raise ValueError(
                 f"{self.path} does not describe a table, because it was written by evaluate() in "

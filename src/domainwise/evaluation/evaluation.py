@@ -18,12 +18,7 @@ from domainwise.base.arrays import ArrayLike, Frame
 from domainwise.base.files import to_json
 from domainwise.evaluation import sites
 from domainwise.evaluation.results import MethodResult, Prediction, Results
-from domainwise.evaluation.sites import (
-    BetweenSites,
-    SiteCalibration,
-    SiteDecisions,
-    ValidationSize,
-)
+from domainwise.evaluation.sites import BetweenSites, SiteCalibration, SiteDecisions, ValidationSize
 from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.held_out.calibration.quantiles import calibrate_sets
 from domainwise.held_out.scoring.predictions import fit_with_domains

@@ -343,13 +343,8 @@ def write_evaluation(folder: Path, evaluation: Evaluation, **entries: Any) -> di
     return content
 
 
-def read_content(folder: Path) -> dict[str, Any]:
-    """Return the checked content of ``evaluation.json``."""
-    return _read_content(folder)[0]
-
-
-def _read_content(folder: Path) -> tuple[dict[str, Any], _Content]:
-    """The checked content of ``evaluation.json``, as it is, and converted to types."""
+def read_content(folder: Path) -> tuple[dict[str, Any], _Content]:
+    """Return the checked content of ``evaluation.json``, as it is, and converted to types."""
     path = Path(folder) / RESULT_NAME
     require(path.is_file(), "no results", ResultsError, folder=folder, name=RESULT_NAME)
     content = files.read_json(path)
@@ -403,7 +398,7 @@ def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
 
     Predictions are read only for methods in ``evaluation.main``.
     """
-    content, stored = _read_content(folder)
+    content, stored = read_content(folder)
     evaluation = _build_evaluation(stored)
     # The gain from labels is stored for the main measure only.
     shared: Any = {**stored, "label_gain": [], "site_columns": None}

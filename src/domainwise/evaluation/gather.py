@@ -60,13 +60,12 @@ def scored_evaluation(
     methods: Sequence[Method],
     splits: Sequence[Split],
     rows: Sequence[Row],
-    memo: Memo | None = None,
+    memo: Memo,
 ) -> Evaluation:
     """Score the predictions of all jobs with a measure, and summarize the scores.
 
     ``memo`` contains what an earlier call with other rows of the same jobs has computed.
     """
-    memo = {} if memo is None else memo
     scored_problem = problem.measured_by(measure)
     scored_methods = scorable_methods(problem, methods, [measure])
     reason = f"does not predict probabilities, which {measure.name} needs"
@@ -84,7 +83,8 @@ def scored_evaluation(
         if errors or not method_jobs:
             left_out[key] = errors[0] if errors else "not finished"
             continue
-        scores = _means_by_domain(scored_problem, method_jobs, "scores")
+        means = _means(item for job in method_jobs for item in job["scores"].items())
+        scores = {to_json(problem.domains[code]): means[code] for code in sorted(means)}
         if not np.isfinite(list(scores.values())).any():
             left_out[key] = f"{measure.label} is not defined on any domain"
             continue
@@ -219,12 +219,6 @@ def _means(pairs: Iterable[tuple[Any, float]]) -> dict[Any, float]:
     for key, value in pairs:
         values_by_key.setdefault(key, []).append(value)
     return {key: float(np.mean(values)) for key, values in values_by_key.items()}
-
-
-def _means_by_domain(problem: Problem, jobs: Sequence[Row], key: str) -> dict[Any, float]:
-    """Mean of ``job[key]`` for each domain over the splits that hold it out, sorted by domain."""
-    means = _means(item for job in jobs for item in job[key].items())
-    return {to_json(problem.domains[code]): means[code] for code in sorted(means)}
 
 
 def with_p_values(results: list[MethodResult]) -> list[MethodResult]:

@@ -22,11 +22,7 @@ from domainwise.base.process import Row, filtered_warnings, one_thread
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Kind, Prediction
 from domainwise.held_out.folds import Split, spaced_rows
-from domainwise.held_out.scoring.predictions import (
-    Outputs,
-    Predictions,
-    fit_with_domains,
-)
+from domainwise.held_out.scoring.predictions import Outputs, Predictions, fit_with_domains
 from domainwise.models.registry import Method
 from domainwise.models.tuning import MethodSearch
 
@@ -288,8 +284,8 @@ def can_score(method: Method, problem: Problem) -> bool:
 class JobScorer:
     """Scores the result rows of jobs on the outer ``splits``, with the problem's measure."""
 
-    def __init__(self, problem: Problem, splits: Sequence[Split], memo: Memo | None = None) -> None:
-        self.problem, self.splits, self.memo = problem, splits, {} if memo is None else memo
+    def __init__(self, problem: Problem, splits: Sequence[Split], memo: Memo) -> None:
+        self.problem, self.splits, self.memo = problem, splits, memo
 
     def __call__(self, row: Row) -> Row:
         """Add ``scores`` by domain, or an error if the measure fails.
@@ -314,16 +310,13 @@ class JobScorer:
 
     def _held_out_score(self, prediction: Prediction, y_train: Array) -> float:
         """Score on a held-out domain; NaN if it is not defined."""
-        problem = self.problem
-        is_defined = prediction.domain not in problem.unscored and problem.measure.is_defined(
-            y_train, prediction.target, problem.classification
-        )
-        return self._score(prediction) if is_defined else float("nan")
-
-    def _score(self, prediction: Prediction) -> float:
-        if self.problem.measure.is_custom:
+        problem, measure, y = self.problem, self.problem.measure, prediction.target
+        is_defined = measure.is_defined(y_train, y, problem.classification)
+        if prediction.domain in problem.unscored or not is_defined:
+            return float("nan")
+        if measure.is_custom:
             return prediction.score
-        return self.problem.measure.score_outputs(self.problem.classes, prediction)
+        return measure.score_outputs(problem.classes, prediction)
 
 
 #: Maximum number of held-out rows whose columns are shuffled, in a full and in a quick evaluation,

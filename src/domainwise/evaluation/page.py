@@ -21,12 +21,7 @@ from domainwise.evaluation import plots, sites, verdict
 from domainwise.evaluation.html import Picture, TextCell, TextTable, drawing, render_page, to_svg
 from domainwise.evaluation.plots.sites import forest_height
 from domainwise.evaluation.plots.style import number_format, short
-from domainwise.evaluation.results import (
-    PROBABILITY_SCORES,
-    MethodResult,
-    Results,
-    percent,
-)
+from domainwise.evaluation.results import PROBABILITY_SCORES, MethodResult, Results, percent
 from domainwise.evaluation.verdict import in_sentence, names_of, say
 from domainwise.held_out.calibration.quantiles import (
     DomainQuantiles,
@@ -292,11 +287,8 @@ def with_interval(text: Callable[[float], str], value: float, ends: Ends | None)
 def estimate_texts(by_site: SiteEstimates) -> dict[Any, str]:
     """Value and interval of an estimate for each domain."""
     estimates = {d: e for d, e in by_site.sites.items() if np.isfinite(e.value)}
-    text = (
-        number_format(*zip(*((e.value, e.interval) for e in estimates.values()), strict=True))
-        if estimates
-        else str
-    )
+    ends = [e.interval for e in estimates.values()]
+    text = number_format([e.value for e in estimates.values()], ends)
     return {d: with_interval(text, e.value, e.interval) for d, e in estimates.items()}
 
 
@@ -496,19 +488,14 @@ def pictures(evaluation: Results, predictions: DomainPredictions) -> list[Pictur
     if classes is None or not sites.has_outputs(evaluation, method):
         return []
     name = in_sentence(method)
-    arrays = [
-        (
-            record.target,
-            record.probabilities,
-            np.full(len(record.target), domain),
-            record.row_weights,
-        )
-        for domain, record in predictions.items()
-    ]
+    y, p, weights = (
+        np.concatenate([getattr(record, key) for record in predictions.values()])
+        for key in ("target", "probabilities", "row_weights")
+    )
+    domains = np.repeat([*predictions], [len(record.target) for record in predictions.values()])
     with drawing(4.3, 4.6) as figure:
-        *columns, weights = map(np.concatenate, zip(*arrays, strict=True))
         options: Any = {"classes": classes, "sample_weight": weights, "ax": figure.subplots()}
-        plots.CalibrationDisplay.from_predictions(*columns, **options)
+        plots.CalibrationDisplay.from_predictions(y, p, domains, **options)
         alt = f"Probabilities of {name} against observed frequencies by held-out domain"
         picture = to_svg(figure, "reliable", alt)
         calibration_picture = Picture(picture, alt, CAPTIONS["calibration"])

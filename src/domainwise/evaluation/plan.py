@@ -384,14 +384,6 @@ class JobProgress:
         if expected_seconds is not None:
             self._expected_seconds += expected_seconds
             self._measured_seconds += max(row["seconds"] for row in rows)
-        self._show()
-
-    def _seconds_left(self) -> float:
-        """Estimated time until all jobs are finished."""
-        seconds = sum(self._jobs_left.values()) + self._later_seconds
-        return seconds * self._measured_seconds / self._expected_seconds / self._n_workers
-
-    def _show(self) -> None:
         n_jobs = self._n_finished + len(self._jobs_left)
         share, time_text = self._n_finished / n_jobs, format_duration(self._seconds_left())
         text = f"{self._n_finished} of {n_jobs} fits, about {time_text} left"
@@ -401,6 +393,11 @@ class JobProgress:
         elif int(4 * share) > self._quarter:
             self._quarter = int(4 * share)
             print(text, file=sys.stderr, flush=True)
+
+    def _seconds_left(self) -> float:
+        """Estimated time until all jobs are finished."""
+        seconds = sum(self._jobs_left.values()) + self._later_seconds
+        return seconds * self._measured_seconds / self._expected_seconds / self._n_workers
 
     def end(self) -> None:
         """Remove the bar."""

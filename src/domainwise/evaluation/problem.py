@@ -21,14 +21,7 @@ from sklearn.utils.multiclass import type_of_target
 from domainwise.base import inputs
 from domainwise.base.arrays import Array
 from domainwise.base.messages import Checks, listed, quoted
-from domainwise.held_out.folds import (
-    MAX_FOLDS,
-    LeaveDomainsOut,
-    Split,
-    draw_rows,
-    row_folds,
-    rows_by_content,
-)
+from domainwise.held_out import folds
 from domainwise.held_out.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.held_out.scoring.predictions import codes_of, has_argument
 from domainwise.models.registry import Setting
@@ -112,7 +105,7 @@ class Problem:
     def _draw(self, max_rows: int | None) -> Array:
         """Draw rows evenly from the domains, in the order of their content."""
         rows = self.by_content(np.arange(len(self.y)))
-        return rows[draw_rows(self.codes[rows], max_rows, self.seed)]
+        return rows[folds.draw_rows(self.codes[rows], max_rows, self.seed)]
 
     def by_content(self, rows: Array) -> Array:
         """Sort rows by their content, so that their order in the table changes no result."""
@@ -122,7 +115,7 @@ class Problem:
     def _content_ranks(self) -> Array:
         if self.parent is not None:
             return np.asarray(self.parent._content_ranks[self.index])
-        return np.argsort(rows_by_content(self.X, self.y))
+        return np.argsort(folds.rows_by_content(self.X, self.y))
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
         """The setting for methods that are fitted to this number of rows."""
@@ -278,10 +271,10 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
     return targets[:, 0], None
 
 
-def outer_splits(problem: Problem, cv: Any) -> list[Split]:
+def outer_splits(problem: Problem, cv: Any) -> list[folds.Split]:
     """Return the splits of ``cv``; raise an error if a domain has both training and test rows."""
     if cv is None:
-        cv = LeaveDomainsOut(max_splits=MAX_FOLDS, random_state=problem.seed)
+        cv = folds.LeaveDomainsOut(max_splits=folds.MAX_FOLDS, random_state=problem.seed)
     splitter = check_cv(cv, problem.y, classifier=problem.classification)
     n, domain_codes = len(problem.y), problem.codes
     table_splits = list(splitter.split(problem.X, problem.y, domain_codes))
@@ -300,7 +293,7 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     return [(problem.by_content(train), problem.by_content(test)) for train, test in splits]
 
 
-def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
+def seen_splits(problem: Problem, n_splits: int) -> list[folds.Split]:
     """Random folds of all rows, stratified by domain and class, so that all domains are seen.
 
     ``n_splits`` folds are returned, but at most ``SEEN_FOLDS``.
@@ -309,8 +302,8 @@ def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
     strata = problem.codes[rows]
     if problem.classes is not None:
         strata = strata * len(problem.classes) + codes_of(problem.y[rows], problem.classes)
-    folds = row_folds(strata, True, max(n_splits, 2), problem.seed)[:n_splits]
-    return [(rows[train], rows[test]) for train, test in folds]
+    pairs = folds.row_folds(strata, True, max(n_splits, 2), problem.seed)[:n_splits]
+    return [(rows[train], rows[test]) for train, test in pairs]
 
 
 def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadColumns | None]:

@@ -14,22 +14,14 @@ import numpy as np
 from domainwise.base.arrays import Array, CrossValidator, Label
 from domainwise.base.files import Plain, stored
 from domainwise.estimators.adaptation.corrections import LABEL_COUNTS, SourceOutputs
-from domainwise.estimators.adaptation.site import (
-    domain_scores,
-    label_gains,
-    outputs_score,
-)
+from domainwise.estimators.adaptation.site import domain_scores, label_gains, outputs_score
 from domainwise.evaluation.problem import Problem
 from domainwise.held_out.calibration.curves import SMALLEST
 from domainwise.held_out.calibration.decisions import rule_for
 from domainwise.held_out.scoring.measures import Measure, counts_by_domain
 from domainwise.held_out.scoring.pooling import SCALES, Ends, inside, scale_of
 from domainwise.held_out.scoring.predictions import Outputs, codes_of, roc_auc
-from domainwise.held_out.scoring.statistics import (
-    defined_score,
-    expected_range,
-    expected_score,
-)
+from domainwise.held_out.scoring.statistics import defined_score, expected_range, expected_score
 from domainwise.models.registry import METHODS, TRIVIAL, Method
 
 UNKNOWN: Ends = (float("nan"), float("nan"))

@@ -355,6 +355,25 @@ class Stage:
             self.problem, measure, self.methods, self.splits, rows, memo
         )
 
+    def scored_without(
+        self,
+        measure: Measure,
+        inner_cv: Any,
+        n_workers: int,
+        columns: Sequence[str],
+        methods: list[Method],
+        quick: bool,
+    ) -> Evaluation | None:
+        """Score methods again without some columns; None if no column or no score is left."""
+        if not methods or len(columns) >= self.problem.X.shape[1]:
+            return None
+        problem, memory = self.problem.without_columns(columns), JobMemory()
+        stage = replace(self, problem=problem, methods=methods)
+        run_jobs(stage.jobs(methods, inner_cv, (), quick), memory, n_jobs=n_workers)
+        with suppress(ValueError):  # raised if no method could be evaluated
+            return stage.scored(measure, memory)
+        return None
+
 
 def compare_methods(
     problem: Problem,
@@ -451,11 +470,8 @@ def compare_methods(
         evaluation.left_out |= plan.left_out
         evaluation.others, evaluation.chosen_for = others, problem.measure
         faults = differences.get("faults", [])
-        stage = stages[-1]
-        last_methods = [m for m in scored_methods if m in stage.methods]
-        rerun = partial(
-            _score_without, evaluation, stage.problem, stage.splits, inner_cv, n_workers
-        )
+        last_methods = [m for m in scored_methods if m in stages[-1].methods]
+        rerun = partial(stages[-1].scored_without, evaluation.measure, inner_cv, n_workers)
         method = next(m for m in scored_methods if m.key == evaluation.recommended_)
         if (
             (names := table_faults.columns_of_sites(faults))
@@ -476,31 +492,6 @@ def compare_methods(
             without = rerun(names, fast, True)
             evaluation.differences |= table_faults.check_leaks(evaluation, without)
     return evaluation
-
-
-def _score_without(
-    evaluation: Evaluation,
-    problem: Problem,
-    splits: Sequence[Split],
-    inner_cv: Any,
-    n_workers: int,
-    columns: Sequence[str],
-    methods: Sequence[Method],
-    quick: bool,
-) -> Evaluation | None:
-    """Score methods again without some columns; None if no column or no score is left."""
-    if not methods or len(columns) >= problem.X.shape[1]:
-        return None
-    problem, memory = problem.without_columns(columns), JobMemory()
-    jobs = [
-        MethodJob(problem, method, split, split_number, inner_cv, quick=quick)
-        for split_number, split in enumerate(splits)
-        for method in methods
-    ]
-    run_jobs(jobs, memory, n_jobs=n_workers)
-    with suppress(ValueError):  # raised if no method could be evaluated
-        return gather.scored_evaluation(problem, evaluation.measure, methods, splits, memory.rows)
-    return None
 
 
 def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> str:

@@ -43,7 +43,7 @@ class BetweenSites(PooledScores):
     table: Frame = field(repr=False, compare=False)
 
 
-def pool_method(results: Results, method: MethodResult, level: float = 0.9) -> PooledScores | None:
+def pool_method(results: Results, method: MethodResult) -> PooledScores | None:
     """Pool a method's scores, as displayed; None if no standard error is known."""
     if not any(np.isfinite(error) and error > 0 for error in method.errors.values()):
         return None
@@ -51,7 +51,7 @@ def pool_method(results: Results, method: MethodResult, level: float = 0.9) -> P
     scores = np.array([results.measure.shown(method.known[name]) for name in domains])
     errors = np.array([method.errors.get(name, np.nan) for name in domains])
     n_rows = np.array([max(results.row_counts.get(name, 0), 1) for name in domains])
-    return pool_measure(results.measure, scores, errors, n_rows, level)
+    return pool_measure(results.measure, scores, errors, n_rows, POOLED_LEVEL)
 
 
 def between_sites(results: Results, method: MethodResult) -> BetweenSites:

@@ -8,14 +8,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from domainwise.base import inputs
 from domainwise.base.arguments import COUNT, check_arguments
 from domainwise.base.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
-from domainwise.base.inputs import (
-    check_same_length,
-    check_sample_weight,
-    checked_labels,
-    real_numbers,
-)
 from domainwise.evaluation.plots import style
 from domainwise.held_out.scoring.measures import positive_last
 from domainwise.held_out.scoring.pooling import SCALES, Ends, PooledScores, pool_scores
@@ -146,7 +141,7 @@ class CalibrationDisplay(style.Display):
             hasattr(model, "predict_proba"), "no predict_proba", name=type(model).__name__
         )
         check_is_fitted(model)
-        classes = np.unique(np.concatenate([checked_labels(y, "y"), model.classes_]))
+        classes = np.unique(np.concatenate([inputs.checked_labels(y, "y"), model.classes_]))
         probabilities: Any = Predictions(model, X, classes).probabilities
         return cls.from_predictions(y, probabilities, sample_domain, classes=classes, **options)
 
@@ -188,11 +183,13 @@ class CalibrationDisplay(style.Display):
         """
         check_arguments("from_predictions", {"n_bins": [COUNT]}, n_bins=n_bins)
         style.require(np.asarray(y_prob).dtype.kind not in "US", "text probabilities")
-        targets = checked_labels(y_true, "y_true")
-        p = check_array(real_numbers(y_prob, "y_prob"), ensure_2d=False, input_name="y_prob")
-        check_same_length(p, "y_prob", targets, "y_true")
+        targets = inputs.checked_labels(y_true, "y_true")
+        p = check_array(inputs.real_numbers(y_prob, "y_prob"), ensure_2d=False, input_name="y_prob")
+        inputs.check_same_length(p, "y_prob", targets, "y_true")
         codes, domains = style.domain_codes(sample_domain, targets, "y_true")
-        class_names = np.unique(targets) if classes is None else checked_labels(classes, "classes")
+        class_names = (
+            np.unique(targets) if classes is None else inputs.checked_labels(classes, "classes")
+        )
         low, high = p.min(), p.max()
         style.require(low >= 0 and high <= 1, "probabilities", low=low, high=high)
         codes_of(targets, class_names)  # raises an error for unknown classes
@@ -207,7 +204,7 @@ class CalibrationDisplay(style.Display):
         else:
             probabilities, is_hit = p.max(axis=1), class_names[p.argmax(axis=1)] == targets
             about = PREDICTED_CLASS
-        weights = check_sample_weight(sample_weight, len(targets))
+        weights = inputs.check_sample_weight(sample_weight, len(targets))
         weights = np.ones(len(targets)) if weights is None else weights
 
         def curve(rows: Any) -> Reliability:
@@ -340,13 +337,13 @@ class DecisionCurveDisplay(style.Display):
         **options
             Passed to :meth:`plot`.
         """
-        targets = checked_labels(y_true, "y_true")
-        p = check_array(real_numbers(y_prob, "y_prob"), ensure_2d=False, input_name="y_prob")
-        check_same_length(p, "y_prob", targets, "y_true")
+        targets = inputs.checked_labels(y_true, "y_true")
+        p = check_array(inputs.real_numbers(y_prob, "y_prob"), ensure_2d=False, input_name="y_prob")
+        inputs.check_same_length(p, "y_prob", targets, "y_true")
         codes, domains = style.domain_codes(sample_domain, targets, "y_true")
         grid = np.arange(1, 100) / 100 if thresholds is None else np.asarray(thresholds, float)
         is_event = events_of(targets, pos_label)
-        weights = check_sample_weight(sample_weight, len(p))
+        weights = inputs.check_sample_weight(sample_weight, len(p))
         weights = np.ones(len(p)) if weights is None else weights
         rows = SiteRows(is_event, p, codes, domains, weights)
         curves = decision_curves(rows, np.atleast_1d(grid))

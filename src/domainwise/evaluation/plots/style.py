@@ -84,9 +84,7 @@ class Display:
         if n_names > 1:
             ax.get_yticklabels()[0].set(color=ACCENT, fontweight="bold")
 
-    def _finish(
-        self, ax: Any, *, n_columns: int = 3, title: str | None = None, reverse: bool = False
-    ) -> Self:
+    def _finish(self, ax: Any, *, n_columns: int = 3, reverse: bool = False) -> Self:
         """Add a legend, and draw names as text.
 
         The legend is below the axes if the figure has a layout engine and no other axes. Entries
@@ -99,7 +97,7 @@ class Display:
         else:
             parent, legend_options = ax, {"loc": "best"}
         if labels:
-            legend = parent.legend(handles, labels, fontsize=8, title=title, **legend_options)
+            legend = parent.legend(handles, labels, fontsize=8, **legend_options)
             draw_names_as_text(legend)
         ax.grid(visible=True, axis="x", alpha=0.3)
         draw_names_as_text(ax)
