@@ -313,7 +313,7 @@ MACHINES = {
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_machines_of_weighted_rows_are_close_to_those_of_repeated_rows(name, monkeypatch):
-    features = "domainwise.estimators.projections.fast.choose_landmarks"
+    features = "domainwise.algebra.kernels.approximations.choose_landmarks"
     if "features" in name:  # the same landmarks for repeated rows
         monkeypatch.setattr(features, lambda _, rows, *args: first_copies(rows))
     weighted, repeated = fitted_pair(*MACHINES[name])

@@ -162,16 +162,13 @@ def _entries(form: Any) -> list[tuple[str, str, Any, bool]]:
         return [
             (n, n, h, n in names and get_origin(h) is not NotRequired) for n, h in hints.items()
         ]
-    return [
-        (
-            f.name,
-            key,
-            f.metadata.get("form") or hints[f.name],
-            f.default is MISSING and f.default_factory is MISSING,
-        )
-        for f in fields(form)
-        if (key := f.metadata.get("key", f.name)) is not None
-    ]
+    entries = []
+    for f in fields(form):
+        key, entry_form = f.metadata.get("key", f.name), f.metadata.get("form") or hints[f.name]
+        is_required = f.default is MISSING and f.default_factory is MISSING
+        if key is not None:
+            entries.append((f.name, key, entry_form, is_required))
+    return entries
 
 
 def read_json(path: Path) -> Any:

@@ -1,6 +1,6 @@
 """Arguments that several estimators share: signatures, docstrings, and checks for partial_fit.
 
-Descriptions are in ``arguments.toml``. :func:`with_shared_arguments` inserts them into docstrings
+Descriptions are in ``arguments.toml``. :func:`documented_arguments` inserts them into docstrings
 in place of lines such as ``{kernel} {target}``, with the indentation of the line. Descriptions may
 also contain such lines. In the docstring of a class, ``{class}`` is replaced by its name, and
 ``{exact_class}`` by the name of the corresponding exact estimator.
@@ -29,7 +29,6 @@ from domainwise.base.arrays import ArrayLike, KernelLike, MaybeArray, Seed, to_h
 from domainwise.base.inputs import refuse_masked_targets
 from domainwise.base.process import filtered_warnings
 
-T = TypeVar("T", bound=type)
 C = TypeVar("C")
 
 #: Methods that fit a model.
@@ -44,13 +43,21 @@ DESCRIPTIONS: dict[str, str] = tomllib.loads(
 )
 
 
-def with_shared_arguments(cls: T) -> T:
-    """Insert shared descriptions into the docstrings of a class and of its methods.
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+def arguments(cls: type[C]) -> type[C]:
+    """Generate ``__init__`` from the annotations in a class and its bases; add domain checks."""
+    return dataclass(with_domain_checks(cls), eq=False, repr=False, kw_only=True)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+def documented_arguments(cls: type[C]) -> type[C]:
+    """Like :func:`arguments`; insert shared descriptions into docstrings of class and methods.
 
     Arguments of the class get the shared constraints, unless its ``_parameter_constraints``
     override them.
     """
-    doc, name = PLACEHOLDERS.sub(_expand, cls.__doc__ or ""), cls.__name__
+    cls, name = arguments(cls), cls.__name__
+    doc = PLACEHOLDERS.sub(_expand, cls.__doc__ or "")
     cls.__doc__ = doc.replace("{exact_class}", name.removeprefix("Fast")).replace("{class}", name)
     package_classes = [base for base in cls.__mro__ if base.__module__.startswith("domainwise.")]
     for member in (member for base in package_classes for member in vars(base).values()):
@@ -76,12 +83,6 @@ def _expand(match: re.Match[str]) -> str:
     descriptions = [DESCRIPTIONS[name] for name in re.findall(r"\w+", placeholders)]
     lines = PLACEHOLDERS.sub(_expand, "\n".join(descriptions)).splitlines()
     return "\n".join(indent + line if line else line for line in lines)
-
-
-@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
-def arguments(cls: type[C]) -> type[C]:
-    """Generate ``__init__`` from the annotations in a class and its bases; add domain checks."""
-    return dataclass(with_domain_checks(cls), eq=False, repr=False, kw_only=True)
 
 
 def with_domain_checks(cls: type[C]) -> type[C]:

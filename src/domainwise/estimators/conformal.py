@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.base import inputs
 from domainwise.base.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray
 from domainwise.base.inputs import Labels
-from domainwise.base.signatures import arguments, with_shared_arguments
+from domainwise.base.signatures import documented_arguments
 from domainwise.held_out.calibration.quantiles import (
     DomainQuantiles,
     PredictionIntervals,
@@ -67,7 +67,6 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
 
     classes_: Array
 
-    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
@@ -150,8 +149,7 @@ def fit_rows(
         return fit_with_domains(clone(estimator), X, y, sample_domain, weights)
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class DomainConformal(DomainMetaEstimator):
     r"""Prediction sets and intervals that are valid on new domains, for any predictor.
 

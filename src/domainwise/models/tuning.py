@@ -32,16 +32,9 @@ from domainwise.estimators.adaptation.site import model_outputs
 from domainwise.held_out.calibration import decisions
 from domainwise.held_out.calibration.curves import Curve, fit_domain_curve, improves
 from domainwise.held_out.folds import Split, domain_folds, sample_rows
+from domainwise.held_out.scoring import predictions
 from domainwise.held_out.scoring.measures import choose_measure, counts_by_domain, positive_last
-from domainwise.held_out.scoring.predictions import (
-    HeldOut,
-    MetaEstimator,
-    Predictions,
-    codes_of,
-    fit_with_domains,
-    has_argument,
-    weights_classes,
-)
+from domainwise.held_out.scoring.predictions import HeldOut, MetaEstimator, Predictions
 from domainwise.held_out.search.driver import Candidate, Data, Race, held_out_outputs, search
 from domainwise.held_out.search.scores import SmoothScore, as_score, outputs
 from domainwise.models.candidates import MethodSearchKind, in_units
@@ -98,7 +91,6 @@ class MethodSearch(Adaptable, MetaEstimator):
     2
     """
 
-    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__decision_function: ClassVar[dict[str, Any]] = {"sample_domain": True}
@@ -134,7 +126,7 @@ class MethodSearch(Adaptable, MetaEstimator):
             model = clone(self.estimator)
             if self.searches:
                 model.set_params(scoring=self.scoring and self._scorer(y, domain_codes, weights)[0])
-            fit_with_domains(model, X, y, domains, weights)
+            predictions.fit_with_domains(model, X, y, domains, weights)
             if self.searches:
                 model.set_params(scoring=None)
             return self.set_fitted(model, {}, [{}], None)._decide(y, domain_codes, weights)
@@ -147,14 +139,10 @@ class MethodSearch(Adaptable, MetaEstimator):
         y_and_codes = y[row_indices], domain_codes[row_indices]
         search_rows = *y_and_codes, search_data.weights
         scorer, is_usable = self._scorer(*search_rows)
-        splits, selected_on = domain_folds(
-            *y_and_codes,
-            classification=_is_classification(self.estimator, y),
-            cv=self.cv,
-            max_splits=MAX_INNER_FOLDS,
-            is_usable=is_usable,
-            X=search_data.X,
-        )
+        classification = _is_classification(self.estimator, y)
+        options: Any = {"cv": self.cv, "max_splits": MAX_INNER_FOLDS, "is_usable": is_usable}
+        options |= {"classification": classification, "X": search_data.X}
+        splits, selected_on = domain_folds(*y_and_codes, **options)
         units = self.units or {}
         grids = in_units(self.grid or {}, units, search_data, splits)
         with quiet_about_domains():  # domain_folds has warned already
@@ -198,7 +186,9 @@ class MethodSearch(Adaptable, MetaEstimator):
         computes_outputs = self.calibrates or "param_grid" in self.estimator.get_params(deep=False)
         if classes is None or measure.is_custom or self.own or not computes_outputs:
             return measure.scorer, is_defined
-        counts = counts_by_domain(codes_of(y, classes), domain_codes, len(classes), weights)
+        counts = counts_by_domain(
+            predictions.codes_of(y, classes), domain_codes, len(classes), weights
+        )
         positive = classes.tolist().index(positive_last(classes, self.pos_label).tolist()[-1])
         rule = decisions.rule_for(self.decision, counts, self.scoring, positive)
         return replace(score, measure=measure, rule=rule), is_defined
@@ -217,7 +207,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         if isinstance(scorer, SmoothScore) and not self.step and not has_grid:
             scorer = None  # kernel ridge regression computes its own smooth score at no extra cost
         inner_search.set_params(cv=splits, scoring=scorer)
-        fit_with_domains(model, data.X, data.y, data.sample_domain, data.weights)
+        predictions.fit_with_domains(model, data.X, data.y, data.sample_domain, data.weights)
         if self.step:
             projection, held_out = inner_search.best_estimator_, inner_search.held_out_outputs_
             held_out = None if held_out is None else held_out[0]
@@ -266,7 +256,7 @@ class MethodSearch(Adaptable, MetaEstimator):
             for train, test in splits:
                 part = data.take(train)
                 part_rows = part.X, part.y, part.sample_domain, part.weights
-                model = fit_with_domains(clone(self.settled_), *part_rows)
+                model = predictions.fit_with_domains(clone(self.settled_), *part_rows)
                 values.append(model_outputs(Predictions(model, take_rows(data.X, test), classes)))
         test_rows, outputs = np.concatenate([test for _, test in splits]), np.concatenate(values)
         targets, domain_codes = y[test_rows], domain_codes[test_rows]
@@ -274,7 +264,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         if classes is None:
             targets = targets.astype(np.float64)
         else:
-            targets = codes_of(targets, classes)
+            targets = predictions.codes_of(targets, classes)
             if not hasattr(self, "predict_proba"):
                 self.curve_ = fit_domain_curve(outputs, targets, domain_codes, weights)
                 outputs = self.curve_.probabilities(outputs)
@@ -297,11 +287,13 @@ class MethodSearch(Adaptable, MetaEstimator):
             return False
         if not self.own:
             return self.grid is not None
-        if has_argument(self.estimator.predict):  # its predictions depend on other rows
+        if predictions.has_argument(self.estimator.predict):  # its predictions depend on other rows
             return False
         # Without a grid, further fits would be needed only for the calibration.
         lacks_probabilities = not hasattr(self.estimator, "predict_proba")
-        return weights_classes(self.estimator) or (lacks_probabilities and self.grid is not None)
+        return predictions.weights_classes(self.estimator) or (
+            lacks_probabilities and self.grid is not None
+        )
 
     def _decide(
         self,
@@ -318,7 +310,7 @@ class MethodSearch(Adaptable, MetaEstimator):
         if isinstance(self.estimator_, decisions.Decisions) or self.held_out_ is not None:
             return self
         classification = _is_classification(self.estimator, y)
-        targets = codes_of(y, self.classes_) if classification else y.astype(np.float64)
+        targets = predictions.codes_of(y, self.classes_) if classification else y.astype(np.float64)
         if values is not None and (self.calibrates or not classification):
             is_held_out = np.isfinite(values).all(axis=1)
             rows, values = np.arange(len(y))[rows][is_held_out], values[is_held_out]
@@ -344,7 +336,7 @@ class MethodSearch(Adaptable, MetaEstimator):
     def _own_curve(self) -> Curve | None:
         """The curve of an estimator with probabilities; None if they must be calibrated."""
         model, n_classes = self.estimator_, len(self.classes_)
-        if weights_classes(model) or not hasattr(model, "predict_proba"):
+        if predictions.weights_classes(model) or not hasattr(model, "predict_proba"):
             return None
         is_sigmoid = n_classes == 2 and hasattr(model, "decision_function")
         return Curve(0.5 if is_sigmoid else 1.0, np.zeros(n_classes))
@@ -413,7 +405,7 @@ class MethodSearch(Adaptable, MetaEstimator):
     def _call(self, method: str, X: Any, sample_domain: Any) -> Any:
         check_is_fitted(self)
         call = getattr(self.estimator_, method)
-        if sample_domain is None or not has_argument(call):
+        if sample_domain is None or not predictions.has_argument(call):
             return call(X)
         return call(X, sample_domain=sample_domain)
 

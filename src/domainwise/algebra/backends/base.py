@@ -165,10 +165,6 @@ class Backend:
         """Return the kernel, with its parameters computed from the rows."""
         return check_kernel(make_kernel(kernel, rows, **arguments), rows)
 
-    def indexable(self, rows: Any) -> Any:
-        """Return rows in a form that can be indexed with NumPy arrays and returns NumPy arrays."""
-        return np.asarray(rows)
-
     def partitions(self, X: Any, y: Any, sample_domain: Any, weights: Any = None) -> Any:
         """Return the partitions of X, y and sample_domain; None if X is not a Dask collection."""
         return None

@@ -12,34 +12,13 @@ from sklearn.utils.validation import validate_data
 from domainwise.algebra.backends.base import NAN_ADVICE, Backend, move
 from domainwise.algebra.gram.torch import operator
 from domainwise.algebra.kernels.approximations import Basis
-from domainwise.base.arrays import Array, precision_name, to_device_of, to_host
-from domainwise.base.inputs import (
-    Labels,
-    check_length,
-    check_sample_domain,
-    check_target,
-    plain_array,
-)
+from domainwise.base import inputs
+from domainwise.base.arrays import to_device_of, to_host
+from domainwise.base.inputs import Labels
 
 Tensor = Any
 
 FLOAT_DTYPES = (torch.float32, torch.float64)
-
-
-class HostRows:
-    """The rows of a tensor; indexing copies the selected rows to the host."""
-
-    def __init__(self, X: Tensor) -> None:
-        self._X, self.shape, self.ndim = X, tuple(X.shape), X.ndim
-        self.dtype = np.dtype(precision_name(X))
-
-    def __len__(self) -> int:
-        return len(self._X)
-
-    def __getitem__(self, indices: Any) -> Array:
-        if isinstance(indices, np.ndarray):
-            indices = torch.from_numpy(indices).to(self._X.device)
-        return np.asarray(self._X[indices].cpu().numpy())
 
 
 class TorchBackend(Backend):
@@ -85,10 +64,10 @@ class TorchBackend(Backend):
             y = y[:, 0]
         labels = _encode_integers(y, len(rows), kernel, "y")
         if labels is None:
-            labels = check_target(to_host(y), len(rows), kernel, min_classes=min_classes)
+            labels = inputs.check_target(to_host(y), len(rows), kernel, min_classes=min_classes)
             return _codes_on_device(labels, rows)
         # Checking the class names on the host gives the same errors as checking all of y.
-        check_target(labels.names, labels.n_categories, "delta", min_classes=min_classes)
+        inputs.check_target(labels.names, labels.n_categories, "delta", min_classes=min_classes)
         return labels
 
     def check_sample_domain(self, sample_domain: Any, rows: Tensor, kernel: Any) -> Labels:
@@ -100,7 +79,9 @@ class TorchBackend(Backend):
         labels = _encode_integers(domains, len(rows), kernel, "sample_domain")
         if labels is not None:
             return labels
-        return _codes_on_device(check_sample_domain(to_host(domains), len(rows), kernel), rows)
+        return _codes_on_device(
+            inputs.check_sample_domain(to_host(domains), len(rows), kernel), rows
+        )
 
     def check_same_device(self, coefficients: Any, rows: Tensor) -> None:
         """Raise an error if the model is not on the device of the rows."""
@@ -119,10 +100,6 @@ class TorchBackend(Backend):
         """Return ``(k(rows, support) - kernel.constant) dual``."""
         return operator.kernel_product(kernel, support, rows)(dual.double())
 
-    def indexable(self, rows: Any) -> Any:
-        """Return an object whose rows are copied to the host when they are indexed."""
-        return HostRows(rows) if isinstance(rows, torch.Tensor) else np.asarray(rows)
-
     def finish_fit(self, model: Any, X: Tensor) -> None:
         """Move fitted arrays to the device of X, and convert coefficients to its precision."""
         move(model, X.device)
@@ -133,7 +110,7 @@ class TorchBackend(Backend):
 def _label_array(labels: Any, name: str, X: Tensor) -> Any:
     """Return labels as a tensor on the device of X, or as an array if they are not a tensor."""
     if not isinstance(labels, torch.Tensor):
-        return plain_array(labels)
+        return inputs.plain_array(labels)
     labels = check_tensor(labels, name)
     if labels.device != X.device:
         raise ValueError(
@@ -169,6 +146,6 @@ def _encode_integers(labels: Any, n_rows: int, kernel: Any, name: str) -> Labels
         is_integer = torch.isfinite(labels) & (labels == labels.round())
         if not bool(is_integer.all()):
             return None
-    check_length(len(labels), name, n_rows)
+    inputs.check_length(len(labels), name, n_rows)
     names, codes = labels.unique(sorted=True, return_inverse=True)
     return Labels(codes=codes, names=to_host(names))

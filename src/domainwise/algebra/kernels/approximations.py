@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from domainwise.algebra.kernels.functions import Kernel, Prepared
-from domainwise.base.arrays import Array, as_type_of, cast, content_keys, namespace, to_host
+from domainwise.base import arrays
+from domainwise.base.arrays import Array
 
 #: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, between MIN_AUTO and MAX_AUTO.
 AUTO_FACTOR, MIN_AUTO, MAX_AUTO = 5, 100, 2000
@@ -43,26 +44,26 @@ def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: b
     return max(1, int(np.ceil(float(n_landmarks) * n_rows)))
 
 
-def check_landmarks(landmarks: Array, X: Array) -> Array:
+def check_landmarks(landmarks: Array, X: Any) -> Array:
     """Check landmarks passed by the user, and convert them to the dtype of X."""
     if landmarks.ndim != 2 or landmarks.shape[1] != X.shape[1] or not len(landmarks):
         raise ValueError(
             f"landmarks must have shape (n_landmarks, {X.shape[1]}); got {landmarks.shape}"
         )
-    landmarks = landmarks.astype(X.dtype)
+    landmarks = landmarks.astype(arrays.precision_name(X))
     if not np.isfinite(landmarks).all():
         raise ValueError("landmarks contain NaN or infinite values. Pass finite values.")
     return landmarks
 
 
 def choose_landmarks(
-    rule: str, X: Array, m: int, domains: Array | None, kernel: Kernel, rng: np.random.Generator
+    rule: str, X: Any, m: int, domains: Array | None, kernel: Kernel, rng: np.random.Generator
 ) -> Array:
     """Return the indices of at most m rows; neither rows nor their order depend on that of X.
 
     The rule "stratified" uses ``domains``, the domain of each row; "leverage" uses ``kernel``.
     """
-    n, order = len(X), np.argsort(to_host(content_keys(X)), kind="stable")
+    n, order = len(X), np.argsort(arrays.to_host(arrays.content_keys(X)), kind="stable")
     if m == n:
         return order
     if rule == "stratified" and domains is not None:
@@ -79,7 +80,7 @@ def choose_landmarks(
         indices = rng.choice(n, m, replace=False)
     else:
         sample_indices = np.sort(rng.choice(n, min(n, max(SUBSAMPLE_ROWS, m)), replace=False))
-        rows = np.asarray(X[order[sample_indices]])
+        rows = arrays.to_host(X[order[sample_indices]])
         if rule == "kmeans++":
             seed = int(rng.integers(2**31 - 1))
             indices = sample_indices[np.unique(kmeans_plusplus(rows, m, random_state=seed)[1])]
@@ -156,20 +157,20 @@ class FourierMap:
     def transform(self, X: Any) -> Any:
         """Return the features of the rows of X, an array or a tensor, in the precision of X."""
         rows = self.prepare(X).left
-        return cast(self.block(rows, as_type_of(self.points, rows)), X.dtype)
+        return arrays.cast(self.block(rows, arrays.as_type_of(self.points, rows)), X.dtype)
 
     def prepare(self, X: Any) -> Prepared:
         """Return X with a column of ones, for :meth:`block`, and X itself, both in float64.
 
         Cauchy frequencies can be so large that angles would be imprecise in float32.
         """
-        xp = namespace(X)
-        X = cast(X, xp.float64)
+        xp = arrays.namespace(X)
+        X = arrays.cast(X, xp.float64)
         return Prepared(xp.hstack([X, xp.ones_like(X[:, :1])]), X)
 
     def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
         """Return the features of prepared rows (``left``), one for each point (``right``)."""
-        xp = namespace(left)
+        xp = arrays.namespace(left)
         out = None if out is None or out.dtype != left.dtype else out
         features = xp.matmul(left, right.T, out=out)  # so far, the angles w'x + b
         xp.cos(features, out=features)

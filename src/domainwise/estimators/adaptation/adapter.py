@@ -28,7 +28,7 @@ from domainwise.base.arrays import (
 )
 from domainwise.base.messages import ContextWarning, warn_caller
 from domainwise.base.process import one_thread
-from domainwise.base.signatures import arguments, with_shared_arguments
+from domainwise.base.signatures import documented_arguments
 from domainwise.estimators.adaptation import corrections, site
 from domainwise.estimators.adaptation.corrections import Prior, SourceOutputs
 from domainwise.estimators.adaptation.site import SiteLabels, SiteQuantiles, SiteScores
@@ -353,8 +353,7 @@ class Adaptable(ABC):
         return self.priors_[mode].apply(self._with_within(outputs, X), site_corrections[mode])
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class SiteAdapter(Decisions, Adaptable, DomainMetaEstimator):
     """Adapt any classifier or regressor to a new site with a few labels.
 

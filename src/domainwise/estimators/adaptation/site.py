@@ -130,11 +130,8 @@ class SiteQuantiles(Thresholds):
             is_scored = group_codes == group_code
             group_scores = _corrected_scores(prior, outputs, labels.y, ~is_scored, is_scored)
             label_scores[is_scored] = group_scores
-        quantiles = DomainQuantiles.approximately(
-            np.concatenate(scores),
-            np.concatenate(codes),
-            are_probabilities=held_out.has_classes,
-        )
+        pairs, are_probabilities = map(np.concatenate, (scores, codes)), held_out.has_classes
+        quantiles = DomainQuantiles.approximately(*pairs, are_probabilities=are_probabilities)
         return cls(quantiles, np.sort(label_scores))
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.algebra.backends import refuse_tensors_and_dask
+from domainwise.base import inputs
 from domainwise.base.arrays import (
     Array,
     ArrayLike,
@@ -21,19 +22,13 @@ from domainwise.base.arrays import (
     Scoring,
     Seed,
 )
-from domainwise.base.inputs import (
-    Labels,
-    check_class_weight,
-    label_array,
-    refuse_too_large,
-    rows_with_weight,
-    validate_rows,
-)
+from domainwise.base.inputs import Labels
 from domainwise.base.messages import ContextWarning, listed, warn_caller
 from domainwise.base.signatures import arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
 from domainwise.estimators.adaptation.corrections import domain_quantiles
 from domainwise.estimators.conformal import calibration_split
+from domainwise.estimators.ensemble import fitting
 from domainwise.estimators.ensemble.batches import (
     Batch,
     Moments,
@@ -45,16 +40,7 @@ from domainwise.estimators.ensemble.batches import (
     row_keys,
 )
 from domainwise.estimators.ensemble.context import DomainStatistics, domain_labels
-from domainwise.estimators.ensemble.fitting import (
-    Features,
-    Table,
-    Weighting,
-    fit_members,
-    learn_trust,
-    prepare,
-    search_members,
-    weigh_members,
-)
+from domainwise.estimators.ensemble.fitting import Features, Table, Weighting
 from domainwise.estimators.ensemble.held_out import ShareRange, class_shares, mix
 from domainwise.estimators.ensemble.members import MEMBER_TYPES, MemberType, UserMember
 from domainwise.estimators.projections.projection import fixed_seed
@@ -124,11 +110,11 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             train, test = calibration_split(codes[:, None], table.y, codes, is_classifier(self))
             table, held_back = table.take(train), table.take(test)
         self._seed = fixed_seed(self.random_state)
-        problem = prepare(self, table, *self._learn_target(table))
-        weighting = weigh_members(search_members(problem))
+        problem = fitting.prepare(self, table, *self._learn_target(table))
+        weighting = fitting.weigh_members(fitting.search_members(problem))
         self._store(table, weighting)
-        self.members_ = fit_members(weighting)
-        self._trust = learn_trust(weighting)
+        self.members_ = fitting.fit_members(weighting)
+        self._trust = fitting.learn_trust(weighting)
         if held_back is not None:
             self._calibrate(held_back)
         return self
@@ -138,9 +124,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         is_classification = is_classifier(self)
         rows, target = self._check_rows(X, y, y_numeric=not is_classification, ensure_min_samples=2)
         labels = target, sample_domain
-        weights, rows, target, sample_domain = rows_with_weight(sample_weight, rows, *labels)
+        weights, rows, target, sample_domain = inputs.rows_with_weight(sample_weight, rows, *labels)
         if is_classification:
-            check_class_weight(self.class_weight, np.unique(target))
+            inputs.check_class_weight(self.class_weight, np.unique(target))
         check_task(self.scoring, is_classification)
         domain = domain_labels(sample_domain, rows)
         if self.context is True and domain.n_categories < 2:
@@ -273,7 +259,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         domain code. Context should not be used for these domains. Distinct rows are predicted
         once, sorted by domain and content, so that results do not depend on the order of rows.
         """
-        refuse_too_large(X, "X")
+        inputs.refuse_too_large(X, "X")
         domain_codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
         order = np.lexsort([keys, domain_codes])
         is_first_copy = np.ones(len(X), dtype=bool)
@@ -434,10 +420,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         refuse_tensors_and_dask(self, X, "Convert it to an array first")
-        y = y if y is None or isinstance(y, str) else label_array(y, "y")
+        y = y if y is None or isinstance(y, str) else inputs.label_array(y, "y")
         if getattr(getattr(y, "dtype", None), "kind", "") == "f":
-            refuse_too_large(y, "y")
-        return validate_rows(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
+            inputs.refuse_too_large(y, "y")
+        return inputs.validate_rows(
+            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

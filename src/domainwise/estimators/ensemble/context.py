@@ -12,18 +12,10 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.algebra.backends import backend_of, refuse_dask
-from domainwise.base.arrays import (
-    Array,
-    ArrayLike,
-    Label,
-    MaybeArray,
-    as_type_of,
-    cast,
-    is_tensor,
-    namespace,
-)
+from domainwise.base import arrays
+from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray
 from domainwise.base.inputs import Labels, plain_array, refuse_too_large, validate_rows
-from domainwise.base.signatures import arguments, batch_record, check_batch, with_shared_arguments
+from domainwise.base.signatures import batch_record, check_batch, documented_arguments
 from domainwise.estimators.ensemble.batches import (
     Batch,
     FeatureRanges,
@@ -61,7 +53,7 @@ def rounded(values: Any) -> Any:
 
     Without rounding, the order of rows could decide on which side of a tree's threshold a value is.
     """
-    return namespace(values).round(values * 2.0**36) / 2.0**36
+    return arrays.namespace(values).round(values * 2.0**36) / 2.0**36
 
 
 def domain_labels(sample_domain: Any, X: Any) -> Labels:
@@ -73,8 +65,7 @@ def domain_labels(sample_domain: Any, X: Any) -> Labels:
     return backend_of(X).check_sample_domain(sample_domain, X, "delta")
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Add to each row its values relative to its domain.
 
@@ -157,7 +148,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     shrinkage: float = 20.0
     clip: float = 6.0
     _statistics: DomainStatistics | None = field(default=None, init=False)
-    #: Properties of the first batch that later batches must share; None in older model files.
+    #: Properties of the first batch that later batches must share.
     _first_batch: dict[str, str] = field(init=False)
     _moments: Moments = field(init=False)
     _feature_ranges: FeatureRanges = field(init=False)
@@ -231,7 +222,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         with_domains = sample_domain is not None
         moments = self._moments_of(Z, domain) if with_domains else no_moments(Z)
         transformed_rows = self._in_context(Z, domain.codes, moments, with_domains=with_domains)
-        return cast(transformed_rows, rows.dtype)
+        return arrays.cast(transformed_rows, rows.dtype)
 
     def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Label, Moments]:
         """Return the moments of each domain's rows; the moments of batches can be merged."""
@@ -291,7 +282,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Check X, in which values may be missing."""
         refuse_dask(self, X, "On a cluster, use FastDCM or InvariantRidgeClassifierCV")
-        if is_tensor(X):
+        if arrays.is_tensor(X):
             import torch
 
             filled_X = torch.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)
@@ -305,8 +296,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _standardized(self, X: Any) -> Any:
         """Standardize rows with the mean and deviation of the source rows, in float64."""
-        X = cast(X, namespace(X).float64)
-        return (X - as_type_of(self.mean_, X)) / as_type_of(self.scale_, X)
+        X = arrays.cast(X, arrays.namespace(X).float64)
+        return (X - arrays.as_type_of(self.mean_, X)) / arrays.as_type_of(self.scale_, X)
 
     def _moments_of(self, Z: Any, domain: Labels) -> Moments:
         """Return the moments of each domain's standardized rows."""
@@ -316,12 +307,12 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _in_context(self, Z: Any, group_codes: Any, moments: Moments, *, with_domains: bool) -> Any:
         """Return the output columns for standardized rows."""
-        xp = namespace(Z)
+        xp = arrays.namespace(Z)
         feature_indices = self.relative_features_
         mean, variance = self._shrunk_moments(moments, with_domains=with_domains)
         column_blocks = [Z]
         if self.relative:
-            factors = as_type_of(np.ones(Z.shape[1]), Z)
+            factors = arrays.as_type_of(np.ones(Z.shape[1]), Z)
             factors[feature_indices] = RELATIVE_FACTOR
             column_blocks = [Z * factors, self._relative_values(Z, group_codes, mean, variance)]
         if self.summary:
@@ -332,7 +323,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _relative_values(self, Z: Any, group_codes: Any, mean: Any, variance: Any) -> Any:
         """Return relative values, computed from the shrunk mean and variance of each domain."""
-        xp, feature_indices = namespace(Z), self.relative_features_
+        xp, feature_indices = arrays.namespace(Z), self.relative_features_
         deviation = xp.sqrt(variance)[group_codes][:, feature_indices]
         difference = (Z - mean[group_codes])[:, feature_indices]
         # Without shrinkage, the deviation is 0 if all values of a domain are equal.
@@ -342,7 +333,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _shrunk_moments(self, moments: Moments, *, with_domains: bool) -> tuple[Any, Any]:
         """Return ``a mu`` and ``a sigma^2 + 1 - a`` of each domain, as in the class docstring."""
-        xp = namespace(moments.count)
+        xp = arrays.namespace(moments.count)
         denominator = moments.count + self.shrinkage
         a = moments.count / xp.where(denominator > 0, denominator, 1.0) * float(with_domains)
         return a * moments.mean, a * moments.variance + 1.0 - a

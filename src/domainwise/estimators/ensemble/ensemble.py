@@ -11,21 +11,17 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray
 from domainwise.base.inputs import Labels, check_classes, check_target
 from domainwise.base.messages import warn_caller
-from domainwise.base.signatures import arguments, with_shared_arguments
+from domainwise.base.signatures import documented_arguments
+from domainwise.estimators.ensemble import fitting
 from domainwise.estimators.ensemble.base import DomainEnsemble
-from domainwise.estimators.ensemble.fitting import (
-    Table,
-    absurd_target_message,
-    plausible_targets,
-)
+from domainwise.estimators.ensemble.fitting import Table
 from domainwise.estimators.ensemble.held_out import HeldOutScore, mixed_domains
 from domainwise.held_out.calibration.decisions import Decisions, check_decision
 from domainwise.held_out.calibration.quantiles import PredictionIntervals, PredictionSets
 from domainwise.held_out.scoring.measures import counts_by_domain
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, DomainEnsemble):
     r"""Classifier that averages models, weighted by their scores on held-out domains.
 
@@ -275,8 +271,7 @@ class DomainEnsembleClassifier(Decisions, PredictionSets, ClassifierMixin, Domai
         return np.array([], dtype=np.intp)
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsemble):
     r"""Regressor that averages models, weighted by their scores on held-out domains.
 
@@ -338,9 +333,9 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     def _learn_target(self, table: Table) -> tuple[Array, Labels]:
         """Return the standardized target; absurd values are moved, with a warning."""
         values = np.asarray(table.y, dtype=np.float64)
-        y = plausible_targets(values, table.domain.codes)
+        y = fitting.plausible_targets(values, table.domain.codes)
         if not np.array_equal(y, values):
-            warn_caller(absurd_target_message(values, y))
+            warn_caller(fitting.absurd_target_message(values, y))
         self._mean = float(np.average(y, weights=table.weights))
         variance = np.average((y - self._mean) ** 2, weights=table.weights)
         self._deviation = float(np.sqrt(variance)) or 1.0

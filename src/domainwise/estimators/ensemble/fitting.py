@@ -155,10 +155,8 @@ def prepare(model: Any, table: Table, y: Array, target: Labels) -> Problem:
     scored = np.unique(np.concatenate([test for _, test in splits]))
     score = replace(model._held_out_score(y, codes, scored), weights=weights)
     context_score = replace(score, rows=scored[np.isin(codes[scored], context_domains)])
-    scores, batch_size = (
-        {False: score, True: context_score},
-        int(np.median(np.bincount(domain.codes))),
-    )
+    batch_size = int(np.median(np.bincount(domain.codes)))
+    scores = {False: score, True: context_score}
     data_args = (features, Z, domain, rows, data, final_data, splits, fewer_splits)
     return Problem(model, *data_args, scores, context_domains, batch_size)
 

@@ -42,16 +42,8 @@ from domainwise.estimators.ridge import InvariantRidgeClassifierCV, InvariantRid
 from domainwise.estimators.ridge.scores import Rows
 from domainwise.held_out.calibration.curves import Curve, class_columns
 from domainwise.held_out.folds import Split, draw_rows
-from domainwise.held_out.search import grids
-from domainwise.held_out.search.driver import (
-    Candidate,
-    Data,
-    Outcomes,
-    Race,
-    batches_by,
-    best_of_paths,
-    search,
-)
+from domainwise.held_out.search import driver, grids
+from domainwise.held_out.search.driver import Candidate, Data, Outcomes, Race
 from domainwise.held_out.search.scores import Score, decision_outputs, log_probabilities, outputs
 
 #: Number of trees in the final forest, and during the search.
@@ -167,11 +159,11 @@ class MemberType:
         Return a member without fitted estimators, and its predictions for held-out domains.
         """
         data = replace(data, X=soft_clip(data.X, self.clip))
-        rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
+        rule = partial(driver.best_of_paths, path=(self.path,), n=self.n_average)
         # A user's scorer might be undefined on the few domains in the first round of a race.
         race = Race() if score.scoring is None else None
         with one_thread():
-            search_result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
+            search_result = driver.search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
             values: Any = search_result.held_out
             counts = range(1 if self.may_average_fewer else len(values), len(values) + 1)
             means = [values[:n].mean(axis=0, dtype=np.float64) for n in counts]
@@ -202,7 +194,7 @@ class MemberType:
         """Group candidates that share computations, and return their indices."""
         if self.shared_arguments is None:
             return [[i] for i in range(len(candidates))]
-        return batches_by(candidates, self.shared_arguments)
+        return driver.batches_by(candidates, self.shared_arguments)
 
     def outcomes(
         self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score

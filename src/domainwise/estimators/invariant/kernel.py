@@ -18,23 +18,17 @@ from domainwise.algebra.gram.rows import RowsGram
 from domainwise.algebra.gram.tiles import in_threads, panels, tile_side, use_compiled
 from domainwise.algebra.kernels.functions import Kernel
 from domainwise.algebra.labels import Feature, label_factor, label_rows, unlabelled_rows
-from domainwise.base import inputs
+from domainwise.base import inputs, signatures
 from domainwise.base.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.base.arrays import Array, ArrayLike, MaybeArray
 from domainwise.base.inputs import Labels
-from domainwise.base.signatures import (
-    InvarianceArguments,
-    LandmarkArguments,
-    arguments,
-    with_shared_arguments,
-)
+from domainwise.base.signatures import InvarianceArguments, LandmarkArguments
 from domainwise.estimators.projections.exact import DENSE_ROWS, make_gram
 from domainwise.estimators.projections.fast import LandmarkProjection
 from domainwise.estimators.projections.projection import one_thread_if_small, resolved_kernel
 
 
-@with_shared_arguments
-@arguments
+@signatures.documented_arguments
 class InvariantKernel(
     InvarianceArguments, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
@@ -237,8 +231,7 @@ class InvariantKernel(
         return tags
 
 
-@with_shared_arguments
-@arguments
+@signatures.documented_arguments
 class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjection):
     r"""Nystrom features whose inner products approximate the invariant kernel.
 

@@ -29,7 +29,7 @@ from domainwise.base.arrays import (
 )
 from domainwise.base.messages import RowFoldsWarning, warn_caller
 from domainwise.base.process import filtered_warnings
-from domainwise.base.signatures import InvarianceArguments, arguments, with_shared_arguments
+from domainwise.base.signatures import InvarianceArguments, arguments, documented_arguments
 from domainwise.estimators.conformal import fit_rows
 from domainwise.estimators.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
 from domainwise.estimators.projections.projection import one_thread_if_small
@@ -164,8 +164,7 @@ def _check_proba(estimator: InvariantSVC) -> bool:
     return True
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
     r"""Support vector classifier with a penalty on differences between domains.
 
@@ -339,8 +338,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         return self.curve_.probabilities(class_columns(self.decision_function(X)))
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class InvariantSVR(RegressorMixin, InvariantMachine):
     r"""Support vector regression with a penalty on differences between domains.
 

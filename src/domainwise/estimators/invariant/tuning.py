@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -36,7 +36,7 @@ from domainwise.base.arrays import (
 from domainwise.base.inputs import check_sample_domain
 from domainwise.base.messages import NotAKernelWarning
 from domainwise.base.process import filtered_warnings
-from domainwise.base.signatures import arguments, with_shared_arguments
+from domainwise.base.signatures import documented_arguments
 from domainwise.estimators.invariant.kernel import (
     centred_cross,
     check_invariance_labels,
@@ -168,17 +168,12 @@ class InvariantSearchKind:
         ((train, test),) = splits
         estimator = self._unfitted_model(batch[0])
         prefix, machine = find_machine(estimator)
-        y_train, y_test = data.y[train], data.y[test]
-        domains = None if data.sample_domain is None else data.sample_domain[train]
-        weights, test_weights = (
-            None if data.weights is None else data.weights[rows] for rows in (train, test)
-        )
-        X_train, X_test = _prepared_rows(estimator, machine, data, (train, test))
+        train_data, test_data = _prepared_data(estimator, machine, data, (train, test))
         if machine.kernel != "precomputed":  # sorted as in a fit of the machine
-            order = np.argsort(content_keys(X_train), kind="stable")
-            X_train, y_train = X_train[order], y_train[order]
-            domains = None if domains is None else domains[order]
-            weights = None if weights is None else weights[order]
+            train_data = train_data.take(np.argsort(content_keys(train_data.X), kind="stable"))
+        X_train, X_test = train_data.X, test_data.X
+        labels = train_data.y, train_data.sample_domain, train_data.weights
+        test_labels = test_data.y, test_data.weights
         machines = []
         for candidate in batch:
             machines.append(copy(machine))
@@ -188,13 +183,13 @@ class InvariantSearchKind:
             validate_arguments(machines[-1])
         with filtered_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            kernel = resolved_kernel(machine, Backend(), X_train, weights)
+            kernel = resolved_kernel(machine, Backend(), X_train, train_data.weights)
         # Values cannot be shared if each fit chooses landmarks or modifies an indefinite kernel.
         if not (machine._is_exact(len(train)) and kernel.sound):
             with inputs.quiet_about_domains(), filtered_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
-                models = [m.fit(X_train, y_train, domains, weights) for m in machines]
-            return [[score.outcome(m, X_test, y_test, test_weights)] for m in models]
+                models = [m.fit(X_train, *labels) for m in machines]
+            return [[score.outcome(m, X_test, *test_labels)] for m in models]
         split_kernels = SplitKernels.evaluate(machine, X_train, X_test, kernel)
         machine_keys = [
             (
@@ -207,34 +202,32 @@ class InvariantSearchKind:
         outcomes_by_key: dict[Any, Outcome] = {}
         for i in sorted(range(len(batch)), key=lambda i: machine_keys[i][:2]):
             if machine_keys[i] not in outcomes_by_key:
-                svm, K_test = split_kernels.fit_svm(machines[i], y_train, domains, weights)
+                svm, K_test = split_kernels.fit_svm(machines[i], *labels)
                 with config_context(assume_finite=True, skip_parameter_validation=True):
-                    outcome = score.outcome(svm, K_test, y_test, test_weights)
+                    outcome = score.outcome(svm, K_test, *test_labels)
                 outcomes_by_key[machine_keys[i]] = outcome
         return [[outcomes_by_key[key]] for key in machine_keys]
 
 
-def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tuple[Array, Array]:
-    """Return the machine's training and test rows, after the other steps of the pipeline."""
-    if isinstance(estimator, Pipeline):
-        train_data, test_data = (data.take(rows) for rows in split)
-        X_pair = [train_data.X, test_data.X]
-        if len(estimator) > 1:
-            labels = train_data.y, train_data.sample_domain, train_data.weights
-            other_steps = fit_with_domains(estimator[:-1], train_data.X, *labels)
-            X_pair = [other_steps.transform(X) for X in X_pair]
-    else:
-        columns = split[0] if machine.kernel == "precomputed" else slice(None)
-        X_pair = [np.asarray(data.X)[rows][:, columns] for rows in split]
-    X_train, X_test = (check_array(X, dtype=(np.float64, np.float32)) for X in X_pair)
-    return X_train, X_test
+def _prepared_data(estimator: Any, machine: Any, data: Data, split: Split) -> tuple[Data, Data]:
+    """Return training and test data; their rows have passed the other steps of the pipeline."""
+    parts = [data.take(rows) for rows in split]
+    if isinstance(estimator, Pipeline) and len(estimator) > 1:
+        train = parts[0]
+        labels = train.y, train.sample_domain, train.weights
+        other_steps = fit_with_domains(estimator[:-1], train.X, *labels)
+        parts = [replace(part, X=other_steps.transform(part.X)) for part in parts]
+    elif estimator is machine and machine.kernel == "precomputed":
+        parts = [replace(part, X=np.asarray(part.X)[:, split[0]]) for part in parts]
+    X_pair = [check_array(part.X, dtype=(np.float64, np.float32)) for part in parts]
+    train, test = (replace(part, X=X) for part, X in zip(parts, X_pair, strict=True))
+    return train, test
 
 
 _Grid = Mapping[str, Sequence[Any]]
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
     """Grid search for InvariantSVC and InvariantSVR that evaluates the kernel once per split.
 
@@ -330,7 +323,6 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
     n_jobs: int | None = None
     decision: Decision = "auto"
 
-    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     _parameter_constraints: ClassVar[dict[str, Any]] = dict.fromkeys(
         ("estimator", "param_grid"), "no_validation"
     )
@@ -369,14 +361,9 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
             y_array = target.names[target.codes]
         domains = None if sample_domain is None else inputs.plain_array(sample_domain)
         domain_codes = None if domains is None else check_sample_domain(domains, len(rows)).codes
-        splits, _ = domain_folds(
-            y_array,
-            domain_codes,
-            classification=is_classification,
-            cv=without_rows(self.cv, sample_weight),
-            max_splits=None,
-            X=rows,
-        )
+        cv = without_rows(self.cv, sample_weight)
+        options: Any = {"classification": is_classification, "cv": cv, "max_splits": None}
+        splits, _ = domain_folds(y_array, domain_codes, X=rows, **options)
         check_task(self.scoring, is_classification)
         smooth_score = SmoothScore(y_array, domain_codes, target.names, weights=weights)
         scorer: Any = self.scoring
@@ -404,8 +391,8 @@ class InvariantSearchCV(Decisions, SearchAttributes, MetaEstimator):
             mean = values.mean(axis=0)
             rows = np.flatnonzero(np.isfinite(mean).all(axis=1))
             targets = y_array.astype(np.float64)
-            options: Any = {"rows": rows, "weights": weights}
-            self.held_out_ = HeldOut.from_rows(targets, domain_codes, mean, **options)
+            outputs = targets, domain_codes, mean
+            self.held_out_ = HeldOut.from_rows(*outputs, rows=rows, weights=weights)
         if is_classification:
             if values is None:  # the scorer needs no outputs
                 values = driver.held_out_outputs(kind, data, splits, self.members_, smooth_score)

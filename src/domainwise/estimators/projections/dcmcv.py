@@ -16,14 +16,10 @@ from sklearn.linear_model import Ridge
 
 from domainwise.algebra.backends import Backend, refuse_tensors_and_dask
 from domainwise.algebra.kernels.functions import resolve_gamma
+from domainwise.base import signatures
 from domainwise.base.arrays import CrossValidator, Estimator, KernelLike, Scoring
 from domainwise.base.inputs import quiet_about_domains, rows_with_weight, validate_rows
-from domainwise.base.signatures import (
-    ExactArguments,
-    LabelLandmarkArguments,
-    arguments,
-    with_shared_arguments,
-)
+from domainwise.base.signatures import ExactArguments, LabelLandmarkArguments
 from domainwise.estimators.projections import path
 from domainwise.estimators.projections.exact import DCM
 from domainwise.estimators.projections.fast import FastDCM, refuse_descriptors
@@ -111,7 +107,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-@arguments
+@signatures.arguments
 class DCMSearch(driver.SearchAttributes, Projection):
     """Arguments and ``fit`` of the search, for DCMCV and FastDCMCV."""
 
@@ -178,13 +174,10 @@ class DCMSearch(driver.SearchAttributes, Projection):
         y_array = target.values if is_continuous else target.names[target.codes]
         if is_continuous and y_array.shape[1] == 1:
             y_array = y_array[:, 0]
-        search_kind = DCMSearchKind(
-            self.unfitted(),
-            self._grid(X, weights),
-            self._fold,
-            self.estimator or (Ridge() if is_continuous else LinearDiscriminantAnalysis()),
-            is_fast and self.estimator is None and len(X) > MAX_ROWS_FOR_SPLIT_LANDMARKS,
-        )
+        predictor = self.estimator or (Ridge() if is_continuous else LinearDiscriminantAnalysis())
+        one_pass = is_fast and self.estimator is None and len(X) > MAX_ROWS_FOR_SPLIT_LANDMARKS
+        arguments = self.unfitted(), self._grid(X, weights), self._fold
+        search_kind = DCMSearchKind(*arguments, predictor, one_pass)
         scoring = self.scoring
         if scoring is None:
             scoring = "neg_root_mean_squared_error"
@@ -192,14 +185,10 @@ class DCMSearch(driver.SearchAttributes, Projection):
                 scoring = SmoothScore(y_array, domain.codes, target.names, weights=weights)
         has_classes = not is_continuous
         splits, _ = domain_folds(y_array, domain.codes, classification=has_classes, cv=cv, X=X)
+        data = Data(X, y_array, sample_domain, target, domain, weights=weights)
+        score, rule, verbose = scores.as_score(scoring), RULES[self.rule], 10 * bool(self.verbose)
         search_result = driver.search(
-            search_kind,
-            Data(X, y_array, sample_domain, target, domain, weights=weights),
-            splits,
-            scores.as_score(scoring),
-            RULES[self.rule],
-            n_jobs=self.n_jobs,
-            verbose=10 * bool(self.verbose),
+            search_kind, data, splits, score, rule, n_jobs=self.n_jobs, verbose=verbose
         )
         self._record_search(search_result)
         data = Data(X, y, sample_domain, weights=weights)
@@ -234,8 +223,7 @@ for _name in FITTED_ATTRIBUTES:
     setattr(DCMSearch, _name, property(attrgetter(f"best_estimator_.{_name}"), doc=_doc))
 
 
-@with_shared_arguments
-@arguments
+@signatures.documented_arguments
 class DCMCV(ExactArguments, DCMSearch):
     r"""DCM with gamma, ridge and domain weight chosen by holding out source domains.
 
@@ -286,8 +274,7 @@ class DCMCV(ExactArguments, DCMSearch):
     _fold = path.ExactFold
 
 
-@with_shared_arguments
-@arguments
+@signatures.documented_arguments
 class FastDCMCV(LabelLandmarkArguments, DCMSearch):
     """FastDCM with gamma, ridge and domain weight chosen by holding out source domains.
 

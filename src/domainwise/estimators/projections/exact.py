@@ -22,7 +22,7 @@ from domainwise.base.signatures import (
     ExactArguments,
     TargetArguments,
     arguments,
-    with_shared_arguments,
+    documented_arguments,
 )
 from domainwise.estimators.projections import projection
 from domainwise.held_out.search import grids
@@ -201,8 +201,7 @@ class KPCAMethod(ComponentArguments, projection.Projection):
     _uses_domain = False
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class DCM(ExactArguments, DCMMethod, KernelProjection):
     r"""Domain-based covariance minimization: features that separate targets, not domains.
 
@@ -250,8 +249,7 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
     """
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class COIR(ExactArguments, COIRMethod, KernelProjection):
     r"""Covariance operator inverse regression: directions that separate targets.
 
@@ -285,8 +283,7 @@ class COIR(ExactArguments, COIRMethod, KernelProjection):
     """
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class DICA(ExactArguments, DICAMethod, KernelProjection):
     r"""Domain-invariant component analysis (Muandet et al., 2013).
 
@@ -325,8 +322,7 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
     """
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class KPCA(ExactArguments, KPCAMethod, KernelProjection):
     r"""Kernel principal component analysis that does not need to store the kernel matrix.
 
@@ -383,8 +379,7 @@ class MIDAMethod(DomainArguments, ComponentArguments, projection.Projection):
     epsilon = 1e-5
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class SCA(ExactArguments, ScatterMethod, KernelProjection):
     r"""Scatter component analysis: directions that separate classes, but not domains.
 
@@ -432,8 +427,7 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
     _method = staticmethod(scatter.sca)
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class MDA(ExactArguments, ScatterMethod, KernelProjection):
     r"""Multidomain discriminant analysis: directions that separate classes, but not domains.
 
@@ -478,8 +472,7 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
     _method = staticmethod(scatter.mda)
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class MIDA(ExactArguments, MIDAMethod, KernelProjection):
     r"""Maximum independence domain adaptation: principal directions that depend little on domains.
 

@@ -19,15 +19,9 @@ from domainwise.algebra.kernels.approximations import (
 from domainwise.algebra.kernels.functions import Kernel, check_finite
 from domainwise.algebra.methods import scatter
 from domainwise.algebra.methods.components import standardize
-from domainwise.base import signatures
+from domainwise.base import inputs, signatures
 from domainwise.base.arrays import Array, ArrayLike, MaybeArray, is_dask, to_host
-from domainwise.base.inputs import (
-    Labels,
-    check_n_components,
-    label_array,
-    refuse_masked_targets,
-    rows_with_weight,
-)
+from domainwise.base.inputs import Labels
 from domainwise.base.signatures import DOMAINS_KEY, LabelLandmarkArguments, LandmarkArguments
 from domainwise.estimators.projections import exact, projection
 
@@ -101,7 +95,9 @@ class OnePass:
         previous_state = dict(vars(self))
         try:
             rows, y = self._check_rows(backend, X, y, reset=is_first_batch)
-            weights, rows, y, domains = rows_with_weight(sample_weight, rows, y, sample_domain)
+            weights, rows, y, domains = inputs.rows_with_weight(
+                sample_weight, rows, y, sample_domain
+            )
             target, domain = self._check_labels(backend, y, domains, rows, min_classes=1)
             if is_first_batch:
                 self._first_batch = signatures.batch_record(self, sample_domain)
@@ -228,8 +224,8 @@ class LandmarkProjection(projection.Projection, OnePass):
             self.fit_partitions(partitions)
             return
         rows = backend.check_rows(self, X, ensure_min_samples=2)
-        weights, rows, y, sample_domain = rows_with_weight(weights, rows, y, sample_domain)
-        check_n_components(self.n_components, len(rows))
+        weights, rows, y, sample_domain = inputs.rows_with_weight(weights, rows, y, sample_domain)
+        inputs.check_n_components(self.n_components, len(rows))
         target, domain = self._check_labels(backend, y, sample_domain, rows)
         self._warn_about_domains(sample_domain, domain, len(rows))
         self._begin(backend, rows, target, domain, weights=weights)
@@ -347,7 +343,7 @@ class LandmarkProjection(projection.Projection, OnePass):
         """Return the Gram operator, classes, domains and feature means of the rows seen so far."""
         for moment in (self._sums.mean, self._sums.second):
             check_finite(moment, self._map.landmarks.dtype)
-        refuse_masked_targets(*map(list, zip(*self._sums.groups, strict=True)))
+        inputs.refuse_masked_targets(*map(list, zip(*self._sums.groups, strict=True)))
         sums = self._sums.of_features(self._map)
         gram, classes, domains = finalize(
             sums,
@@ -363,8 +359,8 @@ class LandmarkProjection(projection.Projection, OnePass):
     ) -> None:
         """Store the projection with these feature weights, and the names of classes and domains."""
         kernel = self._map.kernel
-        class_array = label_array(classes, "y") if classes else None
-        domain_array = label_array(domains, "sample_domain") if domains else None
+        class_array = inputs.label_array(classes, "y") if classes else None
+        domain_array = inputs.label_array(domains, "sample_domain") if domains else None
         self._record(kernel, class_array, domain_array)
         for name in ("landmarks_", "frequencies_"):
             self.__dict__.pop(name, None)  # from an earlier fit
@@ -437,8 +433,7 @@ def _assign_groups(
 __all__ = ["FastCOIR", "FastDCM", "FastDICA", "FastKPCA", "FastMDA", "FastMIDA", "FastSCA"]
 
 
-@signatures.with_shared_arguments
-@signatures.arguments
+@signatures.documented_arguments
 class FastDCM(LabelLandmarkArguments, exact.DCMMethod, FastProjection):
     r"""Domain-based covariance minimization on Nystrom features, in one pass over the rows.
 
@@ -458,8 +453,7 @@ class FastDCM(LabelLandmarkArguments, exact.DCMMethod, FastProjection):
     """
 
 
-@signatures.with_shared_arguments
-@signatures.arguments
+@signatures.documented_arguments
 class FastCOIR(LabelLandmarkArguments, exact.COIRMethod, FastProjection):
     r"""Covariance operator inverse regression on Nystrom features, in one pass over the rows.
 
@@ -476,8 +470,7 @@ class FastCOIR(LabelLandmarkArguments, exact.COIRMethod, FastProjection):
     """
 
 
-@signatures.with_shared_arguments
-@signatures.arguments
+@signatures.documented_arguments
 class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
     r"""Domain-invariant component analysis on Nystrom features, in one pass over the rows.
 
@@ -497,8 +490,7 @@ class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
     """
 
 
-@signatures.with_shared_arguments
-@signatures.arguments
+@signatures.documented_arguments
 class FastKPCA(LandmarkArguments, exact.KPCAMethod, FastProjection):
     r"""Kernel principal component analysis on Nystrom features, in one pass over the rows.
 
@@ -518,8 +510,7 @@ class FastKPCA(LandmarkArguments, exact.KPCAMethod, FastProjection):
     _relative_shift = float("inf")  # float32 suffices for leading eigenvectors
 
 
-@signatures.with_shared_arguments
-@signatures.arguments
+@signatures.documented_arguments
 class FastSCA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     r"""Scatter component analysis on Nystrom features, in one pass over the rows.
 
@@ -536,8 +527,7 @@ class FastSCA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     _method = staticmethod(scatter.sca)
 
 
-@signatures.with_shared_arguments
-@signatures.arguments
+@signatures.documented_arguments
 class FastMDA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     r"""Multidomain discriminant analysis on Nystrom features, in one pass over the rows.
 
@@ -554,8 +544,7 @@ class FastMDA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     _method = staticmethod(scatter.mda)
 
 
-@signatures.with_shared_arguments
-@signatures.arguments
+@signatures.documented_arguments
 class FastMIDA(LandmarkArguments, exact.MIDAMethod, FastProjection):
     r"""Maximum independence domain adaptation on Nystrom features, in one pass over the rows.
 

@@ -265,16 +265,9 @@ def sum_training_rows(template: Any, data: Data, splits: Sequence[Split]) -> Ite
     class_codes = zeros if target.codes is None else target.codes
     domain_codes = zeros if domain.codes is None else domain.codes
     n_categories, by_class = (target.n_categories, domain.n_categories), target.codes is not None
+    options: Any = n_categories, label_columns, by_class, data.weights
     for part_codes, split_parts in split_rows(splits, len(X)):
-        cell_rows = sums.CellRows.of_parts(
-            part_codes,
-            class_codes,
-            domain_codes,
-            n_categories,
-            label_columns,
-            by_class,
-            data.weights,
-        )
+        cell_rows = sums.CellRows.of_parts(part_codes, class_codes, domain_codes, *options)
         width = template._map.n_features + cell_rows.n_extra_columns
         sums.check_cell_memory(len(cell_rows.cell_keys), [width], X, MEMORY_ADVICE)
         cells = backend_of(X).sum_cells(template._map, X, cell_rows)

@@ -17,12 +17,8 @@ from domainwise.algebra.backends import Backend, backend_of
 from domainwise.algebra.backends.base import Movable, from_portable, to_device, to_portable
 from domainwise.algebra.gram import Gram
 from domainwise.algebra.gram.nystrom import NystromMap
-from domainwise.algebra.kernels.approximations import (
-    Basis,
-    FourierMap,
-    check_landmarks,
-    choose_landmarks,
-)
+from domainwise.algebra.kernels import approximations
+from domainwise.algebra.kernels.approximations import Basis, FourierMap
 from domainwise.algebra.kernels.functions import Kernel, check_precomputed
 from domainwise.algebra.labels import LabelSpace, max_residual_trace
 from domainwise.algebra.methods.components import Components
@@ -309,20 +305,22 @@ def resolve_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
     """Return the landmarks that were passed, or choose them from ``rows``, a sample of all rows."""
-    X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
-        return check_landmarks(to_host(estimator.landmarks), X)
+        return approximations.check_landmarks(to_host(estimator.landmarks), rows)
     m = estimator._landmark_count(n_rows)
-    if m > len(X):
+    if m > len(rows):
         raise ValueError(
             f"n_landmarks={estimator.n_landmarks} requests {m} landmarks for {n_rows} rows, but "
-            f"landmarks are chosen from a sample of {len(X)} rows. Pass a smaller n_landmarks, or "
-            "an array of landmarks."
+            f"landmarks are chosen from a sample of {len(rows)} rows. Pass a smaller n_landmarks, "
+            "or an array of landmarks."
         )
     use_strata = estimator.landmarks == "stratified" and domain.codes is not None
     domain_codes = to_host(domain.codes) if use_strata else None
     rng = np.random.default_rng(fixed_seed(estimator.random_state))
-    return np.array(X[choose_landmarks(estimator.landmarks, X, m, domain_codes, kernel, rng)])
+    indices = approximations.choose_landmarks(
+        estimator.landmarks, rows, m, domain_codes, kernel, rng
+    )
+    return to_host(rows[indices])
 
 
 def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -> NystromMap:

@@ -19,7 +19,7 @@ from domainwise.algebra.gram.nystrom import NystromMap
 from domainwise.algebra.gram.sums import CellSums
 from domainwise.algebra.kernels.approximations import landmark_count
 from domainwise.algebra.kernels.functions import Kernel
-from domainwise.base import inputs
+from domainwise.base import arrays, inputs
 from domainwise.base.arguments import NON_NEGATIVE, POSITIVE, SequenceOf
 from domainwise.base.arrays import (
     Array,
@@ -29,9 +29,6 @@ from domainwise.base.arrays import (
     MaybeArray,
     Scoring,
     Seed,
-    is_tensor,
-    to_device_of,
-    to_host,
 )
 from domainwise.base.signatures import arguments, check_same_arguments
 from domainwise.estimators.adaptation.adapter import Adaptable
@@ -48,13 +45,8 @@ from domainwise.held_out import folds
 from domainwise.held_out.folds import Split
 from domainwise.held_out.scoring.measures import counts_by_domain
 from domainwise.held_out.scoring.predictions import HeldOut
-from domainwise.held_out.search.driver import (
-    Candidate,
-    SearchAttributes,
-    SearchResult,
-    batches_by,
-    best_of_paths,
-)
+from domainwise.held_out.search import driver
+from domainwise.held_out.search.driver import Candidate, SearchAttributes, SearchResult
 from domainwise.held_out.search.grids import RIDGE_ALPHAS, RIDGE_GAMMAS, RIDGE_WEIGHTS
 
 #: Maximum number of rows whose held-out predictions are stored, for example for calibration.
@@ -295,7 +287,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         use_fewer = n_rows > SEARCH_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
         template = clone(self).set_params(n_landmarks=SEARCH_LANDMARKS) if use_fewer else self
         maps = template._feature_maps(*map_args, weights=rows.weights)
-        domain_codes = to_host(rows.codes()[1])
+        domain_codes = arrays.to_host(rows.codes()[1])
         max_predicted_rows = max(MAX_HELD_OUT_ROWS, 2 * len(np.unique(domain_codes)))
         predicted_rows = folds.draw_rows(domain_codes, max_predicted_rows, 0)
         self._record_labels(rows.target.names, rows.domain.names, self._count_classes(rows))
@@ -317,7 +309,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Select and average the best candidates; return each map's ridge problem for all rows."""
         scores, problems = ridge_search.run(n_jobs)
         # For each kernel and domain penalty, this rule considers only the best alpha.
-        rule = partial(best_of_paths, path=("alpha",), n=self.n_average)
+        rule = partial(driver.best_of_paths, path=("alpha",), n=self.n_average)
         search_result = SearchResult.from_scores(ridge_search.candidates(), scores, rule)
         self._record_search(search_result)
         self.members_ = search_result.chosen
@@ -370,7 +362,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         kernel = Kernel("rbf")
         landmarks = resolve_landmarks(self, backend, rows.X, rows.domain, kernel, len(rows.X))
         maps, problems = [], []
-        for indices in batches_by(candidates, ("kernel", "gamma")):
+        for indices in driver.batches_by(candidates, ("kernel", "gamma")):
             batch = [candidates[i] for i in indices]
             domain_penalties = [(c["domain_weight"], c["conditional"]) for c in batch]
             grids = domain_penalties, [c["alpha"] for c in batch]
@@ -491,7 +483,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         return Rows(X, *labels, weights, folds.without_rows(self.cv, sample_weight))
 
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
-        if is_tensor(X):
+        if arrays.is_tensor(X):
             return backend.check_rows(self, X, reset=reset), y
         is_regression = self.target_kernel != "delta"
         y = y if is_regression or y is None else inputs.label_array(y, "y")
@@ -518,7 +510,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     def _count_classes(self, rows: Rows) -> Array:
         """Return numbers of rows by domain and class; a continuous target has one class."""
-        class_codes, domain_codes = map(to_host, rows.codes())
+        class_codes, domain_codes = map(arrays.to_host, rows.codes())
         n_classes = rows.target.n_categories
         return counts_by_domain(class_codes, domain_codes, n_classes, rows.weights)
 
@@ -561,10 +553,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Return probabilities or target values for rows, before corrections by ``adapt``."""
 
     def _within_rows(self, X: Any) -> Array:
-        return np.asarray(to_host(backend_of(X).check_rows(self, X, reset=False)))
+        return np.asarray(arrays.to_host(backend_of(X).check_rows(self, X, reset=False)))
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
-        return np.asarray(to_host(self._apply("_uncorrected_outputs", X)))
+        return np.asarray(arrays.to_host(self._apply("_uncorrected_outputs", X)))
 
     def _corrected_outputs(self, X: Any) -> Any:
         """Return outputs on the device of X, with corrections by ``adapt``."""
@@ -572,7 +564,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         if not hasattr(self, "corrections_"):
             return outputs
         prior, correction = self.priors_["plain"], self.corrections_["plain"]
-        host_outputs = to_host(outputs)
+        host_outputs = arrays.to_host(outputs)
         if self.within_ is not None:
-            host_outputs = np.column_stack([host_outputs, self.within_.predict(to_host(X))])
-        return to_device_of(prior.apply(host_outputs, correction), outputs)
+            host_outputs = np.column_stack([host_outputs, self.within_.predict(arrays.to_host(X))])
+        return arrays.to_device_of(prior.apply(host_outputs, correction), outputs)

@@ -13,7 +13,7 @@ from domainwise.algebra.backends import Backend
 from domainwise.base import arrays
 from domainwise.base.arrays import Array, ArrayLike, ClassWeight, Decision, MaybeArray
 from domainwise.base.inputs import Labels, check_class_weight, check_classes, plain_array
-from domainwise.base.signatures import arguments, with_shared_arguments
+from domainwise.base.signatures import documented_arguments
 from domainwise.estimators.adaptation.corrections import within_estimators
 from domainwise.estimators.ridge.base import InvariantRidge
 from domainwise.estimators.ridge.scores import ClassRule, Rows
@@ -27,8 +27,7 @@ def _has_curve(model: Any) -> bool:
     return "_sums" not in vars(model) and vars(model).get("curve_", True) is not None
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
     r"""Classifier that averages invariant kernel models with the best scores on held-out domains.
 
@@ -227,8 +226,7 @@ class InvariantRidgeClassifierCV(Decisions, ClassifierMixin, InvariantRidge):
         return arrays.to_device_of(y_pred, outputs) if y_pred.dtype.kind in "biuf" else y_pred
 
 
-@with_shared_arguments
-@arguments
+@documented_arguments
 class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     r"""Regressor that averages invariant kernel models with the best scores on held-out domains.
 

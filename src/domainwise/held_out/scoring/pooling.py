@@ -433,14 +433,9 @@ def auc_error(is_event: Array, scores: Array, weights: Array | None = None) -> t
     if is_event.all() or not is_event.any():
         return float("nan"), float("nan")
     weights = np.ones(len(scores)) if weights is None else weights
-    means, errors = zip(
-        *(
-            mean_error(shares_below(scores, mask, weights), weights[mask])
-            for mask in (is_event, ~is_event)
-        ),
-        strict=True,
-    )
-    return means[0], float(np.hypot(*errors))
+    auc, error = mean_error(shares_below(scores, is_event, weights), weights[is_event])
+    _, other_error = mean_error(shares_below(scores, ~is_event, weights), weights[~is_event])
+    return auc, float(np.hypot(error, other_error))
 
 
 def score_error(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn import config_context
@@ -112,6 +112,8 @@ def weights_classes(estimator: Any) -> bool:
 
 class MetaEstimator(MetaEstimatorMixin, BaseEstimator):
     """A meta-estimator with the type and input tags of its estimator."""
+
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

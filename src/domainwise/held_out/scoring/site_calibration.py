@@ -12,13 +12,8 @@ from scipy.special import logit, ndtri
 
 from domainwise.base import inputs
 from domainwise.base.arrays import Array, ArrayLike, Label, MaybeArray
-from domainwise.held_out.scoring.pooling import (
-    SCALES,
-    Ends,
-    PooledScores,
-    auc_error,
-    pool_transformed,
-)
+from domainwise.held_out.scoring import pooling
+from domainwise.held_out.scoring.pooling import SCALES, Ends, PooledScores
 from domainwise.held_out.scoring.statistics import logistic_fit, mean_error, share_interval
 
 #: Probabilities are moved at least this far away from 0 and 1, so that their logit is finite.
@@ -441,7 +436,7 @@ def pooled_estimates(sites: dict[Label, Estimate], scale: str, level: float) -> 
             values = np.clip(values, half, 1 - half)
         if not (np.isfinite(values) & np.isfinite(errors) & (errors > 0)).any():
             return None
-        return pool_transformed(SCALES[scale].forward(values), errors, scale, level)
+        return pooling.pool_transformed(SCALES[scale].forward(values), errors, scale, level)
 
     def pool_related(name: str) -> SiteEstimates | None:
         related = {domain: getattr(estimate, name) for domain, estimate in sites.items()}
@@ -489,7 +484,7 @@ def share_estimate(is_hit: Array, weights: Array, level: float) -> Estimate:
 
 def auc_estimate(site: Site) -> Estimate:
     """Area under the ROC curve, with an interval and a standard error on the logit scale."""
-    value, error = auc_error(site.y, site.p, site.weights)
+    value, error = pooling.auc_error(site.y, site.p, site.weights)
     ends, error = (NAN, NAN), error / (value * (1 - value)) if 0 < value < 1 else NAN
     if np.isfinite(error):
         radius = ndtri((1 + site.level) / 2) * error

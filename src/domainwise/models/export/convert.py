@@ -243,15 +243,11 @@ def _convert_one_hot(model: OneHotEncoder, X: Tensor) -> Tensor:
     refuse(model, "with the argument drop", model.drop is not None)
     pooled_categories = getattr(model, "infrequent_categories_", [None] * len(model.categories_))
     blocks = []
-    for j, (categories, pooled) in enumerate(
-        zip(model.categories_, pooled_categories, strict=True)
-    ):
+    pairs = zip(model.categories_, pooled_categories, strict=True)
+    for j, (categories, pooled) in enumerate(pairs):
         pools_unknown = pooled is not None and model.handle_unknown == "infrequent_if_exist"
-        refuse(
-            model,
-            "with unknown categories that are not pooled",
-            pooled is not None and not pools_unknown,
-        )
+        has_other_unknown = pooled is not None and not pools_unknown
+        refuse(model, "with unknown categories that are not pooled", has_other_unknown)
         is_pooled = np.isin(categories.astype(str), [] if pooled is None else pooled.astype(str))
         kept = categories[~is_pooled]
         kept = np.where(kept == kept, kept, "") if kept.dtype.kind in "OU" else kept.astype(float)
@@ -555,11 +551,9 @@ def _convert_member(member: Member, Z: Tensor) -> Tensor:
     mean = weighted_sum([_score_classes(model, Z, member.n_classes) for model in member.estimators])
     if member.curve is not None:
         return _apply_curve(member.curve, mean)
-    return (
-        mean
-        if member.bounds is None
-        else mean.op("Max", member.bounds[0]).op("Min", member.bounds[1])
-    )
+    if member.bounds is None:
+        return mean
+    return mean.op("Max", member.bounds[0]).op("Min", member.bounds[1])
 
 
 def _score_classes(model: Any, Z: Tensor, n_classes: int) -> Tensor:
