@@ -197,17 +197,17 @@ def test_rows_without_repeated_strata_have_no_random_folds():
 
 def test_intervals_and_scores_of_held_out_domains_are_computed_once(monkeypatch):
     scored, drawn = [], []
-    score, draw = jobs.JobScorer._held_out_score, gather.score_error
+    score, draw = jobs._held_out_score, gather.score_error
 
-    def count_score(self, prediction, y_train):
+    def count_score(problem, prediction, y_train):
         scored.append(prediction)
-        return score(self, prediction, y_train)
+        return score(problem, prediction, y_train)
 
     def count_draw(*arguments):
         drawn.append(arguments)
         return draw(*arguments)
 
-    monkeypatch.setattr(jobs.JobScorer, "_held_out_score", count_score)
+    monkeypatch.setattr(jobs, "_held_out_score", count_score)
     monkeypatch.setattr(gather, "score_error", count_draw)
     X, y, domain = table((20, 20, 20), gap=3.0)  # no column predicts so well that it is suspicious
     evaluate(X, y, domain, methods=["constant", "linear"], progress=False)
