@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 
 from domainwise import DCMCV, InvariantSVC
-from domainwise.held_out.calibration.curves import PENALTY_ROWS
+from domainwise.held_out.calibration.curves import BIAS_PENALTY_ROWS, PENALTY_ROWS
 from domainwise.held_out.search.scores import SmoothScore, outputs
 from domainwise.models import tuning as models_search
 from domainwise.models.tuning import MethodSearch
@@ -43,9 +43,8 @@ def loss_by_hand(values, codes, domain):
         return -weight @ logs[np.arange(len(codes)), codes]
 
     start = np.r_[1.0, np.zeros(values.shape[1])]
-    shrunk = minimize(
-        lambda p: loss(p) + PENALTY_ROWS / len(codes) / 2 * np.sum((p - start) ** 2), start
-    )
+    penalties = np.r_[PENALTY_ROWS, np.full(values.shape[1], BIAS_PENALTY_ROWS)] / len(codes)
+    shrunk = minimize(lambda p: loss(p) + penalties @ (p - start) ** 2 / 2, start)
     return loss(shrunk.x)
 
 

@@ -256,7 +256,7 @@ class Adaptable(ABC):
         name = "log loss" if is_classifier(self) else "RMSE"
         return site.describe(self._label_gains["plain"]["loss"], name, self._own_scores)
 
-    def score_own_rows(self, X: Array, y: Array, sample_domain: Any) -> None:
+    def score_own_rows(self, X: Array, y: Array, sample_domain: ArrayLike) -> None:
         """Score models of a domain's own rows, for ``label_advice_``; X contains numbers."""
         codes = inputs.check_sample_domain(sample_domain, len(y), "delta").codes
         targets = codes_of(y, self.classes_) if is_classifier(self) else np.asarray(y, dtype=float)

@@ -325,8 +325,9 @@ def describe(gain: SiteScores, name: str, own_scores: Array | None = None) -> st
 
     >>> losses = np.array([-4.0, -3.0, -2.5, -2.2, np.nan])[:, None] - np.linspace(0, 0.1, 9)
     >>> n_domains = np.array([9, 9, 9, 9, 0])
-    >>> print(describe(SiteScores(losses, losses, np.zeros(5), n_domains, None), "RMSE"))
-    With 20 labels from a new site, the expected RMSE is 2.25 instead of 4.05. With 10, half of this
+    >>> gain = SiteScores(losses, losses, np.zeros(5), n_domains, None)
+    >>> print(describe(gain, "RMSE"))  # doctest: +NORMALIZE_WHITESPACE
+    With 20 labels from a new site, the expected RMSE is 2.25 instead of 4.05. With 5, half of this
     gain is reached.
     """
     known = np.flatnonzero(gain.n_domains)
