@@ -244,9 +244,8 @@ MAX_METHODS, MAX_NAME = 8, 24
 
 def _scores_table(evaluation: Evaluation) -> Any:
     label = evaluation.measure.label
-    rows: list[tuple[str, ...]] = [
-        (label, "mean", "worst", "spread", "seen", "p", "rows", "worst domain")
-    ]
+    headings = (label, "mean", "worst", "spread", "seen", "p", "rows", "worst domain")
+    rows: list[tuple[str, ...]] = [headings]
     has_sizes = len({method.n_rows for method in evaluation.results}) > 1
     shown_results = evaluation.results
     if len(shown_results) > MAX_METHODS:  # the best ones, and the constant prediction

@@ -250,13 +250,7 @@ class Recipe:
         )
         if not scores or not constant_scores:
             return None
-        calibration = results_by_key[key].get("calibration")
-        true_range = (results_by_key[key]["between_sites"] or {}).get("true_range")
-        return compare_with_constant(
-            self.recipe["scoring"],
-            scores,
-            constant_scores,
-            calibration,
-            true_range,
-            results_by_key[key].get("n_rows"),
-        )
+        result = results_by_key[key]
+        true_range = (result["between_sites"] or {}).get("true_range")
+        details = result.get("calibration"), true_range, result.get("n_rows")
+        return compare_with_constant(self.recipe["scoring"], scores, constant_scores, *details)

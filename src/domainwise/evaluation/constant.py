@@ -70,16 +70,10 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
     constant_evaluation = run(problem, [METHODS[TRIVIAL]])
     model_evaluation = run(replace(problem, overrides=overrides), [method_without_context])
     calibration = calibrate_sets(model_evaluation.records[model_evaluation.best_], problem.classes)
-    model_scores, constant_scores = model_evaluation.best.known, constant_evaluation.best.known
+    scores = model_evaluation.best.known, constant_evaluation.best.known
     pooled = pool_method(model_evaluation, model_evaluation.best)
-    return compare_with_constant(
-        problem.measure.name,
-        model_scores,
-        constant_scores,
-        calibration,
-        None if pooled is None else pooled.true_range,
-        len(problem.y),
-    )
+    true_range, metric = None if pooled is None else pooled.true_range, problem.measure.name
+    return compare_with_constant(metric, *scores, calibration, true_range, len(problem.y))
 
 
 def compare_with_constant(
@@ -100,26 +94,23 @@ def compare_with_constant(
     # A one-sided t-test at 10 %: one in ten models that are no better than the constant passes.
     min_gain = gains.std(ddof=1) / np.sqrt(n) * stdtrit(n - 1, 0.9)
     worst_domain = min(model_scores, key=lambda domain: model_scores[domain])
-    is_better = bool(gains.mean() > max(min_gain, 1e-12))
-    mean, constant_mean = float(np.mean(scores)), float(np.mean(list(constant_scores.values())))
     low, high = to_json(expected_score(scores, 0, metric)[1:])
-    worst, ends = model_scores[worst_domain], expected_range(scores, metric)
     if true_range is not None:
         sign = -1 if metric.startswith("neg_") else 1
         true_low, true_high = sorted(sign * end for end in true_range)
         true_range = true_low, true_high
     return Check(
         metric,
-        mean,
-        constant_mean,
-        worst,
-        worst_domain,
-        n,
-        is_better,
-        low,
-        high,
-        calibration,
-        ends,
-        true_range,
-        n_rows,
+        model=float(np.mean(scores)),
+        constant=float(np.mean(list(constant_scores.values()))),
+        worst=model_scores[worst_domain],
+        worst_domain=worst_domain,
+        n_domains=n,
+        better=bool(gains.mean() > max(min_gain, 1e-12)),
+        low=low,
+        high=high,
+        calibration=calibration,
+        range=expected_range(scores, metric),
+        true_range=true_range,
+        n_rows=n_rows,
     )

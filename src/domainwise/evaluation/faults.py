@@ -172,11 +172,9 @@ def make_fault(
     kind: str, columns: list[str], domains: list[str], rows: int, /, **values: Any
 ) -> Fault:
     """Create a fault with the texts of its kind in ``faults.toml``."""
-    is_, they_are, them = (
-        ("is", "it is", "it") if len(columns) == 1 else ("are", "they are", "them")
-    )
+    words = ("is", "it is", "it") if len(columns) == 1 else ("are", "they are", "them")
+    values |= zip(("is", "they_are", "them"), words, strict=True)
     values |= {"columns": listed(columns), "drop": _drop_option(columns)}
-    values |= {"is": is_, "they_are": they_are, "them": them}
     texts = FAULTS[kind]
     message, action = (texts[key].format(**values) for key in ("message", "action"))
     is_leak = kind == "leak"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from domainwise.base.files import to_json
 from domainwise.base.messages import listed
 from domainwise.base.process import Row
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.jobs import JobScorer, Memo, can_score, job_key
+from domainwise.evaluation.jobs import Memo, can_score, job_key, score_job
 from domainwise.evaluation.problem import Problem, require
 from domainwise.evaluation.results import (
     Kind,
@@ -72,7 +72,7 @@ def scored_evaluation(
     left_out = {m.key: reason for m in methods if m.key not in {s.key for s in scored_methods}}
     # A method that can use context has two variants: with and without context.
     variants = [(m, *variant) for m in scored_methods for variant in m.rows(problem.classification)]
-    score = JobScorer(scored_problem, splits, memo)
+    score = partial(score_job, scored_problem, splits, memo)
     jobs = _score_jobs(score, [key for _, key, _, _ in variants], rows)
     results: list[MethodResult] = []
     held_out: dict[str, list[Prediction]] = {}
@@ -176,20 +176,16 @@ def compare_columns(
     method, shown = evaluation.recommended, evaluation.measure.shown
     names = [name for name in method.known if name in without.known]
     scores = np.array([(method.known[name], without.known[name]) for name in names])
-    (score_with, score_without), gains = scores.mean(axis=0), scores[:, 0] - scores[:, 1]
+    score_with, score_without = map(shown, scores.mean(axis=0).tolist())
+    gains = scores[:, 0] - scores[:, 1]
     error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else None
-    return SiteColumns(
-        [*columns],
-        method.key,
-        shown(float(score_with)),
-        shown(float(score_without)),
-        float(gains.mean()),
-        error,
-        len(gains),
-    )
+    means = score_with, score_without, float(gains.mean())
+    return SiteColumns([*columns], method.key, *means, error, len(gains))
 
 
-def _score_jobs(score: JobScorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _score_jobs(
+    score: Callable[[Row], Row], keys: Sequence[str], rows: Sequence[Row]
+) -> dict[str, list[Row]]:
     """Score the jobs of each method; also add their predictions for seen domains."""
     seen_row_by_key = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != Kind.HELD_OUT}
     jobs: dict[str, list[Row]] = {key: [] for key in keys}

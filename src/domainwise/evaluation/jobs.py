@@ -281,42 +281,38 @@ def can_score(method: Method, problem: Problem) -> bool:
     return True
 
 
-class JobScorer:
-    """Scores the result rows of jobs on the outer ``splits``, with the problem's measure."""
+def score_job(problem: Problem, splits: Sequence[Split], memo: Memo, row: Row) -> Row:
+    """Add ``scores`` by domain to a job's row, or an error if the problem's measure fails.
 
-    def __init__(self, problem: Problem, splits: Sequence[Split], memo: Memo) -> None:
-        self.problem, self.splits, self.memo = problem, splits, memo
+    ``splits`` are the outer splits. The row may contain predictions for held-out domains and for
+    seen domains.
+    """
+    if "error" in row:
+        return row
+    with filtered_warnings(record=True) as caught_warnings:
+        warnings.simplefilter("always")
+        held_out = [p for p in row["predictions"] if p.kind == Kind.HELD_OUT]
+        y_train = problem.y[splits[row["split"]][0]]
+        key = (problem.measure.name, row["method"], row["split"])
+        try:
+            if key not in memo:
+                scores = {p.domain: _held_out_score(problem, p, y_train) for p in held_out}
+                memo[key] = scores, reported_warnings(caught_warnings)
+            scores, texts = memo[key]
+        except Exception as error:
+            return {**row, "error": _reason(error)}
+    return {**row, "scores": scores, "warnings": sorted({*row["warnings"], *texts})}
 
-    def __call__(self, row: Row) -> Row:
-        """Add ``scores`` by domain, or an error if the measure fails.
 
-        The row may contain predictions for held-out domains and for seen domains.
-        """
-        if "error" in row:
-            return row
-        with filtered_warnings(record=True) as caught_warnings:
-            warnings.simplefilter("always")
-            held_out = [p for p in row["predictions"] if p.kind == Kind.HELD_OUT]
-            y_train = self.problem.y[self.splits[row["split"]][0]]
-            key = (self.problem.measure.name, row["method"], row["split"])
-            try:
-                if key not in self.memo:
-                    scores = {p.domain: self._held_out_score(p, y_train) for p in held_out}
-                    self.memo[key] = scores, reported_warnings(caught_warnings)
-                scores, texts = self.memo[key]
-            except Exception as error:
-                return {**row, "error": _reason(error)}
-        return {**row, "scores": scores, "warnings": sorted({*row["warnings"], *texts})}
-
-    def _held_out_score(self, prediction: Prediction, y_train: Array) -> float:
-        """Score on a held-out domain; NaN if it is not defined."""
-        problem, measure, y = self.problem, self.problem.measure, prediction.target
-        is_defined = measure.is_defined(y_train, y, problem.classification)
-        if prediction.domain in problem.unscored or not is_defined:
-            return float("nan")
-        if measure.is_custom:
-            return prediction.score
-        return measure.score_outputs(problem.classes, prediction)
+def _held_out_score(problem: Problem, prediction: Prediction, y_train: Array) -> float:
+    """Score on a held-out domain; NaN if it is not defined."""
+    measure, y = problem.measure, prediction.target
+    is_defined = measure.is_defined(y_train, y, problem.classification)
+    if prediction.domain in problem.unscored or not is_defined:
+        return float("nan")
+    if measure.is_custom:
+        return prediction.score
+    return measure.score_outputs(problem.classes, prediction)
 
 
 #: Maximum number of held-out rows whose columns are shuffled, in a full and in a quick evaluation,

@@ -315,14 +315,12 @@ def pooled_table(evaluation: Results, estimates: Mapping[str, SiteEstimates]) ->
     for name, entry in pooled.items():
         if entry is not None:
             text = number_format([entry.mean], filter(None, [entry.mean_interval]))
-            tau_text = number_format([entry.tau or 0.0], [])
+            tau = np.nan if entry.tau is None else entry.tau
+            tau_text = with_interval(number_format([tau], []), tau, entry.tau_interval)
             mean = with_interval(text, entry.mean, entry.mean_interval)
             ends = " to ".join(map(text, entry.true_range or ())) or "–"
-            tau = (
-                "–" if entry.tau is None else with_interval(tau_text, entry.tau, entry.tau_interval)
-            )
             i2 = "–" if entry.i2 is None else percent(entry.i2)
-            rows.append([*map(TextCell, (name, mean, ends, tau, i2, str(entry.n_sites)))])
+            rows.append([*map(TextCell, (name, mean, ends, tau_text, i2, str(entry.n_sites)))])
     headings = ["quantity", "mean", "prediction interval (true value)", "τ", "I²", "domains"]
     return TextTable(headings, rows, [""] * len(rows)).without_empty_columns()
 
@@ -374,10 +372,9 @@ def decision_statement(evaluation: Results, estimates: Mapping[str, SiteEstimate
     if evaluation.threshold is None or TITLES["net_benefit"] not in estimates:
         return ""
     benefits = [estimates[TITLES[name]].value for name in ("net_benefit", "treat_all")]
-    values = dict(
-        zip(("benefit", "treat_all"), map(number_format(benefits, []), benefits), strict=True)
-    )
-    return say("decision", evaluation, threshold=evaluation.threshold, **values)
+    benefit, treat_all = map(number_format(benefits, []), benefits)
+    values = {"benefit": benefit, "treat_all": treat_all, "threshold": evaluation.threshold}
+    return say("decision", evaluation, **values)
 
 
 def error_statement(evaluation: Results, predictions: DomainPredictions) -> tuple[str, Columns]:

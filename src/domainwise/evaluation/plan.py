@@ -125,13 +125,11 @@ class Plan:
 
     def without(self, keys: Collection[str], number: int) -> Plan:
         """Return the plan without some methods at the sizes after this one."""
-        sizes = [
+        later_sizes = (
             replace(size, methods=tuple(key for key in size.methods if key not in keys))
-            if i > number
-            else size
-            for i, size in enumerate(self.sizes)
-        ]
-        return replace(self, sizes=tuple(sizes))
+            for size in self.sizes[number + 1 :]
+        )
+        return replace(self, sizes=(*self.sizes[: number + 1], *later_sizes))
 
     def splitter(self, size: Size, cv: Any, seed: int) -> Any:
         """Return the splitter for a size; None for the default."""

@@ -249,7 +249,6 @@ def _evaluate(
     scoring, *extra_scorers = scoring if isinstance(scoring, (list, tuple)) else [scoring]
     full_problem = create_problem(
         scoring=scoring,
-        max_rows=None,
         random_state=random_state,
         pos_label=pos_label,
         inner_scoring=inner_scoring,
@@ -444,9 +443,8 @@ def compare_methods(
                     _run(jobs, memory, n_workers, callback, sum(seconds[number + 1 :]))
                     if not is_last and not plan.is_decided:
                         results = stage.scored(problem.measure, memory)
-                        plan = plan.without(
-                            [*plans.clearly_worse(results), *results.left_out], number
-                        )
+                        omitted_keys = [*plans.clearly_worse(results), *results.left_out]
+                        plan = plan.without(omitted_keys, number)
                 if details and not plan.quick:
                     evaluations = [stages[-1].scored(measure, memory) for measure in measures]
                     _run(_seen_domain_jobs(jobs, memory, evaluations), memory, n_workers, callback)
@@ -473,14 +471,10 @@ def compare_methods(
         last_methods = [m for m in scored_methods if m in stages[-1].methods]
         rerun = partial(stages[-1].scored_without, evaluation.measure, inner_cv, n_workers)
         method = next(m for m in scored_methods if m.key == evaluation.recommended_)
-        if (
-            (names := table_faults.columns_of_sites(faults))
-            and not stop_note
-            and method.key != TRIVIAL
-        ):
-            is_affordable = not plan.quick or method.cost <= RECOMMENDED_COST
-            row_by_row = replace(method, context=False)
-            without = rerun(names, [row_by_row], plan.quick) if is_affordable else None
+        names = table_faults.columns_of_sites(faults)
+        is_affordable = not plan.quick or method.cost <= RECOMMENDED_COST
+        if names and is_affordable and not (stop_note or method.trivial):
+            without = rerun(names, [replace(method, context=False)], plan.quick)
             if without is not None:
                 evaluation.site_columns = gather.compare_columns(evaluation, without.best, names)
         faults = table_faults.with_effects(faults, evaluation)

@@ -199,10 +199,9 @@ def site_calibration(results: Results, method: MethodResult) -> SiteCalibration:
         name: {quantity: estimate.pooled for quantity, estimate in estimates.items()}
         for name, estimates in by_class.items()
     }
-    is_single = len(pooled) == 1
-    return SiteCalibration(
-        import_pandas().DataFrame(rows), pooled[next(iter(pooled))] if is_single else pooled
-    )
+    first_class, *other_classes = pooled.values()
+    table = import_pandas().DataFrame(rows)
+    return SiteCalibration(table, pooled if other_classes else first_class)
 
 
 def estimate_columns(estimates: Mapping[str, SiteEstimates], domain: Label) -> dict[str, float]:

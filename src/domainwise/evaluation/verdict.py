@@ -25,8 +25,9 @@ from domainwise.models.registry import CONTEXT, TRIVIAL
 
 #: A difference with a smaller p-value is called statistically significant.
 SIGNIFICANCE_LEVEL = 0.05
-#: Maximum number of problems on the first screen of the report.
-MAX_FAULTS = 5
+#: Maximum number of problems on the first screen of the report, and of characters of its lines in
+#: the terminal.
+MAX_FAULTS, WIDTH = 5, 80
 #: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
 TEXTS: dict[str, Any] = load_texts("domainwise.evaluation", "texts.toml")
@@ -64,17 +65,15 @@ class Answer:
         texts = (self.limits, *texts, self.labels, self.validation, command)
         return [text for text in texts if text]
 
-    def lines(
-        self, width: int = 80, report: str | None = "the report", n_lines: int = 10
-    ) -> list[str]:
-        """The sentences in at most ``n_lines`` lines; only names of files may be wider.
+    def lines(self, report: str | None = "the report", n_lines: int = 10) -> list[str]:
+        """The sentences in at most ``n_lines`` lines; only names of files may be wider than 80.
 
         If ``report`` is None, details and limits are in notes above these lines.
 
         Recommendation, outlook, confidence and the first problem have as many whole clauses as fit;
         up to two other problems follow. A clause is cut only if there is no room for the first one.
         """
-        wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …", break_on_hyphens=False)
+        wrap = partial(textwrap.wrap, width=WIDTH - 13, placeholder=" …", break_on_hyphens=False)
         recommendation = f"{self.take}: {self.reason}" if self.take else self.reason
         faults = [" ".join(fault.values()) for fault in self.faults[:3]] or [NO_FAULT]
         texts = [recommendation, self.expect, f"{self.certainty}. {self.certain}", *faults]
@@ -86,7 +85,7 @@ class Answer:
         # A command on two lines can be pasted. Options stay with their values, and names in quotes
         # stay on one line.
         joined = re.sub(r"( --?\w+) ", "\\1\xa0", self.command)
-        command = wrap(joined, width=width - 15, break_long_words=False)
+        command = wrap(joined, width=WIDTH - 15, break_long_words=False)
         if "'" in self.command:
             command = [self.command]
         command = " \\\n".join(command).replace("\xa0", " ").splitlines()
@@ -339,12 +338,8 @@ def next_site(results: Results) -> str:
     """The prediction interval for the score measured at the next site."""
     method, measure, text = results.recommended, results.measure, score_format(results)
     n, scores = len(method.known), sorted(map(measure.shown, method.known.values()))
-    low, high = results.next_site or (scores[0], scores[-1])
-    values = {
-        "rounded_mean": text(measure.shown(method.mean)),
-        "low": text(low),
-        "high": text(high),
-    }
+    low, high = map(text, results.next_site or (scores[0], scores[-1]))
+    values = {"rounded_mean": text(measure.shown(method.mean)), "low": low, "high": high}
     if results.next_site is not None or n < 2:
         return say("one_site" if n < 2 else "next_site", results, **values)
     probability = {2: "one third", 3: "one half"}[n]
@@ -543,10 +538,8 @@ def importance_sentence(results: Results) -> str:
         return ""
     column = max(importance, key=lambda name: importance[name])
     name = "unimportant" if importance[column] < results.margin / 2 else "important"
-    changes, loss = (
-        "decreases" if sign > 0 else "increases",
-        results.show(sign * importance[column]),
-    )
+    changes = "decreases" if sign > 0 else "increases"
+    loss = results.show(sign * importance[column])
     return say(name, results, column=column, changes=changes, loss=loss)
 
 

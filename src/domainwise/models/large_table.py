@@ -24,8 +24,13 @@ from domainwise.base.arrays import Array, available_memory
 from domainwise.distributed import parquet
 from domainwise.estimators.ensemble.batches import Moments
 from domainwise.held_out.folds import draw_rows
-from domainwise.models import table_model
 from domainwise.models.registry import find_method
+from domainwise.models.table_model import (
+    TableModel,
+    describe_model,
+    make_preprocessor,
+    table_setting,
+)
 from domainwise.tables import schema as schemas
 from domainwise.tables.cells import as_labels, text_problem
 from domainwise.tables.errors import TableError, import_pandas
@@ -142,7 +147,7 @@ class Statistics:
             padded_cells = [*cells, *cells[:1] * (n - len(cells))]
             columns[name] = import_pandas().Series(padded_cells, dtype=object)
         made_up_rows = import_pandas().DataFrame(columns, index=range(n))
-        preprocessor = table_model.make_preprocessor(schema).fit(made_up_rows)
+        preprocessor = make_preprocessor(schema).fit(made_up_rows)
         steps = preprocessor.named_transformers_
         if schema.numbers:
             imputer, scaler = steps["numeric"][0], steps["numeric"][1]
@@ -238,7 +243,7 @@ class LargeTable:
         reader = Reader(table.schema, columns, excluded_domains, tuple(table.classes or ()))
         return cls(table, reader, pieces)
 
-    def fit(self, client: Any, method: str = "auto", **options: Any) -> table_model.TableModel:
+    def fit(self, client: Any, method: str = "auto", **options: Any) -> TableModel:
         """Fit InvariantRidge on the workers of a client; see ``table_setting`` for the options."""
         if method not in ("auto", METHOD):
             raise TableError(
@@ -251,13 +256,11 @@ class LargeTable:
             (statistics,) = run([tree(tasks, merge_statistics)])
             return self._run_second_pass(statistics, options)
 
-    def _run_second_pass(
-        self, statistics: Statistics, options: dict[str, Any]
-    ) -> table_model.TableModel:
+    def _run_second_pass(self, statistics: Statistics, options: dict[str, Any]) -> TableModel:
         """Preprocess rows with the statistics from the first pass, and fit the model to them."""
         schema, method = self.table.schema, find_method(METHOD, len(self.table.y))
         n_rows = sum(statistics.domains.values())
-        setting = replace(table_model.table_setting(self.table, **options), n_rows=n_rows)
+        setting = replace(table_setting(self.table, **options), n_rows=n_rows)
         labels = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
         class_labels, domain_labels = labels
         preprocessor = statistics.preprocessor(schema, self.table.X)
@@ -285,7 +288,7 @@ class LargeTable:
         if statistics.n_left_out:
             notes.append(f"{statistics.n_left_out} rows have no target or domain and are left out")
         sample_notes = [note for note in self.table.notes if "rows have no" not in note]
-        info = table_model.describe_model(
+        info = describe_model(
             method,
             setting,
             search,
@@ -297,7 +300,7 @@ class LargeTable:
         # Ranges come from the sample, but categories from all rows, because a sample can miss some.
         watch.categories_ = [sorted(counts) for counts in statistics.categories]
         steps = [("watch", watch), ("prepare", preprocessor), ("model", search)]
-        return table_model.TableModel(Pipeline(steps), schema, info)
+        return TableModel(Pipeline(steps), schema, info)
 
     def _hold_out(self, model: Any, reader: Reader, n_rows: int) -> None:
         """Predict sampled rows of held-out domains, by which probabilities are calibrated."""

@@ -6,11 +6,9 @@ an entry to ``METHODS``.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 from sklearn.base import clone, is_classifier, is_regressor
@@ -24,7 +22,7 @@ from sklearn.svm import SVC, SVR
 
 from domainwise.algebra.kernels.approximations import landmark_count
 from domainwise.base.arguments import SequenceOf
-from domainwise.base.messages import listed
+from domainwise.base.messages import listed, load_texts
 from domainwise.estimators import projections as estimators
 from domainwise.estimators.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.estimators.invariant import InvariantSVC, InvariantSVR
@@ -197,16 +195,9 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
         uses_context = requests_domains(estimator, "predict") or has_argument(estimator.predict)
     search_note = f" with tuned {', '.join(grid)}" if grid else ""
     description = type(estimator).__name__ + search_note
-    return Method(
-        name,
-        (name, name),
-        partial(_clone, estimator),
-        None if grid is None else (grid, grid),
-        "own",
-        description,
-        prepare=prepare,
-        context=uses_context,
-    )
+    build, task_grids = partial(_clone, estimator), None if grid is None else (grid, grid)
+    fields = name, (name, name), build, task_grids, "own", description
+    return Method(*fields, prepare=prepare, context=uses_context)
 
 
 def _clone(estimator: Any, setting: Setting) -> Any:
@@ -311,9 +302,7 @@ _linear = partial(_by_task, partial(LogisticRegression, max_iter=1000), Ridge)
 _dica = partial(_by_n_rows, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
 #: One-line description of each method, or a pair for classification and for regression.
-DESCRIPTIONS: dict[str, str | list[str]] = tomllib.loads(
-    (files("domainwise.models") / "methods.toml").read_text(encoding="utf-8")
-)
+DESCRIPTIONS: dict[str, str | list[str]] = load_texts("domainwise.models", "methods.toml")
 
 _baseline: Callable[..., Method] = partial(Method, kind="baseline", is_default=True)
 _machine: Callable[..., Method] = partial(Method, kind="machine", searches=True)

@@ -246,12 +246,7 @@ class CalibrationDisplay(style.Display):
             options: dict[str, Any] = {"color": style.GRAY, "linewidth": 0.9, "alpha": 0.6}
             if name in named:
                 label = f"{style.short(name)}: {self._numbers(name) or f'error {error:.2f}'}"
-                options = {
-                    "color": style.PALETTE[1 + i],
-                    "linewidth": 1.2,
-                    "label": label,
-                    "zorder": 3,
-                }
+                options = dict(color=style.PALETTE[1 + i], linewidth=1.2, label=label, zorder=3)
             elif i == 1:
                 n_others = len(names) - 1
                 options["label"] = f"{n_others} other site{'s' * (n_others > 1)}"
