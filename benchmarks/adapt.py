@@ -25,7 +25,6 @@ import numpy as np
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.estimators.adaptation.corrections import (
     LABEL_COUNTS,
-    LinePrior,
     SourceOutputs,
     learn_prior,
 )
@@ -125,7 +124,7 @@ class Fold:
         if not self.source.has_classes:
             plain = self.source.outputs[:, :1]
             labels = self.source.y, self.source.domain_codes
-            self.baseline = LinePrior.learn(SourceOutputs(*labels, plain))
+            self.baseline = learn_prior(SourceOutputs(*labels, plain))
 
     @cache  # noqa: B019
     def scores(self, n_labels: int, first: bool = False) -> np.ndarray:

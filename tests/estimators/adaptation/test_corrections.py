@@ -14,6 +14,7 @@ from domainwise.estimators.adaptation.corrections import (
     SourceOutputs,
     Spread,
     WithinPrior,
+    learn_prior,
     learn_within,
     smooth_logs,
 )
@@ -46,14 +47,14 @@ def class_outputs(n_domains=6, n=80, n_classes=3, bias=1.0, seed=0):
 def test_prior_variances_are_those_of_the_levels_and_slopes_of_domains():
     rng = np.random.default_rng(1)
     levels, slopes = 2.0 * rng.normal(size=60), 0.3 * rng.normal(size=60)
-    prior = LinePrior.learn(outputs_with_levels(levels, slopes))
+    prior = learn_prior(outputs_with_levels(levels, slopes))
     assert prior.level == pytest.approx(np.mean(levels**2), rel=0.05)
     assert prior.slope == pytest.approx(np.mean(slopes**2), rel=0.1)
     assert prior.noise == pytest.approx(0.25 + np.mean(slopes**2), rel=0.1)
 
 
 def test_without_differences_between_domains_predictions_are_not_corrected():
-    prior = LinePrior.learn(outputs_with_levels(np.zeros(30), np.zeros(30)))
+    prior = learn_prior(outputs_with_levels(np.zeros(30), np.zeros(30)))
     labels = SiteLabels.from_rows(np.zeros((5, 1)), np.full(5, 1.0))
     assert abs(labels.correction(prior)[0]) < 0.05
 
@@ -101,8 +102,8 @@ def test_biases_and_slope_are_the_maximum_of_the_posterior():
 
 
 def test_the_scale_grows_with_differences_between_domains():
-    small = ClassPrior.learn(class_outputs(bias=0.0))
-    large = ClassPrior.learn(class_outputs(bias=1.5))
+    small = learn_prior(class_outputs(bias=0.0))
+    large = learn_prior(class_outputs(bias=1.5))
     assert small.scale <= 0.125
     assert 1.0 <= large.scale <= 2.0
 
@@ -115,7 +116,7 @@ def test_the_slope_has_a_scale_if_domains_are_over_and_underconfident():
     y = (rng.uniform(size=len(domain)) < 1 / (1 + np.exp(-slopes[domain] * logits))).astype(int)
     p = 1 / (1 + np.exp(-logits))
     held_out = SourceOutputs(y, domain, np.column_stack([1 - p, p]))
-    prior = ClassPrior.learn(held_out)
+    prior = learn_prior(held_out)
     assert prior.slope == 0.4
     assert prior.scale <= 0.25
     overconfident = domain == 1
@@ -124,8 +125,8 @@ def test_the_slope_has_a_scale_if_domains_are_over_and_underconfident():
 
 
 def test_without_labels_outputs_are_identical():
-    line, classes = LinePrior.learn(outputs_with_levels([0, 1], [0, 0])), class_outputs()
-    prior = ClassPrior.learn(classes)
+    line, classes = learn_prior(outputs_with_levels([0, 1], [0, 0])), class_outputs()
+    prior = learn_prior(classes)
     none = SiteLabels.from_rows(np.zeros((0, 1)), np.zeros(0))
     outputs = np.random.default_rng(0).normal(size=(20, 1))
     assert (line.apply(outputs, none.correction(line)) == outputs).all()
@@ -152,7 +153,7 @@ def test_many_labels_give_the_correction_for_all_rows_of_the_site():
 
 def test_labels_of_similar_rows_have_less_weight():
     held_out = outputs_with_levels(np.linspace(-1, 1, 10), np.zeros(10))
-    prior = LinePrior.learn(held_out)
+    prior = learn_prior(held_out)
     rng = np.random.default_rng(0)
     random, alike = rng.normal(size=(10, 1)), 0.01 * rng.normal(size=(10, 1))
     moved = [
@@ -176,9 +177,9 @@ def test_the_order_of_labels_does_not_change_the_result():
 
 
 def test_with_one_domain_the_default_scale_is_used():
-    prior = LinePrior.learn(outputs_with_levels([0.0], [0.0]))
+    prior = learn_prior(outputs_with_levels([0.0], [0.0]))
     assert prior.level == prior.noise  # one label moves the level halfway
-    assert ClassPrior.learn(class_outputs(n_domains=1)).scale == 0.5
+    assert learn_prior(class_outputs(n_domains=1)).scale == 0.5
 
 
 def within_outputs(level=3.0, n_domains=10, n=60, seed=0):
@@ -198,9 +199,7 @@ def test_the_within_site_model_is_used_if_relations_inside_sites_differ():
     site = held_out.take(held_out.domain_codes == 0)
     labels = SiteLabels.from_rows(site.outputs[:10], site.y[:10])
     corrected = prior.apply(site.outputs[10:], labels.correction(prior))[:, 0]
-    line = LinePrior.learn(
-        SourceOutputs(held_out.y, held_out.domain_codes, held_out.outputs[:, :1])
-    )
+    line = learn_prior(SourceOutputs(held_out.y, held_out.domain_codes, held_out.outputs[:, :1]))
     labels = SiteLabels.from_rows(site.outputs[:10, :1], site.y[:10])
     only_line = line.apply(site.outputs[10:, :1], labels.correction(line))[:, 0]
     errors = [np.sqrt(np.mean((p - site.y[10:]) ** 2)) for p in (corrected, only_line)]
@@ -213,7 +212,7 @@ def test_a_within_site_model_that_does_not_help_has_no_weight():
     prior = WithinPrior.learn_without(
         SourceOutputs(held_out.y, held_out.domain_codes, columns), [None]
     )
-    line = LinePrior.learn(held_out)
+    line = learn_prior(held_out)
     assert not prior[0].choices.any()
     terms = prior[0].corrections(columns[None, :7], held_out.y[None, :7])[0]
     assert terms[:2] == pytest.approx(

@@ -165,15 +165,13 @@ class LinePrior:
     spread: Spread
 
     @classmethod
-    def learn(cls, held_out: SourceOutputs) -> LinePrior:
-        """Learn the prior from held-out outputs; all domains have the same weight."""
-        return cls.learn_without(held_out, [None])[0]
-
-    @classmethod
     def learn_without(
         cls, held_out: SourceOutputs, excluded_codes: Sequence[int | None]
     ) -> list[LinePrior]:
-        """Return a prior for each excluded domain (None excludes none), learned from the others."""
+        """Return a prior for each excluded domain (None excludes none), learned from the others.
+
+        All domains have the same weight.
+        """
         center, spread = float(np.mean(held_out.outputs)), Spread.learn(held_out)
         rows_by_domain = held_out.usable_rows_by_domain()
         codes = np.array(list(rows_by_domain))
@@ -356,7 +354,7 @@ def learn_within(
     regression and boosting), the one with the smallest errors after adaptation is used. The result
     is None if all candidates have the weight 0, or if the level hardly differs between domains.
     """
-    prior = LinePrior.learn(held_out)
+    prior = LinePrior.learn_without(held_out, [None])[0]
     codes = np.unique(held_out.domain_codes, return_inverse=True)[1]
     if codes.max(initial=0) < MIN_DOMAINS - 1 or prior.level <= MIN_LEVEL_SHARE * prior.noise:
         return None
@@ -408,11 +406,6 @@ class ClassPrior:
     centre: Array  #: means of the logarithms, at which a slope changes nothing
     shares: Array  #: class shares, averaged over source domains
     spread: Spread
-
-    @classmethod
-    def learn(cls, held_out: SourceOutputs) -> ClassPrior:
-        """Learn the prior from held-out probabilities."""
-        return cls.learn_without(held_out, [None])[0]
 
     @classmethod
     def learn_without(

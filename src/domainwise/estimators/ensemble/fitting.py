@@ -281,14 +281,10 @@ def search_members(problem: Problem) -> Search:
             continue
         plain = candidates.get(kind.name) if in_context else None
         hints = plain.member.parameters if plain else ()
-        member, predictions = kind.search(
-            replace(problem.data[in_context], hints=hints),
-            problem.fewer_splits if kind.expensive else problem.splits,
-            problem.scores[in_context],
-            name,
-            in_context=in_context,
-            n_jobs=model.n_jobs,
-        )
+        data = replace(problem.data[in_context], hints=hints)
+        splits = problem.fewer_splits if kind.expensive else problem.splits
+        options: Any = {"in_context": in_context, "n_jobs": model.n_jobs}
+        member, predictions = kind.search(data, splits, problem.scores[in_context], name, **options)
         candidates[name] = Candidate(kind, member, predictions)
         seconds = seconds_by_name[name] = time.monotonic() - member_start
         if model.verbose:

@@ -262,13 +262,9 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
         domains = None if sample_domain is None else np.asarray(sample_domain)
         with filtered_warnings():
             warnings.simplefilter("ignore", RowFoldsWarning)
-            splits, held_out_unit = domain_folds(
-                y,
-                domain_labels.codes,
-                classification=True,
-                is_usable=lambda y_train, _: len(np.unique(y_train)) == len(self.classes_),
-                X=X,
-            )
+            options: Any = {"classification": True, "X": X}
+            options["is_usable"] = lambda y, _: len(np.unique(y)) == len(self.classes_)
+            splits, held_out_unit = domain_folds(y, domain_labels.codes, **options)
         y_test = y[np.concatenate([test for _, test in splits])]
         if len(np.unique(y_test)) < len(self.classes_):  # a class is missing from all test folds
             splits, held_out_unit = row_folds(y, True), "rows"
@@ -280,7 +276,7 @@ class InvariantSVC(Decisions, ClassifierMixin, InvariantMachine):
                 "Probabilities were calibrated on stratified folds of rows instead of held-out "
                 f"domains, because {reason}. They may be overconfident on unseen domains."
             )
-        options: Any = {"probability": False, "decision": "auto"}
+        options = {"probability": False, "decision": "auto"}
         unfitted_model, outputs = clone(self).set_params(**options), []
         for train, test in splits:
             columns = train if self.kernel == "precomputed" else slice(None)

@@ -345,14 +345,13 @@ class LandmarkProjection(projection.Projection, OnePass):
             check_finite(moment, self._map.landmarks.dtype)
         inputs.refuse_masked_targets(*map(list, zip(*self._sums.groups, strict=True)))
         sums = self._sums.of_features(self._map)
-        gram, classes, domains = finalize(
-            sums,
-            self._map,
-            target=self._target_map,
-            domain=self._domain_map,
-            conditional=self.conditional,
-        )
+        gram, classes, domains = self._gram_of(sums)
         return gram, classes, domains, sums.mean[: gram.size]
+
+    def _gram_of(self, sums: NystromSums) -> tuple[NystromGram, list[Any], list[Any]]:
+        """Return the Gram operator of the rows in sums of features, and classes and domains."""
+        maps: Any = {"target": self._target_map, "domain": self._domain_map}
+        return finalize(sums, self._map, conditional=self.conditional, **maps)
 
     def _record_map(
         self, weights: Array, mean: Array, classes: list[Any], domains: list[Any]

@@ -212,14 +212,9 @@ class MomentFold:
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
-        template, stop = self.template, self.first_target
-        gram, _, _ = sums.finalize(
-            self.sums.mapped(lambda moment: moment[(slice(stop),) * moment.ndim]),
-            template._map,
-            target=template._target_map,
-            domain=template._domain_map,
-            conditional=conditional,
-        )
+        features = slice(self.first_target)
+        feature_sums = self.sums.mapped(lambda moment: moment[(features,) * moment.ndim])
+        gram = self.template.set_params(conditional=conditional)._gram_of(feature_sums)[0]
         return gram, gram.labels
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedMoments, Array]:

@@ -313,12 +313,9 @@ def calibrate_sets(outputs: Sequence[Outputs], classes: Any) -> dict[str, Any]:
     codes = [code_by_domain.setdefault(o.domain, len(code_by_domain)) for o in outputs]
     domain_codes = np.repeat(codes, [len(scores) for scores in target_scores])
     weights = [output.row_weights for output in outputs]
-    quantiles = DomainQuantiles.approximately(
-        np.concatenate(target_scores),
-        domain_codes,
-        np.concatenate(weights),
-        are_probabilities=output_names[-1] == "probabilities",
-    )
+    rows = np.concatenate(target_scores), domain_codes, np.concatenate(weights)
+    are_probabilities = output_names[-1] == "probabilities"
+    quantiles = DomainQuantiles.approximately(*rows, are_probabilities=are_probabilities)
     n_domains = quantiles.n_domains
     coverages = [step / COVERAGE_STEPS for step in range(1, COVERAGE_STEPS)]
     coverage = reported_coverage(n_domains)
