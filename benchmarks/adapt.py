@@ -238,6 +238,7 @@ def report(out: Path) -> None:
         f"{means['classes']:.1f} %) on {len(classes)} classification tables.",
         "",
         "A table is a data set with 600 or 5,000 training rows; a star marks confirmation sets. "
+        "The method was tuned on the tables without a star, so their changes may be optimistic. "
         "Written by `python benchmarks/adapt.py report`, from ensembles without context that were "
         "fitted without one of four groups of domains, or without each of two. Changes are in "
         "percent of the loss without labels, with the standard error of paired differences over "
